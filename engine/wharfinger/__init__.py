@@ -1,0 +1,1 @@
+"""Wharfinger: Kubernetes scheduling decided by `.policy` files."""

@@ -1,0 +1,47 @@
+"""Exceptions that Wharfinger raises on purpose.
+
+Everything a user can cause derives from `WharfingerError`, so a shell can print one sentence and leave with the right exit code
+instead of showing a traceback:
+
+    WharfingerError
+    ├── PolicyError          a policy does not compile; carries every diagnostic (language/diagnostics.py)
+    ├── InvalidObject        a Kubernetes object or quantity cannot be read; names file, index and field
+    ├── StaleSnapshot        a snapshot was read after the state behind it moved on
+    ├── UnknownObject        a node, pod, rule or plugin that was asked for by name does not exist
+    ├── PluginContractError  a plugin returned something of the wrong shape, dtype or range; names the offender
+    └── UsageError           flags that do not go together, a file that cannot be read or written
+"""
+
+from __future__ import annotations
+
+
+class WharfingerError(Exception):
+    """Root of all expected failures; `str()` is one sentence for a person."""
+
+    exit_code = 1
+
+
+class InvalidObject(WharfingerError):
+    """A Kubernetes object, or a field of one, cannot be read."""
+
+    exit_code = 2
+
+
+class StaleSnapshot(WharfingerError):
+    """The state behind a snapshot has moved on."""
+
+
+class UnknownObject(WharfingerError):
+    """A name that is not there."""
+
+    exit_code = 2
+
+
+class PluginContractError(WharfingerError):
+    """A plugin broke the contract of its extension point."""
+
+
+class UsageError(WharfingerError):
+    """A command was called in a way that cannot work."""
+
+    exit_code = 2

@@ -1,0 +1,1 @@
+"""The policy language: text in, typed policy out. Knows neither NumPy nor a cluster."""

@@ -1,0 +1,482 @@
+"""The syntax tree: exactly what the author wrote, with a span on every node and nothing decided yet.
+
+Names are not resolved and types are not known here; `check` turns this tree into a `typed` one. The formatter prints this tree back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from wharfinger.language.source import Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """Anything with a place in the file."""
+
+    span: Span
+
+
+# ── expressions ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expr(Node):
+    """An expression."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number(Expr):
+    """A numeric literal: digits as written and the unit as written (`""` when bare): `2Gi`, `10%`, `500m`, `4cpu`, `30s`, `1.5`."""
+
+    digits: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class String(Expr):
+    """A string literal, escapes resolved."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boolean(Expr):
+    """`true` or `false`."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLiteral(Expr):
+    """`["a", "b"]`."""
+
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Name(Expr):
+    """A bare name: `pod`, `node`, `it`, a param, let or metric."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member(Expr):
+    """`base.field`."""
+
+    base: Expr
+    field: str
+    field_span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index(Expr):
+    """`base["key"]`."""
+
+    base: Expr
+    key: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument(Node):
+    """One call argument: `x`, `name: x`, or `x -> y` (a curve point; `value` is x and `to` is y)."""
+
+    name: str | None
+    value: Expr
+    to: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Expr):
+    """`function(arguments)`; `base.method(…)` does not exist."""
+
+    function: str
+    function_span: Span
+    arguments: tuple[Argument, ...]
+
+
+class UnaryOp(Enum):
+    """Prefix operators."""
+
+    NOT = "not"
+    MINUS = "-"
+
+
+class BinaryOp(Enum):
+    """Infix operators; `MATCHES` has a label selector in a string on its right."""
+
+    OR = "or"
+    AND = "and"
+    EQ = "=="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    IN = "in"
+    NOT_IN = "not in"
+    MATCHES = "matches"
+    COALESCE = "??"
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unary(Expr):
+    """`not x` or `-x`."""
+
+    op: UnaryOp
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binary(Expr):
+    """`left op right`. Comparisons do not chain."""
+
+    op: BinaryOp
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class If(Expr):
+    """`if condition then a else b`."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection(Expr):
+    """`pods`, or `pods where predicate` (the predicate speaks of `it`)."""
+
+    where: Expr | None
+
+
+# ── items of a policy ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation(Node):
+    """`@owner("team-edge")`; no argument means true."""
+
+    name: str
+    value: Expr | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeName(Node):
+    """A type as written: `percent`, `set<string>`."""
+
+    name: str
+    element: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item(Node):
+    """One declaration or rule inside a policy."""
+
+    annotations: tuple[Annotation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Param(Item):
+    """`param name: type = default range low..high`."""
+
+    name: str
+    name_span: Span
+    type: TypeName
+    default: Expr | None
+    low: Expr | None
+    high: Expr | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Let(Item):
+    """`let name = expression`."""
+
+    name: str
+    name_span: Span
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric(Item):
+    """`metric name: type = prometheus('query', node: "instance", refresh: 15s, max_age: 2min, min_coverage: 80%)`."""
+
+    name: str
+    name_span: Span
+    type: TypeName
+    source: Call
+
+
+class MissingAction(Enum):
+    """What `on missing` says; points carry their expression beside it."""
+
+    PASS = "pass"
+    REJECT = "reject"
+    NEUTRAL = "neutral"
+    SKIP = "skip"
+    POINTS = "points"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnMissing(Node):
+    """`on missing pass|reject|neutral|skip|<points>`."""
+
+    action: MissingAction
+    points: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause(Node):
+    """`require condition else "message" on missing …` or `reject …`; `is_require` tells which."""
+
+    is_require: bool
+    condition: Expr
+    message: String | None
+    on_missing: OnMissing | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter(Item):
+    """`filter name when guard { clauses }`."""
+
+    name: str
+    name_span: Span
+    when: Expr | None
+    clauses: tuple[Clause, ...]
+
+
+class Normalize(Enum):
+    """How raw points become 0..100."""
+
+    NONE = "none"
+    MAX = "max"
+    MINMAX = "minmax"
+
+
+class ScoreForm(Enum):
+    """`score`, or its boolean sugar."""
+
+    SCORE = "score"
+    PREFER = "prefer"
+    AVOID = "avoid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score(Item):
+    """`score|prefer|avoid name tier T weight W when guard = value normalize … on missing …`.
+
+    `spread` is the smallest difference that `normalize minmax(spread)` still stretches; None is the default of the language.
+    """
+
+    form: ScoreForm
+    name: str
+    name_span: Span
+    tier: Expr | None
+    weight: Expr | None
+    when: Expr | None
+    value: Expr
+    normalize: Normalize | None
+    spread: Expr | None
+    on_missing: OnMissing | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginArgument(Node):
+    """`name: value` inside `with { … }`; a value is an expression, or nested arguments, or a list of either."""
+
+    name: str
+    value: Expr | tuple[PluginArgument, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseEntry(Node):
+    """`PLUGIN weight W with { … }`."""
+
+    plugin: str
+    plugin_span: Span
+    weight: Expr | None
+    arguments: tuple[PluginArgument, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base(Item):
+    """`base kubernetes { entries }`."""
+
+    entries: tuple[BaseEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantum(Item):
+    """`quantum 1`, or `quantum 1 tier 2`."""
+
+    value: Expr
+    tier: Expr | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieKey(Node):
+    """`expression asc|desc`."""
+
+    value: Expr
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieBreak(Item):
+    """`tie_break key, key`."""
+
+    keys: tuple[TieKey, ...]
+
+
+# ── tests ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectField(Node):
+    """`name: value` of a test object; a nested object is a tuple of fields, a list of objects a tuple in `items`."""
+
+    name: str
+    value: Expr | tuple[ObjectField, ...]
+
+
+class TestObjectKind(Enum):
+    """What a test block may declare."""
+
+    NODE = "node"
+    POD = "pod"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestStep(Node):
+    """One line of a test."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestObject(TestStep):
+    """`node a like b { fields }` / `pod web { fields }`."""
+
+    kind: TestObjectKind
+    name: str
+    name_span: Span
+    like: str | None
+    like_span: Span | None
+    fields: tuple[ObjectField, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestRunning(TestStep):
+    """`running web_1 like web on a { fields }`."""
+
+    name: str
+    name_span: Span
+    like: str | None
+    like_span: Span | None
+    node: str
+    node_span: Span
+    fields: tuple[ObjectField, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestMetric(TestStep):
+    """`metric cpu5m { a: 40%, b: 90% age 3min }`: sample values by node; `ages` runs parallel (None: fresh)."""
+
+    name: str
+    name_span: Span
+    nodes: tuple[tuple[str, Span], ...]
+    values: tuple[Expr, ...]
+    ages: tuple[Expr | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestParam(TestStep):
+    """`param name = value`: sets a param for this test."""
+
+    name: str
+    name_span: Span
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestPlace(TestStep):
+    """`place web`."""
+
+    pod: str
+    pod_span: Span
+
+
+class Expectation(Enum):
+    """What an `expect` line asserts."""
+
+    ON = "on"  # pod on node (several nodes: one of them)
+    NOT_ON = "not on"
+    PENDING = "pending"  # pod is not placed
+    REJECTED = "rejected"  # node rejected by rule
+    ACCEPTED = "accepted"  # node passes every filter
+    SCORE = "score"  # node's points of a score
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestExpect(TestStep):
+    """`expect web on b` · `expect web not on a` · `expect web pending message "…"` · `expect a rejected by rule message "…"` ·
+    `expect a accepted` · `expect a scores rule == 50` (comparison operators as in expressions). `pod` is set by `expect web: a rejected …`."""
+
+    expectation: Expectation
+    subject: str
+    subject_span: Span
+    nodes: tuple[tuple[str, Span], ...] = ()
+    rule: str | None = None
+    rule_span: Span | None = None
+    message: String | None = None
+    op: BinaryOp | None = None
+    points: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Test(Item):
+    """`test "title" { steps }`."""
+
+    __test__ = False
+
+    title: String
+    steps: tuple[TestStep, ...]
+
+
+# ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import(Node):
+    """`import "shared.policy" as shared`."""
+
+    path: String
+    name: str
+    name_span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy(Node):
+    """One policy: header, scope and items in file order."""
+
+    name: String
+    version: String | None
+    annotations: tuple[Annotation, ...]
+    scope: Expr | None  # `for pods where …`, speaks of `pod`
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File(Node):
+    """One file: a policy with its tests; or a library (`policy` is None, `items` are lets, params); or tests only (`*_test.policy`)."""
+
+    imports: tuple[Import, ...]
+    policy: Policy | None
+    items: tuple[Item, ...]
+    tests: tuple[Test, ...]

@@ -1,0 +1,110 @@
+"""Records that describe what a policy may name: attributes and functions.
+
+The language layer knows only these records and the `Catalogue` that finds them. The attribute rows live in `model/schema.py`, the function
+records in `builtins/`; the checker, the compiler, the interpreter, the reference page and the suggestions all read the same record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from wharfinger.language.types import Kind, Type
+
+
+class Subject(Enum):
+    """Whose attribute it is: the pod to be placed, the candidate node, or a placed pod inside `pods where …`."""
+
+    POD = "pod"
+    NODE = "node"
+    ITEM = "it"
+
+
+class Volatility(Enum):
+    """What can change a value while the pod's template stays the same; the cycle re-evaluates no more than this says.
+
+    STATIC: only an update of the node object of that row. ROW: also pods added to or removed from that row.
+    GLOBAL: a change of any row (topology counts, cluster totals, metrics).
+    """
+
+    STATIC = 0
+    ROW = 1
+    GLOBAL = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """One attribute of a pod or node as the language sees it.
+
+    `path` is what a policy writes after the subject: `free.cpu`, `labels` (keyed: `labels["x"]`), `free` (keyed by an extended resource).
+    `read` takes the object (a `model.objects` pod, or a `model` node view) and returns a plain Python value, or None when absent; keyed attributes take the key
+    as second argument. It is the slow, obvious definition; the columns must agree with it.
+    """
+
+    subject: Subject
+    path: str
+    type: Type
+    doc: str
+    read: Callable[..., Any]
+    keyed: bool = False
+    identity: bool = False  # differs between pods of one template (name, uid, times)
+    volatility: Volatility = Volatility.STATIC
+    low: float | None = None  # smallest possible value, for interval analysis
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter of a builtin: its name and the kinds it takes (empty: any)."""
+
+    name: str
+    kinds: frozenset[Kind] = frozenset()
+    optional_ok: bool = False  # takes a possibly missing value itself, instead of the call being missing
+    default: Any = None
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """One builtin function: everything that the checker, compiler, docs and tests need to know of it.
+
+    `result` computes the result type from the argument types (shape and optionality are then joined by the checker unless `own_shape`).
+    `interval` maps argument intervals to the result interval (low, high), for the proof that scores stay in 0..100.
+    `scalar` is the reference: plain Python values in, value or None (missing) out. `vector` is the kernel (see `compiler/`).
+    `context` functions take an evaluation context first (they read the cluster, not only their arguments).
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    result: Callable[[tuple[Type, ...]], Type]
+    doc: str
+    example: str
+    scalar: Callable[..., Any]
+    vector: Callable[..., Any]
+    variadic: Parameter | None = None
+    named: Mapping[str, Parameter] = field(default_factory=dict)
+    interval: Callable[..., tuple[float, float]] | None = None
+    context: bool = False
+    volatility: Volatility = Volatility.STATIC
+    own_shape: bool = False
+
+
+class Catalogue(Protocol):
+    """What the checker may ask about names."""
+
+    def attribute(self, subject: Subject, path: str) -> Attribute | None:
+        """The attribute of that exact path, or None."""
+
+    def attributes(self, subject: Subject) -> tuple[Attribute, ...]:
+        """Every attribute of a subject, in the order of the reference page."""
+
+    def function(self, name: str) -> Function | None:
+        """The builtin of that name, or None."""
+
+    def functions(self) -> tuple[Function, ...]:
+        """Every builtin, in the order of the reference page."""
+
+    def score_plugins(self) -> Mapping[str, frozenset[str]]:
+        """Names of the built-in score plugins that `base kubernetes` may reweigh, each with the argument names it takes."""

@@ -1,0 +1,315 @@
+"""The typed policy: names resolved, types known, sugar gone. This is all that the compiler and the interpreter see.
+
+Every node prints as text (`dataclass` repr is for debugging; `language.render` prints it for people), carries the span it came from, and its type.
+`prefer`/`avoid` have become scores, `not in` is `not (… in …)`, `!=` is `not (… == …)`, literals are in base units (millicores, bytes, fractions,
+seconds), and label selectors are parsed. What may be missing is in the type: `type.optional`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from wharfinger.language.ast import MissingAction, Normalize, Test
+from wharfinger.language.catalogue import Attribute, Function
+from wharfinger.language.source import Source, Span
+from wharfinger.language.types import Type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expr:
+    """A typed expression."""
+
+    span: Span = field(compare=False, repr=False)
+    type: Type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Const(Expr):
+    """A literal in base units: bool, str, float, or frozenset of str/float."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParamRef(Expr):
+    """The value of a param; its value is known when the policy is compiled."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetRef(Expr):
+    """A let of this policy or of an import (`shared.name`); lets form a DAG, in order in `Policy.lets`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRef(Expr):
+    """The fresh value of a metric on the candidate node; missing when absent, too old or suspended."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeRef(Expr):
+    """An attribute of the pod, the node or `it`; `key` for keyed attributes (its shape may be POD: `node.labels[pod.labels["x"]]` is
+    allowed for POD and CONST keys only)."""
+
+    attribute: Attribute
+    key: Expr | None = None
+
+
+class Op(Enum):
+    """Operators that remain after desugaring. AND/OR/NOT are Kleene; comparisons and arithmetic with a missing operand are missing;
+    DIV by zero is missing; COALESCE takes the right where the left is missing; IN tests set membership."""
+
+    NOT = "not"
+    NEG = "neg"
+    AND = "and"
+    OR = "or"
+    EQ = "=="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    IN = "in"
+    COALESCE = "??"
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Expr):
+    """An operator applied to one or two operands."""
+
+    op: Op
+    operands: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class If(Expr):
+    """`if condition then a else b`; missing when the condition is missing."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Has(Expr):
+    """`has(x)`: true unless x is missing; never missing itself."""
+
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve(Expr):
+    """`curve(x, x0 -> y0, …)`: piecewise linear, flat outside; xs are CONST (params allowed) and increasing."""
+
+    x: Expr
+    points: tuple[tuple[Expr, Expr], ...]
+
+
+class SelectorOp(Enum):
+    """Operators of a label selector requirement (apimachinery `labels.Requirement`)."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One requirement of a label selector."""
+
+    key: str
+    op: SelectorOp
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matches(Expr):
+    """`labels matches "selector"`: never missing. `labels` is an AttributeRef of kind LABELS."""
+
+    labels: Expr
+    requirements: tuple[Requirement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select(Expr):
+    """`pods where predicate`: pods placed (or assumed) in the cluster, the pod being decided excluded. Where the predicate is missing the pod is not selected.
+
+    The predicate has shape ITEM (or less) and may also read POD and CONST values; it may not read the node."""
+
+    where: Expr | None
+
+
+class Reduction(Enum):
+    """Aggregates over pods. COUNT and SUM of nothing are 0; AVG, MIN and MAX of nothing are missing. Pods whose value is missing are left out."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+
+
+class Per(Enum):
+    """What an aggregate is taken over: pods on the candidate node, pods in the candidate's topology domain, or the whole cluster."""
+
+    NODE = "node"
+    DOMAIN = "domain"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate(Expr):
+    """`count(sel, on: node)`, `sum(sel, it.requests.cpu, within: "zone")`. With DOMAIN the result is missing on nodes without the label `topology_key`."""
+
+    reduction: Reduction
+    selection: Expr  # Select, or LetRef of kind PODS
+    value: Expr | None
+    per: Per
+    topology_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Expr):
+    """A builtin applied to arguments in parameter order (variadic ones follow; named ones, e.g. resource weights, are in `named`)."""
+
+    function: Function
+    arguments: tuple[Expr, ...]
+    named: Mapping[str, Expr] = field(default_factory=dict)
+
+
+# ── rules ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message with holes: strings and expressions in turn. A hole of shape NODE prints as `…` where nodes are summed up."""
+
+    parts: tuple[str | Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """A node passes where `condition` is true (`reject` has become `require not`); where it is missing, `missing_passes` decides
+    (None: the type proves that it cannot be missing)."""
+
+    span: Span
+    condition: Expr
+    message: Message
+    missing_passes: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """A named filter; where `when` is not true (false or handled missing) every node passes. `when` may have shape NODE."""
+
+    name: str
+    span: Span
+    when: Expr | None
+    clauses: tuple[Clause, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A named score. `value` gives raw points; after `normalize` they are in 0..100. `weight` and `points` are CONST (params allowed).
+
+    Where `when` is not true the rule is left out of that node's sum (as `skip`)."""
+
+    name: str
+    span: Span
+    tier: int
+    weight: Expr
+    when: Expr | None
+    value: Expr
+    normalize: Normalize
+    min_spread: Expr | None
+    on_missing: MissingAction | None
+    missing_points: Expr | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Param:
+    """A declared param; `default` None means that a value must be given. Values are in base units."""
+
+    name: str
+    span: Span
+    type: Type
+    default: Any
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Let:
+    """A shared expression, evaluated at most once per cycle."""
+
+    name: str
+    span: Span
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A metric with its declared freshness. Times in seconds, coverage a fraction."""
+
+    name: str
+    span: Span
+    type: Type
+    source: str  # "prometheus" or "metrics_api"
+    query: str
+    options: Mapping[str, Any]  # node label, relabel …, for the signals layer
+    refresh: float
+    max_age: float
+    min_coverage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseOverride:
+    """What `base kubernetes` says of one built-in plugin. `arguments` are plain JSON values; weight None leaves it as it is."""
+
+    plugin: str
+    span: Span
+    weight: Expr | None
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieKey:
+    """One key of the tie break."""
+
+    value: Expr
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A whole typed policy. `revision` (sha256 of its formatted source and its imports') is `compiler`'s business, not stored here."""
+
+    name: str
+    version: str | None
+    source: Source
+    imports: tuple[Source, ...]
+    annotations: Mapping[str, Any]
+    scope: Expr | None  # bool over the pod; governs the pod where it is true (missing counts as false: check demands it be handled)
+    params: tuple[Param, ...]
+    lets: tuple[Let, ...]
+    metrics: tuple[Metric, ...]
+    filters: tuple[Filter, ...]
+    scores: tuple[Score, ...]
+    base: tuple[BaseOverride, ...]
+    quantum: Mapping[int, float]  # by tier; tiers not named have 0.000001
+    tie_break: tuple[TieKey, ...]
+    tests: tuple[Test, ...]
