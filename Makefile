@@ -1,0 +1,60 @@
+# Everything happens in .venv; the first target that needs it makes it, later ones find it ready.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test check format bench docs wheel lock clean
+
+help:
+	@echo "make demo    place a production GPU cluster's pods under Kubernetes' rules and under a policy, side by side"
+	@echo "make test    run the tests (and policies/ with 'wharf test')"
+	@echo "make check   format, lint, types, import contracts"
+	@echo "make format  rewrite sources the way 'make check' wants them"
+	@echo "make bench   measure; the figures of docs/performance.md"
+	@echo "make docs    write the generated pages (docs/errors, tables of grammar/LANGUAGE.md)"
+	@echo "make wheel   build the wheel into dist/"
+	@echo "make lock    resolve requirements.txt anew"
+
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Wharfinger needs Python 3.11 or newer; set PYTHON=/path/to/python3")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/wharf demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/wharf test policies
+
+check: $(READY)
+	$(BIN)/ruff format --check engine tests
+	$(BIN)/ruff check engine tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff format engine tests
+	$(BIN)/ruff check --fix engine tests
+
+bench: $(READY)
+	$(BIN)/python -m pytest tests/bench --benchmark-enable -p no:xdist $(PYTEST_ARGS)
+
+docs: $(READY)
+	$(BIN)/python -m tests.generate_docs
+
+wheel: $(READY)
+	$(BIN)/python -m build --wheel --no-isolation
+
+lock:
+	$(PYTHON) -m venv .lock-venv
+	.lock-venv/bin/python -m pip install --quiet pip-tools
+	.lock-venv/bin/pip-compile --quiet --extra dev --generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		--no-emit-options --strip-extras --no-header --output-file requirements.txt pyproject.toml
+	rm -rf .lock-venv
+
+clean:
+	rm -rf $(VENV) dist build
