@@ -1,0 +1,66 @@
+"""Everything that README.md and docs/ show is run: policies check clean, commands print what the page says."""
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs import pages
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "policies" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def shell(command, folder):
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "NO_COLOR": "1",
+        "COLUMNS": "120",
+        "TERM": "dumb",
+    }
+    command = command.replace("make demo", "wharf demo")
+    return subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+def run_console(block, folder):
+    for step in pages.commands(block):
+        ran = shell(step.command, folder)
+        printed = ran.stdout + ran.stderr
+        assert pages.pattern(step.output).match(printed + "\n"), (
+            f"line {step.line}: $ {step.command}\nprinted\n{printed}\nexpected\n{step.output}"
+        )
+
+
+def run_doctest(block, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    runner.run(doctest.DocTestParser().get_doctest(block.text, {}, "page", None, block.line))
+    assert runner.summarize(verbose=False).failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_page_shows_only_what_happens(page, tmp_path, monkeypatch):
+    (tmp_path / "policies").symlink_to(ROOT / "policies")
+    for block in pages.blocks(page):
+        if block.file and block.language in {"policy", "yaml", "json"}:
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+        if block.language == "policy":
+            name = block.file or f"block_{block.line}.policy"
+            (tmp_path / name).write_text(block.text, encoding="utf-8")
+            ran = shell(f"wharf check {name}", tmp_path)
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+        elif block.language == "console":
+            run_console(block, tmp_path)
+        elif block.language == "pycon":
+            run_doctest(block, tmp_path, monkeypatch)
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in [*PAGES, *sorted((ROOT / "docs").rglob("*.md")), ROOT / "grammar" / "LANGUAGE.md"]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
