@@ -41,6 +41,10 @@ class Attribute:
     `path` is what a policy writes after the subject: `free.cpu`, `labels` (keyed: `labels["x"]`), `free` (keyed by an extended resource).
     `read` takes the object (a `model.objects` pod, or a `model` node view) and returns a plain Python value, or None when absent; keyed attributes take the key
     as second argument. It is the slow, obvious definition; the columns must agree with it.
+
+    A keyed attribute of kind LABELS may also be used whole (`node.labels matches "…"`); with a key its type is `string?` (or `element?`). Any other keyed
+    attribute needs its key, and `type` is the type it has with one. A key that has a row of its own (`free["cpu"]`, `free["ephemeral-storage"]`) means
+    that row (`free.cpu`, `free.ephemeral_storage`).
     """
 
     subject: Subject
@@ -57,13 +61,19 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter of a builtin: its name and the kinds it takes (empty: any)."""
+    """One parameter of a builtin: its name and the kinds it takes (empty: any).
+
+    A `literal` parameter is written out in the policy (a topology key, a regular expression, a metric's name is not one); `validate` then returns
+    what is wrong with that value, or None, so that the mistake is found when the policy is checked.
+    """
 
     name: str
     kinds: frozenset[Kind] = frozenset()
     optional_ok: bool = False  # takes a possibly missing value itself, instead of the call being missing
     default: Any = None
     required: bool = True
+    literal: bool = False
+    validate: Callable[[Any], str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +84,8 @@ class Function:
     `interval` maps argument intervals to the result interval (low, high), for the proof that scores stay in 0..100.
     `scalar` is the reference: plain Python values in, value or None (missing) out. `vector` is the kernel (see `compiler/`).
     `context` functions take an evaluation context first (they read the cluster, not only their arguments).
+    A field of a call is a builtin with a dotted name: `unseen_requests(cpu5m).cpu` is the function `unseen_requests.cpu`.
+    `named["*"]` takes arguments of any other name (`most_allocated("nvidia.com/gpu": 2)`).
     """
 
     name: str

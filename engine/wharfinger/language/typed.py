@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from wharfinger.language.ast import MissingAction, Normalize, Test
-from wharfinger.language.catalogue import Attribute, Function
+from wharfinger.language.catalogue import Attribute, Function, Subject
 from wharfinger.language.source import Source, Span
 from wharfinger.language.types import Type
 
@@ -57,15 +57,24 @@ class MetricRef(Expr):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributeRef(Expr):
     """An attribute of the pod, the node or `it`; `key` for keyed attributes (its shape may be POD: `node.labels[pod.labels["x"]]` is
-    allowed for POD and CONST keys only)."""
+    allowed for POD and CONST keys only).
+    """
 
     attribute: Attribute
     key: Expr | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectRef(Expr):
+    """`pod`, `node` or `it` itself as an argument of a builtin; its kind is POD or NODE."""
+
+    subject: Subject
+
+
 class Op(Enum):
     """Operators that remain after desugaring. AND/OR/NOT are Kleene; comparisons and arithmetic with a missing operand are missing;
-    DIV by zero is missing; COALESCE takes the right where the left is missing; IN tests set membership."""
+    DIV by zero is missing; COALESCE takes the right where the left is missing; IN tests set membership.
+    """
 
     NOT = "not"
     NEG = "neg"
@@ -148,7 +157,8 @@ class Matches(Expr):
 class Select(Expr):
     """`pods where predicate`: pods placed (or assumed) in the cluster, the pod being decided excluded. Where the predicate is missing the pod is not selected.
 
-    The predicate has shape ITEM (or less) and may also read POD and CONST values; it may not read the node."""
+    The predicate has shape ITEM (or less) and may also read POD and CONST values; it may not read the node.
+    """
 
     where: Expr | None
 
@@ -184,7 +194,11 @@ class Aggregate(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Expr):
-    """A builtin applied to arguments in parameter order (variadic ones follow; named ones, e.g. resource weights, are in `named`)."""
+    """A builtin applied to arguments in parameter order (variadic ones follow; named ones, e.g. resource weights, are in `named`).
+
+    Positional parameters that the author left out are filled with `Const` of the parameter's default, so `arguments` always has at least
+    `len(function.parameters)` entries. A metric is passed as `MetricRef`, a selection as `Select` or `LetRef`, a pod or node as `SubjectRef`.
+    """
 
     function: Function
     arguments: tuple[Expr, ...]
@@ -204,7 +218,8 @@ class Message:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:
     """A node passes where `condition` is true (`reject` has become `require not`); where it is missing, `missing_passes` decides
-    (None: the type proves that it cannot be missing)."""
+    (None: it cannot be missing on nodes that passed the filter's earlier clauses and its `when`; elsewhere a missing condition adds no reason).
+    """
 
     span: Span
     condition: Expr
@@ -226,7 +241,8 @@ class Filter:
 class Score:
     """A named score. `value` gives raw points; after `normalize` they are in 0..100. `weight` and `points` are CONST (params allowed).
 
-    Where `when` is not true the rule is left out of that node's sum (as `skip`)."""
+    Where `when` is not true the rule is left out of that node's sum (as `skip`).
+    """
 
     name: str
     span: Span

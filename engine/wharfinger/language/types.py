@@ -32,6 +32,8 @@ class Kind(Enum):
     SET = "set"
     LABELS = "labels"
     PODS = "pods"
+    POD = "pod"  # a pod itself, as an argument: `tolerates(pod, …)`
+    NODE = "node"  # the candidate node itself, as an argument: `taints(node, …)`
     UNKNOWN = "unknown"  # the type of an expression that already has an error: silences follow-up errors
 
 
