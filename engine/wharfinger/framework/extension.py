@@ -1,0 +1,237 @@
+"""Extension points: where a plugin may take part in placing a pod.
+
+They are Kubernetes' own (`k8s.io/kube-scheduler/framework`, 1.36), in this order:
+
+    PreEnqueue → QueueSort → PreFilter → Filter → (PostFilter when nothing is left) → PreScore → Score → Normalize
+               → Reserve → Permit → PreBind → Bind → PostBind
+
+with one difference that everything else follows from: Filter and Score are asked about many nodes in one call and answer with an array.
+`rows` says which nodes: all of them (`slice(None)`) or an index array, and the answer must be the same for a row whichever way it was
+asked. That is what lets the cycle keep a template's result and ask again only about the nodes that changed.
+
+An answer changes as the plugin's `filter_volatility` and `score_volatility` say. STATIC: the row's node object alone. ROW: also the pods
+on that row. GLOBAL: any row, other object or metric; such a plugin is asked again after every change, unless its `…_changes` knows better.
+
+A plugin is a class with a `name`, built once per set of arguments; one plugin may implement several points. It must be pure: its answer
+depends on the pod, the snapshot, its arguments and its own `CycleState`, and on nothing of the pod beyond its template except what
+`identity` returns.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework.arguments import Arguments
+from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
+from wharfinger.language.catalogue import Volatility
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+
+
+class Plugin:
+    """Base of every plugin: a name people configure it by, and its arguments."""
+
+    name: ClassVar[str]
+    arguments_model: ClassVar[type[Arguments]] = Arguments
+
+    def __init__(self, arguments: Arguments | None = None) -> None:
+        self.arguments: Any = self.arguments_model() if arguments is None else arguments
+
+    def identity(self, pod: PodView) -> Hashable:  # noqa: ARG002 — a hook: most plugins read nothing beyond the template
+        """What the answers depend on that `pod.template` leaves out; None for nothing. Override only where needed: it costs sharing."""
+        return None
+
+
+class FilterPlugin(Plugin, ABC):
+    """A hard constraint: which nodes can take the pod."""
+
+    filter_volatility: ClassVar[Volatility] = Volatility.GLOBAL
+
+    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — a hook
+        """None to go on, `Skip`, `Rejected` for every node, or the `NodeSet` worth looking at.
+
+        Called when a template is first seen and when rows were added, moved or removed; for GLOBAL plugins also whenever `filter_changes`
+        finds changes.
+        """
+        return None
+
+    @abstractmethod
+    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """The verdicts for `rows`, in their order."""
+
+    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: ARG002 — a hook
+        """For GLOBAL plugins: the rows whose verdict may differ from what it was at revision `since`; None where there are none.
+
+        The state has changed in some way since then. The default says all; a plugin that can tell that the change does not concern the pod
+        saves a full evaluation.
+        """
+        return slice(None)
+
+
+class Normalization(Protocol):
+    """How raw scores become points of 0..100, given the extremes over the feasible nodes; must work on any subset of the nodes."""
+
+    least: float
+    """Raw scores below this are not counted in `low` and `high` (a plugin's mark for nodes it ignores); −inf to count all."""
+
+    def points(self, scores: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:
+        """The points `(n_rows,) int64` for raw `scores`; `low`, `high`: the extremes over all feasible nodes (0, 0 where none counts)."""
+
+
+class ScorePlugin(Plugin, ABC):
+    """A preference: how good each feasible node is."""
+
+    score_volatility: ClassVar[Volatility] = Volatility.GLOBAL
+    default_weight: ClassVar[int] = 1
+    normalization: ClassVar[Normalization | None] = None
+
+    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — a hook
+        """None to go on, or `Skip` to contribute nothing.
+
+        Called when `pre_filter` would be, and for GLOBAL plugins whenever `score_changes` finds changes or `feasible` `(n_nodes,) bool` is
+        not what it was: only a GLOBAL plugin may let anything depend on `feasible`.
+        """
+        return None
+
+    @abstractmethod
+    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
+        """Raw scores `(n_rows,)` int64 or float64, finite. Without a `normalization` they are the points: int64 in 0..100.
+
+        Rows may include nodes that are not feasible; whatever is returned there is not used (it must still be finite).
+        """
+
+    def score_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: ARG002 — a hook
+        """For GLOBAL plugins: the rows whose raw score may differ from what it was at revision `since`, as in `filter_changes`."""
+        return slice(None)
+
+
+class QueueSortPlugin(Plugin, ABC):
+    """The order in which pending pods are tried; exactly one per chain."""
+
+    @abstractmethod
+    def sort_key(self, pod: PodView) -> Any:
+        """A key that compares smaller for the pod to be tried first; pods with equal keys keep the order in which they were queued."""
+
+
+class PreEnqueuePlugin(Plugin, ABC):
+    """Whether a pod may enter the queue at all."""
+
+    @abstractmethod
+    def pre_enqueue(self, pod: PodView) -> Reason | None:
+        """Why the pod must wait outside the queue, or None to let it in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """What PostFilter is given: the nodes of a failed cycle. Arrays are `(n_nodes,) bool` in row order."""
+
+    rejected: Mask
+    unresolvable: Mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostFilterOutcome:
+    """What PostFilter found: the node to be freed and the pods that must leave it, or a message saying why it cannot help."""
+
+    message: str = ""
+    nominated: str | None = None
+    victims: tuple[PodView, ...] = ()
+
+
+class PostFilterPlugin(Plugin, ABC):
+    """A way out when no node is feasible, such as preemption. Points run in chain order until one nominates a node."""
+
+    @abstractmethod
+    def post_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> PostFilterOutcome:
+        """The outcome; messages of all the points that ran are joined with ", "."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A pod and the node chosen for it, as the points after the decision see it."""
+
+    pod: PodView
+    node: str
+    cycle: CycleState = field(default_factory=CycleState)
+
+
+class ReservePlugin(Plugin, ABC):
+    """Bookkeeping outside the columns for a placement that is assumed but not bound yet."""
+
+    @abstractmethod
+    def reserve(self, placement: Placement) -> Reason | None:
+        """Why the placement must be given up, or None. On failure `unreserve` of every plugin runs, in reverse order."""
+
+    @abstractmethod
+    def unreserve(self, placement: Placement) -> None:
+        """None; takes back what `reserve` did. Must be idempotent and must not fail."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permission:
+    """Permit's answer: `approved`, denied with a reason, or (neither) to be asked again for at most `wait_seconds`."""
+
+    approved: bool = True
+    reason: Reason | None = None
+    wait_seconds: float = 0.0
+
+
+class PermitPlugin(Plugin, ABC):
+    """Whether a reserved placement may be bound now, later or not at all."""
+
+    @abstractmethod
+    def permit(self, placement: Placement, waiting: Sequence[Placement]) -> Permission:
+        """The permission, given the other placements that wait."""
+
+
+class PreBindPlugin(Plugin, ABC):
+    """Work in the cluster that must be done before the bind. Runs outside the decision, concurrently for different pods."""
+
+    @abstractmethod
+    async def pre_bind(self, placement: Placement) -> Reason | None:
+        """Why the placement must be given up, or None."""
+
+
+class BindPlugin(Plugin, ABC):
+    """Writes the binding. Plugins are tried in order until one takes the pod."""
+
+    @abstractmethod
+    async def bind(self, placement: Placement) -> Reason | bool:
+        """True when bound, False to leave the pod to the next plugin, or why it failed."""
+
+
+class PostBindPlugin(Plugin, ABC):
+    """Told that a pod is bound."""
+
+    @abstractmethod
+    async def post_bind(self, placement: Placement) -> None:
+        """None; failures are recorded and change nothing."""
+
+
+POINTS: Mapping[str, type[Plugin]] = {
+    "PreEnqueue": PreEnqueuePlugin,
+    "QueueSort": QueueSortPlugin,
+    "Filter": FilterPlugin,
+    "PostFilter": PostFilterPlugin,
+    "Score": ScorePlugin,
+    "Reserve": ReservePlugin,
+    "Permit": PermitPlugin,
+    "PreBind": PreBindPlugin,
+    "Bind": BindPlugin,
+    "PostBind": PostBindPlugin,
+}
+"""Extension points in the order of a cycle, each with the base class whose methods it calls."""
+
+
+def points(plugin: type[Plugin]) -> tuple[str, ...]:
+    """The names of the extension points that a plugin class implements, in the order of a cycle."""
+    return tuple(name for name, base in POINTS.items() if issubclass(plugin, base))

@@ -1,0 +1,1 @@
+"""Kubernetes' own constraints and scores, one file each; `framework.registry` finds them."""

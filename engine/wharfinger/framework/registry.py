@@ -1,0 +1,133 @@
+"""Which plugins exist.
+
+Built-in plugins are the modules of `framework/plugins/`, in Kubernetes' default order below; a new one is one file (and one line here if
+Kubernetes does not have it). Plugins of other packages announce themselves by an entry point in the group `wharfinger.plugins` whose value
+is the plugin class.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from importlib import metadata
+
+from wharfinger.errors import PluginContractError, UnknownObject
+from wharfinger.framework import extension, plugins
+
+ENTRY_POINT_GROUP = "wharfinger.plugins"
+
+DEFAULT_ORDER = (
+    # pkg/scheduler/apis/config/v1/default_plugins.go, Kubernetes 1.36: the order decides which reason a node is counted under.
+    "SchedulingGates",
+    "PrioritySort",
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "DynamicResources",
+    "DefaultPreemption",
+    "NodeResourcesBalancedAllocation",
+    "ImageLocality",
+    "DefaultBinder",
+    "NodeDeclaredFeatures",
+)
+
+
+class Registry(Mapping[str, type[extension.Plugin]]):
+    """Plugin classes by name, in the order in which a chain runs them: built-ins first, then the others by name."""
+
+    def __init__(self, classes: Iterable[tuple[str, type[extension.Plugin]]]) -> None:
+        """A registry of (origin, class) pairs; the origin is named when two claim one name."""
+        found: dict[str, tuple[str, type[extension.Plugin]]] = {}
+        for origin, plugin in classes:
+            if plugin.name in found:
+                raise PluginContractError(f"plugin {plugin.name} is registered twice: by {found[plugin.name][0]} and by {origin}")
+            found[plugin.name] = origin, plugin
+        self._origins = {name: found[name][0] for name in sorted(found, key=_rank)}
+        self._classes = {name: found[name][1] for name in self._origins}
+
+    def __getitem__(self, name: str) -> type[extension.Plugin]:
+        """The plugin class of that name; `UnknownObject` names those there are."""
+        try:
+            return self._classes[name]
+        except KeyError:
+            raise UnknownObject(f"there is no plugin {name}; there are: {', '.join(self._classes)}") from None
+
+    def __contains__(self, name: object) -> bool:  # Mapping's own would build the message of an UnknownObject
+        return name in self._classes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{name}  {', '.join(extension.points(plugin))}  ({self._origins[name]})" for name, plugin in self._classes.items()
+        )
+
+
+def built_in() -> list[tuple[str, type[extension.Plugin]]]:
+    """(module name, class) for every plugin class defined in `framework/plugins/`."""
+    found = []
+    for module_name in sorted(module.name for module in pkgutil.iter_modules(plugins.__path__)):
+        module = importlib.import_module(f"{plugins.__name__}.{module_name}")
+        found += [
+            (module.__name__, member) for member in vars(module).values() if _is_plugin(member) and member.__module__ == module.__name__
+        ]
+    for origin, plugin in found:
+        if plugin.name not in DEFAULT_ORDER:
+            raise PluginContractError(f"built-in plugin {plugin.name} ({origin}) has no place in registry.DEFAULT_ORDER")
+    return found
+
+
+def third_party() -> list[tuple[str, type[extension.Plugin]]]:
+    """(entry point, class) for every plugin that an installed package announces; `PluginContractError` names one that cannot be used."""
+    entries = sorted(metadata.entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: (entry.name, entry.value))
+    return [(f"entry point {entry.name} = {entry.value}", _load(entry)) for entry in entries]
+
+
+@lru_cache(maxsize=1)
+def default_registry() -> Registry:
+    """The registry of all built-in and installed plugins; found once per process."""
+    return Registry([*built_in(), *third_party()])
+
+
+def _load(entry: metadata.EntryPoint) -> type[extension.Plugin]:
+    origin = f"entry point {entry.name} = {entry.value} in group {ENTRY_POINT_GROUP}"
+    try:
+        plugin = entry.load()
+    except Exception as error:  # somebody else's module may fail in any way while it is imported
+        raise PluginContractError(f"{origin} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not _is_plugin(plugin):
+        raise PluginContractError(
+            f"{origin} is not a plugin: expected a concrete subclass of wharfinger.framework.extension.Plugin with a `name`"
+        )
+    checked: type[extension.Plugin] = plugin
+    return checked
+
+
+def _is_plugin(member: object) -> bool:
+    return (
+        inspect.isclass(member)
+        and issubclass(member, extension.Plugin)
+        and not inspect.isabstract(member)
+        and isinstance(getattr(member, "name", None), str)
+        and bool(extension.points(member))
+    )
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return (DEFAULT_ORDER.index(name), "") if name in DEFAULT_ORDER else (len(DEFAULT_ORDER), name)

@@ -1,0 +1,83 @@
+"""What a filter says of nodes, as values.
+
+A filter looks at many nodes at once, so its answer is one small integer per node: 0 lets the pod through, and each set bit stands for one
+reason. The reasons are texts said once per pod, not once per node; a diagnosis counts bits and never builds strings for nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows: TypeAlias = slice | NDArray[np.intp]
+"""Which rows of the columns to look at: `slice(None)` for all nodes, or an index array."""
+
+Mask: TypeAlias = NDArray[np.bool_]
+Bits: TypeAlias = NDArray[np.unsignedinteger[Any]]
+
+MOST_REASONS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a node is rejected, in Kubernetes' words.
+
+    `resolvable`: removing pods from the node could change the answer (Kubernetes' `Unschedulable`); otherwise preemption is of no use there
+    (`UnschedulableAndUnresolvable`).
+    """
+
+    text: str
+    resolvable: bool = True
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """A filter's answer for some rows.
+
+    `bits` `(n_rows,)` unsigned: 0 passes; bit i set means that `reasons[i]` applies. A node is unresolvable if any reason of a set bit is.
+    For one pod template the reasons stay the same tuple from call to call, whatever the rows.
+    """
+
+    reasons: tuple[Reason, ...]
+    bits: Bits
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """PreFilter or PreScore says that the plugin has nothing to say of this pod: its Filter or Score is not called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """PreFilter says that no node can take the pod, and why. An unresolvable reason ends the cycle at once."""
+
+    reasons: tuple[Reason, ...]
+
+    @property
+    def resolvable(self) -> bool:
+        """Whether removing pods could help."""
+        return all(reason.resolvable for reason in self.reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSet:
+    """PreFilter says that only the nodes of these names are worth a look; names that do not exist are allowed."""
+
+    names: frozenset[str]
+
+
+PreFilterAnswer: TypeAlias = Skip | Rejected | NodeSet | None
+PreScoreAnswer: TypeAlias = Skip | None
+
+SKIP = Skip()
+
+
+def single(reason: Reason, rejected: Mask) -> Verdicts:
+    """The verdicts of a filter with one reason, from the mask of the rows it rejects."""
+    return Verdicts((reason,), rejected.view(np.uint8) if rejected.flags.c_contiguous else rejected.astype(np.uint8))
