@@ -1,0 +1,66 @@
+"""The one name an author most likely meant.
+
+Exactly one suggestion, and only when it is close: a wrong suggestion costs more than none. Distance is Damerau-Levenshtein (a swap of two
+neighbouring letters is one step), and a third of the word may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+LONGEST = 80
+
+
+def closest(word: str, candidates: Iterable[str]) -> str | None:
+    """The candidate nearest to `word`, or None when none is near; the same letters in another case, or with other separators, always are."""
+    best: tuple[int, int, str] | None = None
+    if len(word) > LONGEST:
+        return None
+    for order, candidate in enumerate(candidates):
+        if candidate == word or len(candidate) > LONGEST:
+            continue
+        steps = 0 if _plain(candidate) == _plain(word) else distance(word.lower(), candidate.lower(), limit(word))
+        if steps <= limit(word) and (best is None or (steps, order) < best[:2]):
+            best = (steps, order, candidate)
+    return best[2] if best else None
+
+
+def limit(word: str) -> int:
+    """How many letters of a word may be wrong: a third, at least one."""
+    return max(1, len(word) // 3)
+
+
+def distance(a: str, b: str, most: int) -> int:
+    """The Damerau-Levenshtein distance (optimal string alignment) of two words, or `most` + 1 when it is larger."""
+    if abs(len(a) - len(b)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, left in enumerate(a, start=1):
+        above, before = before, row
+        row = [i]
+        for j, right in enumerate(b, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (left != right))
+            if i > 1 and j > 1 and left == b[j - 2] and a[i - 2] == right:
+                cost = min(cost, above[j - 2] + 1)
+            row.append(cost)
+        if min(row) > most:
+            return most + 1
+    return row[-1]
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
+    """A help sentence, or None: "did you mean `free`?"."""
+    found = closest(word, candidates)
+    return f"did you mean `{found}`?" if found else None
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Names for a help sentence, sorted and capped: "`a`, `b` and 3 more"."""
+    ordered = sorted(names)
+    shown = ", ".join(f"`{name}`" for name in ordered[:most])
+    return shown + (f" and {len(ordered) - most} more" if len(ordered) > most else "")
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("_", "").replace("-", "")
