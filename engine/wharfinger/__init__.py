@@ -1,1 +1,76 @@
-"""Wharfinger: Kubernetes scheduling decided by `.policy` files."""
+"""Wharfinger: Kubernetes scheduling decided by `.policy` files.
+
+    import wharfinger
+
+    policies = wharfinger.load_policies("policies/bin-pack.policy", params={"reserve": "10%"})
+    cluster = wharfinger.load_snapshot("snapshot.json")
+    decision = wharfinger.decide(policies, cluster, cluster.pending[0])
+    print(decision.node, decision.message)
+    print(wharfinger.explain(policies, cluster, cluster.pending[0]))
+
+Names are imported on first use (PEP 562): `import wharfinger` alone costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wharfinger.compiler.program import CompiledPolicy
+    from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
+    from wharfinger.framework.decision import Decision
+    from wharfinger.language.diagnostics import PolicyError
+    from wharfinger.runtime.api import Cluster, decide, explain, load_policies, load_snapshot, place
+    from wharfinger.runtime.explanation import Explanation
+
+    __version__: str
+
+__all__ = [
+    "Cluster",
+    "CompiledPolicy",
+    "Decision",
+    "Explanation",
+    "InvalidObject",
+    "PolicyError",
+    "UnknownObject",
+    "UsageError",
+    "WharfingerError",
+    "__version__",
+    "decide",
+    "explain",
+    "load_policies",
+    "load_snapshot",
+    "place",
+]
+
+_HOMES = {
+    "Cluster": "runtime.cluster",
+    "CompiledPolicy": "compiler.program",
+    "Decision": "framework.decision",
+    "Explanation": "runtime.explanation",
+    "InvalidObject": "errors",
+    "PolicyError": "language.diagnostics",
+    "UnknownObject": "errors",
+    "UsageError": "errors",
+    "WharfingerError": "errors",
+    "decide": "runtime.api",
+    "explain": "runtime.api",
+    "load_policies": "runtime.api",
+    "load_snapshot": "runtime.api",
+    "place": "runtime.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("wharfinger")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

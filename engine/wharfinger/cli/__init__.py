@@ -1,0 +1,103 @@
+"""The command line: where everything is put together.
+
+Each verb is one file, imported only when it is asked for: `wharf check` must not pay for the simulator. Output that people or
+programs read goes to stdout and depends on nothing but the input (no times, no terminal width); progress and complaints go to stderr.
+
+    exit code  0 clean · 1 findings, or pods or tests that failed · 2 usage, or a file that cannot be read or written · 130 interrupted
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import typer
+import typer.core
+import typer.main
+
+from wharfinger.errors import WharfingerError
+
+VERBS: Mapping[str, str] = {
+    "check": "check",
+    "fmt": "fmt",
+    "test": "test",
+    "dry-run": "dry_run",
+    "bench": "bench",
+    "demo": "demo",
+    "version": "version",
+}
+"""Verb to module of this package, in the order of `--help`."""
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+READER_LEFT = 141  # 128 + SIGPIPE, likewise
+
+
+class Verbs(typer.core.TyperGroup):
+    """A command group that imports a verb's module when the verb is used."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 — the signature is the group's
+        """The verbs in the order of `--help`."""
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 — the signature is the group's
+        """The command of a verb, or None when there is no such verb."""
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"wharfinger.cli.{VERBS[cmd_name]}")
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(cmd_name)(module.command)
+        return typer.main.get_command(single)
+
+
+app = typer.Typer(
+    cls=Verbs,
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Kubernetes scheduling decided by .policy files: check them, test them, and see where pods would go.",
+)
+
+
+@app.callback()
+def _options() -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code of one run of the command line; never raises for what a user can cause."""
+    group = typer.main.get_command(app)
+    return _shielded(lambda: group.main(args=None if arguments is None else list(arguments), prog_name="wharf", standalone_mode=False))
+
+
+def _shielded(run: Callable[[], Any]) -> int:
+    try:
+        code = run()
+        sys.stdout.flush()
+    except WharfingerError as error:
+        return _complain(str(error), error.exit_code)
+    except typer.TyperException as error:
+        return _complain(_with_hint(error), error.exit_code)
+    except BrokenPipeError:
+        # The reader (head, less) has left. Python would complain again when it flushes at exit, so what is left goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_LEFT
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted", INTERRUPTED)
+    except OSError as error:
+        return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)
+    return code if isinstance(code, int) else 0
+
+
+def _with_hint(error: typer.TyperException) -> str:
+    path = getattr(getattr(error, "ctx", None), "command_path", "wharf")
+    return f"{error.format_message().rstrip('.')}. Try '{path} --help'."
+
+
+def _complain(sentence: str, code: int) -> int:
+    sys.stdout.flush()
+    sys.stderr.write(f"wharf: {sentence}\n")
+    return code

@@ -1,0 +1,122 @@
+"""Rows of the trace as Kubernetes manifests (plain JSON values, read like any other manifest)."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from importlib import resources
+from typing import Any
+
+from wharfinger.errors import InvalidObject
+
+GPU = "nvidia.com/gpu"
+GPU_MILLI = "alibabacloud.com/gpu-milli"
+GPU_PRODUCT = "nvidia.com/gpu.product"
+QOS_LABEL = "openb/qos"
+
+# The trace counts seconds from its own start and does not say when that was. Any fixed day will do; this one is recognisably made up.
+EPOCH = datetime(2023, 1, 1, tzinfo=UTC)
+
+# kubelet's default maximum; the trace does not say.
+MOST_PODS = "110"
+
+Row = Mapping[str, str]
+
+
+class Variant(Enum):
+    """Which pod list: DEFAULT has no GPU model constraints, GPUSPEC33 has them on a third of the GPU pods."""
+
+    DEFAULT = "default"
+    GPUSPEC33 = "gpuspec33"
+
+
+def node_manifests() -> list[dict[str, Any]]:
+    """The 1,523 nodes, in the order of the trace."""
+    return [_node(f"openb-node-{i:04d}", row) for i, row in enumerate(_shipped("nodes.csv.gz"))]
+
+
+def pod_manifests(variant: Variant = Variant.DEFAULT) -> list[dict[str, Any]]:
+    """The 8,152 pods, all waiting for a node, in the order of the trace."""
+    specs = variant is Variant.GPUSPEC33
+    return [_pod(f"openb-pod-{i:04d}", row, row["gpu_spec"] if specs else "") for i, row in enumerate(_shipped("pods.csv.gz"))]
+
+
+def manifests_from_csv(name: str, text: str) -> list[dict[str, Any]]:
+    """Nodes or pods of a CSV file in the trace's own format (`sn,cpu_milli,…` or `name,cpu_milli,…`).
+
+    Raises InvalidObject naming the file and the line when it is neither, or a number is not one.
+    """
+    rows = csv.DictReader(text.splitlines())
+    columns = set(rows.fieldnames or ())
+    if {"sn", "cpu_milli", "memory_mib", "gpu", "model"} <= columns:
+        return [_node(row["sn"], row) for row in _checked(name, rows)]
+    if {"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos", "creation_time"} <= columns:
+        return [_pod(row["name"], row, row["gpu_spec"]) for row in _checked(name, rows)]
+    raise InvalidObject(f"{name}: a CSV file is read as an OpenB node or pod list, and its header is neither")
+
+
+def _checked(name: str, rows: csv.DictReader[str]) -> Iterator[Row]:
+    for row in rows:
+        for column in ("cpu_milli", "memory_mib", "gpu", "num_gpu", "gpu_milli", "creation_time"):
+            if column in row and not (row[column] or "").isdigit():
+                raise InvalidObject(f"{name}: line {rows.line_num}: {column} is {row[column]!r}, not a whole number")
+        yield row
+
+
+def _shipped(name: str) -> Iterator[Row]:
+    packed = resources.files(__package__).joinpath(name).read_bytes()
+    return csv.DictReader(gzip.decompress(packed).decode().splitlines())
+
+
+def _node(name: str, row: Row) -> dict[str, Any]:
+    gpus = int(row["gpu"])
+    labels = {"kubernetes.io/hostname": name}
+    amounts = {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi", "pods": MOST_PODS}
+    if gpus:
+        labels[GPU_PRODUCT] = row["model"]
+        amounts |= {GPU: str(gpus), GPU_MILLI: str(1000 * gpus)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+
+
+def _pod(name: str, row: Row, gpu_spec: str) -> dict[str, Any]:
+    created = EPOCH + timedelta(seconds=int(row["creation_time"]))
+    gpus = _gpu_amounts(int(row["num_gpu"]), int(row["gpu_milli"]))
+    requests = {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi"} | gpus
+    container = {"name": "main", "resources": {"requests": requests, "limits": gpus}}
+    spec: dict[str, Any] = {"containers": [container]}
+    if gpu_spec:
+        spec["affinity"] = {"nodeAffinity": _in_models(sorted(set(gpu_spec.split("|"))))}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "openb",
+            "labels": {QOS_LABEL: row["qos"]},
+            "creationTimestamp": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        },
+        "spec": spec,
+        "status": {"phase": "Pending"},
+    }
+
+
+def _gpu_amounts(count: int, milli_each: int) -> dict[str, str]:
+    """What a pod asks for: always milli, and whole GPUs too when it does not share them."""
+    if count == 0:
+        return {}
+    if milli_each < 1000:
+        return {GPU_MILLI: str(milli_each)}
+    return {GPU: str(count), GPU_MILLI: str(1000 * count)}
+
+
+def _in_models(models: Sequence[str]) -> dict[str, Any]:
+    term = {"matchExpressions": [{"key": GPU_PRODUCT, "operator": "In", "values": list(models)}]}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}

@@ -1,0 +1,62 @@
+"""Where pods would go: the scheduler's own decision, without a cluster to bind in.
+
+`SEQUENTIAL` assumes each placement before the next pod is decided, as the live scheduler does. `INDEPENDENT` asks for each pod alone,
+as if no other were waiting. Either way every answer comes from the same `decide`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.cycle import Decider
+from wharfinger.framework.decision import Decision
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
+
+Seen = TypeVar("Seen")
+
+
+class Mode(Enum):
+    """Whether a placement counts for the pods after it."""
+
+    SEQUENTIAL = "sequential"
+    INDEPENDENT = "independent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Generic[Seen]):
+    """What was decided for one pod, and what `watch` made of the decision while its snapshot was still current."""
+
+    decision: Decision
+    seen: Seen
+
+
+def queue_order(pods: Iterable[PodView]) -> list[PodView]:
+    """The pods as the queue would hand them out: priority descending, then creation time (unknown last), then key."""
+    return sorted(pods, key=lambda pod: (-pod.priority, pod.created is None, pod.created or 0.0, pod.key))
+
+
+def place(
+    chain: Chain,
+    state: ClusterState,
+    pods: Iterable[PodView],
+    *,
+    watch: Callable[[Decision, Snapshot], Seen],
+    mode: Mode = Mode.SEQUENTIAL,
+) -> Iterator[Outcome[Seen]]:
+    """Outcomes in queue order, one at a time. In SEQUENTIAL mode `state` is changed: it assumes every placement.
+
+    A decision reads its snapshot lazily and a snapshot dies with the next change, so whatever is wanted of it must be taken in `watch`.
+    """
+    decider = Decider(chain)
+    for pod in queue_order(pods):
+        snapshot = state.snapshot()
+        decision = decider.decide(snapshot, pod)
+        yield Outcome(decision=decision, seen=watch(decision, snapshot))
+        if decision.node is not None and mode is Mode.SEQUENTIAL:
+            state.assume(pod, decision.node)
