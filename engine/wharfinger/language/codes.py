@@ -55,32 +55,38 @@ class Code(Enum):
     )
     P205 = Record(
         "condition is not a bool",
-        "What stands after `require`, `reject`, `when`, `if`, `where`, `prefer` and `avoid` is true or false. A number or a string does "
-        "not turn into a bool by itself; compare it with something.",
+        "What stands after `require`, `reject`, `when`, `if`, `where`, `prefer` and `avoid` is true or false. A number or a string "
+        "does not turn into a bool by itself; compare it with something.",
     )
-    P206 = Record("wrong type of argument", "A function takes arguments of certain types; its page in the reference says which.")
+    P206 = Record(
+        "wrong type of argument",
+        "A function takes arguments of certain types; its page in the reference says which.",
+    )
     P207 = Record(
         "arguments do not fit the function",
         "A function was given too many or too few arguments, one twice, or one by a name it does not have.",
     )
     P208 = Record(
         "alternatives have different types",
-        "The two branches of `if`, the two sides of `??`, the members of a list and the points of a curve are alternatives of one value,"
-        " so they have one type.",
+        "The two branches of `if`, the two sides of `??`, the members of a list and the points of a curve are alternatives of one "
+        "value, so they have one type.",
     )
     P209 = Record(
         "number cannot be used",
         "A number is too large to be represented, or is not whole where only a whole one makes sense.",
     )
-    P210 = Record("unknown type", "The types of the language are fixed; a param or metric names one of them.")
+    P210 = Record(
+        "unknown type",
+        "The types of the language are fixed; a param or metric names one of them.",
+    )
     P211 = Record(
         "value does not have the declared type",
         "The default and the range of a param are written in the type the param declares, with its unit.",
     )
     P212 = Record(
         "default is outside the range",
-        "The default of a param lies in its own range, and a range goes from its smaller to its larger end; otherwise the policy would "
-        "be refused the moment it is used with its own defaults.",
+        "The default of a param lies in its own range, and a range goes from its smaller to its larger end; otherwise the policy would"
+        " be refused the moment it is used with its own defaults.",
     )
     P213 = Record(
         "value of this type cannot be used here",
@@ -89,14 +95,14 @@ class Code(Enum):
     )
     P214 = Record(
         "node value where there is no node",
-        "Which pods a policy governs and which pods a selection contains is decided once, not once per node, so nothing of the candidate"
-        " node can be "
-        'read there. Restrict the count to the node instead: `count(…, on: node)` or `count(…, within: "topology.kubernetes.io/zone")`.',
+        "Which pods a policy governs and which pods a selection contains is decided once, not once per node, so nothing of the "
+        "candidate node can be read there. Restrict the count to the node instead: `count(…, on: node)` or `count(…, within: "
+        '"topology.kubernetes.io/zone")`.',
     )
     P215 = Record(
         "value that is not known beforehand",
-        "Weights, tiers, quanta, curve points and points for missing values are known when the policy is compiled: literals, params and "
-        "calculations with them. They cannot depend on a pod or node.",
+        "Weights, tiers, quanta, curve points and points for missing values are known when the policy is compiled: literals, params "
+        "and calculations with them. They cannot depend on a pod or node.",
     )
     P216 = Record(
         "invalid label selector",
@@ -109,8 +115,8 @@ class Code(Enum):
     )
     P218 = Record(
         "invalid argument",
-        "The function refuses this value: a pattern that is no regular expression or costs too much, a key that cannot exist, a number "
-        "out of its range.",
+        "The function refuses this value: a pattern that is no regular expression or costs too much, a key that cannot exist, a number"
+        " out of its range.",
     )
     P219 = Record(
         "`it` outside of a selection",
@@ -121,36 +127,54 @@ class Code(Enum):
         "Which pods a policy governs is decided from the pod alone, and one selection cannot be counted inside another.",
     )
     # ── P3xx names ──
-    P301 = Record("unknown name", "A bare name is `pod`, `node`, `it`, or a param, let, metric or import of this policy.")
+    P301 = Record(
+        "unknown name",
+        "A bare name is `pod`, `node`, `it`, or a param, let, metric or import of this policy.",
+    )
     P302 = Record(
         "unknown field",
-        "The fields of pods and nodes are fixed; the reference lists them. (A label that no node has is something else: it is missing, "
-        "and said so by the dry run.)",
+        "The fields of pods and nodes are fixed; the reference lists them. (A label that no node has is something else: it is missing,"
+        " and said so by the dry run.)",
     )
-    P303 = Record("unknown function", "The functions of the language are fixed; the reference lists them with their arguments.")
+    P303 = Record(
+        "unknown function",
+        "The functions of the language are fixed; the reference lists them with their arguments.",
+    )
     P304 = Record(
         "unknown plugin",
         "`base kubernetes` reweighs score plugins of kube-scheduler by their own names. The reference lists them.",
     )
-    P305 = Record("unknown plugin argument", "`with { … }` takes the arguments that the plugin has in kube-scheduler's own configuration.")
+    P305 = Record(
+        "unknown plugin argument",
+        "`with { … }` takes the arguments that the plugin has in kube-scheduler's own configuration.",
+    )
     P306 = Record(
         "name is used twice",
         "Params, lets, metrics and imports share one set of names, filters and scores another: a name means one thing, wherever it "
         "stands in the file.",
     )
-    P307 = Record("lets go in a circle", "A let that needs its own value, directly or through others, has no value.")
+    P307 = Record(
+        "lets go in a circle",
+        "A let that needs its own value, directly or through others, has no value.",
+    )
     P308 = Record(
         "import cannot be resolved",
-        "The file named by `import` (relative to the importing file) cannot be read, does not parse, is a policy instead of a library, "
-        "or imports itself.",
+        "The file named by `import` (relative to the importing file) cannot be read, does not parse, is a policy instead of a library,"
+        " or imports itself.",
     )
-    P309 = Record("name is not in the import", "An import offers the params, lets and metrics that its file declares.")
+    P309 = Record(
+        "name is not in the import",
+        "An import offers the params, lets and metrics that its file declares.",
+    )
     P310 = Record(
         "key is missing or not allowed",
-        'Labels, annotations, conditions and extended resources are read with a key, `node.labels["zone"]`; other fields have none. A key
-        is a string.',
+        'Labels, annotations, conditions and extended resources are read with a key, `node.labels["zone"]`; other fields have none. A '
+        "key is a string.",
     )
-    P311 = Record("reserved name", "`pod`, `node` and `it` always mean the pod, the candidate node and the pod of a selection.")
+    P311 = Record(
+        "reserved name",
+        "`pod`, `node` and `it` always mean the pod, the candidate node and the pod of a selection.",
+    )
     P312 = Record(
         "hard constraint in `base kubernetes`",
         "A policy narrows, never widens: Kubernetes' own hard constraints hold for every pod and cannot be reweighed or switched off. "
@@ -159,20 +183,23 @@ class Code(Enum):
     # ── P4xx missing values ──
     P401 = Record(
         "requirement may be missing",
-        "A label, annotation, condition, extended resource or metric may be absent. Then the requirement is neither true nor false, and "
-        "nobody would know whether the node passes. Say it: `?? default` beside the value, a `has(…)` guard, or `on missing pass` / `on "
-        "missing reject`.",
+        "A label, annotation, condition, extended resource or metric may be absent. Then the requirement is neither true nor false, "
+        "and nobody would know whether the node passes. Say it: `?? default` beside the value, a `has(…)` guard, or `on missing pass` "
+        "/ `on missing reject`.",
     )
     P402 = Record(
         "score may be missing",
-        "A label, annotation, condition, extended resource or metric may be absent. Then this score has no points. Say what happens: `??"
-        " default`, a `has(…)` guard, or `on missing <points>`, `on missing neutral`, `on missing skip`.",
+        "A label, annotation, condition, extended resource or metric may be absent. Then this score has no points. Say what happens: "
+        "`?? default`, a `has(…)` guard, or `on missing <points>`, `on missing neutral`, `on missing skip`.",
     )
-    P403 = Record("value may be missing here", "This value is needed in every case, so it cannot be absent: give a default with `??`.")
+    P403 = Record(
+        "value may be missing here",
+        "This value is needed in every case, so it cannot be absent: give a default with `??`.",
+    )
     P404 = Record(
         "`on missing` does not go with this rule",
-        "A requirement can `pass` or `reject`; a score can get points, be `neutral` (the mean of the nodes that have a value) or `skip` "
-        "(leave the node's sum alone).",
+        "A requirement can `pass` or `reject`; a score can get points, be `neutral` (the mean of the nodes that have a value) or "
+        "`skip` (leave the node's sum alone).",
     )
     # ── P5xx scores ──
     P501 = Record(
@@ -182,8 +209,8 @@ class Code(Enum):
     )
     P502 = Record(
         "score is not in points",
-        "Points are a plain number from 0 to 100. A percentage, an amount of memory or a duration has another unit; turn it into points "
-        "with `curve`, or rank the nodes with `normalize minmax`.",
+        "Points are a plain number from 0 to 100. A percentage, an amount of memory or a duration has another unit; turn it into "
+        "points with `curve`, or rank the nodes with `normalize minmax`.",
     )
     P503 = Record(
         "weight may be negative",
@@ -191,48 +218,75 @@ class Code(Enum):
     )
     P504 = Record(
         "curve does not increase",
-        "`curve(x, x0 -> y0, x1 -> y1, …)` is drawn from left to right: at least two points, each x larger than the one before, whatever"
-        " the params are.",
+        "`curve(x, x0 -> y0, x1 -> y1, …)` is drawn from left to right: at least two points, each x larger than the one before, "
+        "whatever the params are.",
     )
-    P505 = Record("tier or quantum cannot be used", "A tier is a whole number from 1 to 100, and a quantum is larger than 0.")
+    P505 = Record(
+        "tier or quantum cannot be used",
+        "A tier is a whole number from 1 to 100, and a quantum is larger than 0.",
+    )
     P506 = Record(
         "points for missing values leave 0..100",
         "`on missing <points>` gives a node points like any other: 0 to 100.",
     )
     # ── P6xx structure ──
     P601 = Record(
-        "policy name is used twice", "Policies are reported, counted and switched by name, so a set of policies has each name once."
+        "policy name is used twice",
+        "Policies are reported, counted and switched by name, so a set of policies has each name once.",
     )
     P602 = Record(
-        "declared twice", "A policy has at most one `tie_break`, one quantum per tier, and one entry per plugin in `base kubernetes`."
+        "declared twice",
+        "A policy has at most one `tie_break`, one quantum per tier, and one entry per plugin in `base kubernetes`.",
     )
     P603 = Record(
         "metric is not declared right",
-        '`metric name: type = prometheus(\'query\', node: "label", refresh: 15s, max_age: 2min, min_coverage: 80%)` or `metrics_api("cpu",
-        …)`; the ' "reference lists the options.",
+        "`metric name: type = prometheus('query', node: \"label\", refresh: 15s, max_age: 2min, min_coverage: 80%)` or "
+        '`metrics_api("cpu", …)`; the reference lists the options.',
     )
     P604 = Record(
         "tests without a policy",
         "`X_test.policy` holds tests of the policy in `X.policy` beside it; that file is not there or has no policy.",
     )
     P605 = Record(
-        "rules outside of a policy", "A file without a `policy` line is a library: it may hold params, lets and metrics, nothing else."
+        "rules outside of a policy",
+        "A file without a `policy` line is a library: it may hold params, lets and metrics, nothing else.",
     )
-    P606 = Record("filter without a requirement", "A filter needs at least one `require` or `reject`; without one it rejects nothing.")
+    P606 = Record(
+        "filter without a requirement",
+        "A filter needs at least one `require` or `reject`; without one it rejects nothing.",
+    )
     # ── P7xx tests ──
-    P701 = Record("unknown object in a test", "A test speaks of the nodes and pods that it declares above.")
-    P702 = Record("unknown rule in a test", "`rejected by` names a filter of the policy, and `scores` names a score.")
-    P703 = Record("unknown field of a test object", "Nodes and pods of a test have a fixed set of fields; the reference lists them.")
-    P704 = Record("test that checks nothing", "A test places at least one pod and expects something; otherwise it would always pass.")
+    P701 = Record(
+        "unknown object in a test",
+        "A test speaks of the nodes and pods that it declares above.",
+    )
+    P702 = Record(
+        "unknown rule in a test",
+        "`rejected by` names a filter of the policy, and `scores` names a score.",
+    )
+    P703 = Record(
+        "unknown field of a test object",
+        "Nodes and pods of a test have a fixed set of fields; the reference lists them.",
+    )
+    P704 = Record(
+        "test that checks nothing",
+        "A test places at least one pod and expects something; otherwise it would always pass.",
+    )
     P705 = Record(
-        "declared twice in a test", "Within a test every node and pod has its own name, and every test of a policy its own title."
+        "declared twice in a test",
+        "Within a test every node and pod has its own name, and every test of a policy its own title.",
     )
     P706 = Record(
-        "value does not fit the field", "A field of a test object, a param or a sample of a metric has a type, and literals have units."
+        "value does not fit the field",
+        "A field of a test object, a param or a sample of a metric has a type, and literals have units.",
     )
-    P707 = Record("unknown param or metric in a test", "A test sets params and metrics that the policy declares.")
+    P707 = Record(
+        "unknown param or metric in a test",
+        "A test sets params and metrics that the policy declares.",
+    )
     P708 = Record(
-        "expectation before the pod is placed", "`expect` looks at the outcome of a `place` above it; nothing has happened to this pod yet."
+        "expectation before the pod is placed",
+        "`expect` looks at the outcome of a `place` above it; nothing has happened to this pod yet.",
     )
     # ── lints ──
     L101 = Record(
@@ -241,10 +295,20 @@ class Code(Enum):
         Severity.WARNING,
     )
     L201 = Record(
-        "always true", "This requirement can never reject a node, whatever the pod, the node and the params are.", Severity.WARNING
+        "always true",
+        "This requirement can never reject a node, whatever the pod, the node and the params are.",
+        Severity.WARNING,
     )
-    L202 = Record("always false", "This can never be true: the filter rejects every node, or the policy governs no pod.", Severity.WARNING)
-    L203 = Record("rule never applies", "The `when` of this rule can never be true, so the rule is dead.", Severity.WARNING)
+    L202 = Record(
+        "always false",
+        "This can never be true: the filter rejects every node, or the policy governs no pod.",
+        Severity.WARNING,
+    )
+    L203 = Record(
+        "rule never applies",
+        "The `when` of this rule can never be true, so the rule is dead.",
+        Severity.WARNING,
+    )
     L204 = Record(
         "requirement is implied",
         "An earlier requirement of the same filter already says so; this one rejects no further node.",
@@ -261,7 +325,9 @@ class Code(Enum):
         Severity.WARNING,
     )
     L401 = Record(
-        "missing value is handled in vain", "This value is never missing, so `??`, `has` or `on missing` has no effect.", Severity.WARNING
+        "missing value is handled in vain",
+        "This value is never missing, so `??`, `has` or `on missing` has no effect.",
+        Severity.WARNING,
     )
     L402 = Record(
         "negation does not cover what is missing",

@@ -1,8 +1,8 @@
 """Label selectors in Kubernetes' own text form: `app=web,tier in (a, b),!canary,generation > 3`.
 
-Read as apimachinery reads them (pkg/labels/selector.go, Kubernetes 1.36): requirements separated by commas, all of which must hold; `==` is `=`;
-`!=` and `notin` also hold where the label is absent. Keys and values are validated, because a key that cannot exist matches nothing,
-silently.
+Read as apimachinery reads them (pkg/labels/selector.go, Kubernetes 1.36): requirements separated by commas, all of which must hold; `==`
+is `=`; `!=` and `notin` also hold where the label is absent. Keys and values are validated, because a key that cannot exist matches
+nothing, silently.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ LONGEST = 80
 
 
 def closest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate nearest to `word`, or None when none is near; the same letters in another case, or with other separators, always are."""
+    """The candidate nearest to `word`, or None when none is near; the same letters in another case or with other separators are."""
     best: tuple[int, int, str] | None = None
     if len(word) > LONGEST:
         return None

@@ -17,6 +17,11 @@ from wharfinger.language.suggest import closest
 from wharfinger.language.types import Kind
 
 
+# Beyond these a literal is a slip of the finger, and exact arithmetic on it would take long.
+LONGEST = 60
+LEAST, MOST = 1e-30, 1e30
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """A unit: what it measures and how many base units it is."""
@@ -64,14 +69,14 @@ BASE_NAME = {Kind.CPU: "millicores", Kind.MEMORY: "bytes", Kind.DURATION: "secon
 
 
 def base_value(digits: str, unit: str) -> float | None:
-    """The value of a literal in base units, or None when the unit is unknown or the number is beyond what a float holds."""
+    """The value of a literal in base units, or None when the unit is unknown or the number is absurdly long, large or small."""
     if unit and unit not in UNITS:
         return None
+    nearest = float(digits)
+    if len(digits) > LONGEST or not LEAST < abs(nearest) < MOST:
+        return 0.0 if nearest == 0 else None
     exact = Fraction(digits) * (UNITS[unit].factor if unit else 1)
-    try:
-        return float(exact)
-    except OverflowError:
-        return None
+    return float(exact)
 
 
 def literal_kind(digits: str, unit: str) -> Kind:
