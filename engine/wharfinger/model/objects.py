@@ -1,8 +1,8 @@
 """Every Kubernetes object that Wharfinger reads, in one namespace: `objects.Pod`, `objects.Node` and so on.
 
-Attributes are the snake_case of Kubernetes' own names (`pod.spec.node_selector`). Absent and null fields are the zero value of their type, so
-nobody asks for None where Kubernetes knows no difference; where it does (a label selector, minDomains, …) the field is Optional. Quantities
-stay text.
+Attributes are the snake_case of Kubernetes' own names (`pod.spec.node_selector`). Absent and null fields are the zero value of their
+type, so nobody asks for None where Kubernetes knows no difference; where it does (a label selector, minDomains, …) the field is Optional.
+Quantities stay text.
 """
 
 from __future__ import annotations

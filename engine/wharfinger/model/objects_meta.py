@@ -1,7 +1,7 @@
 """The parts that many Kubernetes objects share: metadata, owners, selectors, resource lists.
 
-Structs name only what scheduling needs; everything else in the JSON is skipped while decoding. They are frozen and without cycles, hence not
-tracked by the garbage collector: a hundred thousand pods cost no collection pauses.
+Structs name only what scheduling needs; everything else in the JSON is skipped while decoding. They are frozen and without cycles, hence
+not tracked by the garbage collector: a hundred thousand pods cost no collection pauses.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Kubernetes quantities: `500m`, `1.5Gi`, `1e3`.
 
-A quantity is a decimal number of arbitrary size that Kubernetes keeps exactly, down to nano, and reads as an int64 rounded away from zero:
-`cpu` in thousandths, everything else in units. Sums have to be made before the rounding, so the exact value here is a whole number of nanos.
-The grammar and its oddities (`.` and `Ki` alone are zero, `1.` is one, binary suffixes saturate at 2⁶³−1 while decimal ones do not) are those
-of `apimachinery/pkg/api/resource/quantity.go`, Kubernetes 1.36.
+A quantity is a decimal number of arbitrary size that Kubernetes keeps exactly, down to nano, and reads as an int64 rounded away from 0:
+`cpu` in thousandths, the rest in units. Sums have to be made before the rounding, so the exact value here is a whole number of nanos.
+The grammar and its oddities (`.` and `Ki` alone are zero, `1.` is one, binary suffixes saturate at 2⁶³−1 while decimal ones do not) are
+those of `apimachinery/pkg/api/resource/quantity.go`, Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -40,6 +40,14 @@ def nano(text: str) -> int:
     return -magnitude if sign == "-" else magnitude
 
 
+def nano_at(text: str, where: str, name: str) -> int:
+    """`nano(text)`; the InvalidObject of a bad quantity says in which field it stands."""
+    try:
+        return nano(text)
+    except InvalidObject as error:
+        raise InvalidObject(f"{where}[{name!r}]: {error}") from None
+
+
 def _scaled(digits: int, power: int, suffix: str, text: str) -> int:
     if suffix in _BINARY:
         return min(_divide_up((digits << _BINARY[suffix]) * NANO, 10**-power), INT64_MAX * NANO)
@@ -55,7 +63,8 @@ def _scaled(digits: int, power: int, suffix: str, text: str) -> int:
 def _shift(digits: int, power: int) -> int:
     """`digits · 10^power` rounded up; the power is bounded so that `1e999999999` costs nothing."""
     if power >= 0:
-        return digits * 10 ** min(power, _LARGEST_POWER)
+        power_of_ten: int = 10 ** min(power, _LARGEST_POWER)
+        return digits * power_of_ten
     return _divide_up(digits, 10 ** min(-power, _LONGEST + _LARGEST_POWER))
 
 

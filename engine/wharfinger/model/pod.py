@@ -1,0 +1,229 @@
+"""A pod as scheduling sees it: identity, requests, ports, images, derived once.
+
+Thousands of pods come from a handful of templates. What is derived from the template alone (requests, ports, images, QoS) is therefore
+worked out once per template and shared; what makes a pod itself (name, uid, times, node) is kept per pod.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from wharfinger.model import objects, qos, requests
+
+HostPort = tuple[str, str, int]
+
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+_TEMPLATE_FIELDS = operator.attrgetter(*(name for name in objects.PodSpec.__struct_fields__ if name != "node_name"))
+_MOST_TEMPLATES = 16384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodDemand:
+    """What pods of one template ask of a node; amounts in the scheduler's units (cpu in thousandths, bytes, counts).
+
+    `nonzero` is (cpu, memory) as a node adds them up, `score_nonzero` as the score of an incoming pod counts them: Kubernetes treats pods
+    with pod-level requests differently in the two places, and so do we.
+    """
+
+    requests: Mapping[str, int]
+    nonzero: tuple[int, int]
+    score_nonzero: tuple[int, int]
+    host_ports: tuple[HostPort, ...]
+    images: tuple[str, ...]
+    qos: str
+
+
+class PodView:
+    """A pod and what is derived from it.
+
+    `template` is equal for two pods iff every decision about them is equal apart from their identity: it covers namespace, labels,
+    annotations, the controlling owner, the whole spec but for nodeName, a resize under way, and whether the pod is being deleted; not
+    name, uid, times and the rest of the status. (The name is part of it where it names volumes: generic ephemeral ones.) A pending pod
+    that names its node has the same template as one that does not, so whoever remembers decisions by template must add `node_name`.
+    """
+
+    __slots__ = ("_demand", "_template", "annotations", "key", "labels", "name", "namespace", "node_name", "object", "priority", "uid")
+
+    def __init__(self, pod: objects.Pod) -> None:
+        metadata = pod.metadata
+        self.object = pod
+        self.name = metadata.name
+        self.namespace = metadata.namespace or "default"
+        self.key = f"{self.namespace}/{self.name}"
+        self.uid = metadata.uid or self.key
+        self.labels: Mapping[str, str] = metadata.labels
+        self.annotations: Mapping[str, str] = metadata.annotations
+        self.priority = pod.spec.priority or 0
+        self.node_name = pod.spec.node_name
+        self._template: bytes | None = None
+        self._demand: PodDemand | None = None
+
+    def __repr__(self) -> str:
+        return f"PodView({self.key})"
+
+    @property
+    def template(self) -> bytes:
+        """The digest of everything that decides, 16 bytes; see the class."""
+        if self._template is None:
+            self._template = _digest(self)
+        return self._template
+
+    @property
+    def demand(self) -> PodDemand:
+        """What the pod asks of a node; InvalidObject when a quantity in it cannot be read."""
+        if self._demand is None:
+            self._demand = _shared_demand(self)
+        return self._demand
+
+    @property
+    def requests(self) -> Mapping[str, int]:
+        """Requests by resource name: cpu in thousandths, memory and ephemeral-storage in bytes, others in units."""
+        return self.demand.requests
+
+    @property
+    def nonzero(self) -> tuple[int, int]:
+        """(cpu in thousandths, memory in bytes) as a node adds them up, with defaults for containers that name none."""
+        return self.demand.nonzero
+
+    @property
+    def score_nonzero(self) -> tuple[int, int]:
+        """(cpu in thousandths, memory in bytes) as a score counts the incoming pod; differs from `nonzero` only with pod-level requests."""
+        return self.demand.score_nonzero
+
+    @property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """(ip, protocol, port) taken on the node, each once."""
+        return self.demand.host_ports
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Images of init containers, containers and image volumes, in that order and as often as they are used, tagged (`nginx:latest`)."""
+        return self.demand.images
+
+    @property
+    def qos(self) -> str:
+        """Guaranteed, Burstable or BestEffort."""
+        return self.demand.qos
+
+    @property
+    def created(self) -> float | None:
+        """Seconds since the epoch, or None when unknown."""
+        created = self.object.metadata.creation_timestamp
+        return None if created is None else created.timestamp()
+
+    @property
+    def started(self) -> float | None:
+        """When the kubelet took the pod on, in seconds since the epoch, or None."""
+        started = self.object.status.start_time
+        return None if started is None else started.timestamp()
+
+    @property
+    def terminating(self) -> bool:
+        """True once the pod is being deleted."""
+        return self.object.metadata.deletion_timestamp is not None
+
+    @property
+    def finished(self) -> bool:
+        """True when the pod has ended and holds nothing any more."""
+        return self.object.status.phase in {"Succeeded", "Failed"}
+
+    @property
+    def nominated_node(self) -> str:
+        """The node that preemption made room on for this pod, or ""."""
+        return self.object.status.nominated_node_name
+
+    @property
+    def controller(self) -> objects.OwnerReference | None:
+        """The owner that made the pod, or None."""
+        return next((owner for owner in self.object.metadata.owner_references if owner.controller), None)
+
+
+def _digest(view: PodView) -> bytes:
+    spec = view.object.spec
+    owner = view.controller
+    parts = (
+        view.namespace,
+        view.labels,
+        view.annotations,
+        None if owner is None else (owner.api_version, owner.kind, owner.name),
+        view.terminating,
+        view.object.status.qos_class,
+        _resized_requests(view),
+        view.name if any(volume.ephemeral is not None for volume in spec.volumes) else None,
+        _TEMPLATE_FIELDS(spec),
+    )
+    return hashlib.blake2b(_ENCODER.encode(parts), digest_size=16).digest()
+
+
+def _resized_requests(view: PodView) -> object:
+    """None unless the kubelet reports other resources than the spec asks for, which is rare; then all that it reports."""
+    status = view.object.status
+    if not view.node_name or not (status.container_statuses or status.init_container_statuses or status.resources):
+        return None
+    if status.resources is None and not requests.resize_infeasible(view.object) and not _status_deviates(view.object):
+        return None
+    return (status.container_statuses, status.init_container_statuses, status.resources, status.allocated_resources, status.conditions)
+
+
+def _status_deviates(pod: objects.Pod) -> bool:
+    wanted = {container.name: container.resources.requests for container in (*pod.spec.containers, *pod.spec.init_containers)}
+    return any(
+        state.resources is not None
+        and any(reported and reported != wanted.get(state.name) for reported in (state.resources.requests, state.allocated_resources))
+        for state in (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    )
+
+
+_demands: dict[bytes, PodDemand] = {}
+
+
+def _shared_demand(view: PodView) -> PodDemand:
+    demand = _demands.get(view.template)
+    if demand is None:
+        if len(_demands) >= _MOST_TEMPLATES:  # templates come and go in a long-lived process; starting afresh is cheap
+            _demands.clear()
+        demand = _demands[view.template] = derive_demand(view.object)
+    return demand
+
+
+def derive_demand(pod: objects.Pod) -> PodDemand:
+    """The demand of one pod, worked out from scratch; InvalidObject naming the pod when a quantity cannot be read."""
+    use_status = bool(pod.spec.node_name)
+    exact = requests.pod_requests(pod, use_status=use_status)
+    nonzero = requests.pod_requests(pod, use_status=use_status, missing=requests.non_zero_defaults(pod, exact))
+    scored = requests.pod_requests(pod, use_status=use_status, missing=requests.NON_ZERO)
+    return PodDemand(
+        requests=requests.in_scheduler_units(exact),
+        nonzero=requests.cpu_and_memory(nonzero),
+        score_nonzero=requests.cpu_and_memory(scored),
+        host_ports=_host_ports(pod.spec),
+        images=_images(pod.spec),
+        qos=pod.status.qos_class or qos.compute_qos(pod.spec),
+    )
+
+
+def _host_ports(spec: objects.PodSpec) -> tuple[HostPort, ...]:
+    """Sidecars' and containers' host ports; on the host network every container port is one (the API server's own default)."""
+    running = (*(container for container in spec.init_containers if requests.is_sidecar(container)), *spec.containers)
+    ports = (
+        (port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port or (port.container_port if spec.host_network else 0))  # noqa: S104 - the wildcard of Kubernetes, nothing is bound
+        for container in running
+        for port in container.ports
+    )
+    return tuple(dict.fromkeys(port for port in ports if port[2] > 0))
+
+
+def _images(spec: objects.PodSpec) -> tuple[str, ...]:
+    containers = [container.image for container in (*spec.init_containers, *spec.containers)]
+    volumes = [volume.image.reference for volume in spec.volumes if volume.image is not None]
+    return tuple(normalized_image(image) for image in containers + volumes)
+
+
+def normalized_image(name: str) -> str:
+    """An image name with `:latest` added when it has neither tag nor digest (plugins/imagelocality, Kubernetes 1.36)."""
+    return f"{name}:latest" if name.rfind(":") <= name.rfind("/") else name

@@ -1,0 +1,158 @@
+"""What a pod asks for, counted exactly as kube-scheduler counts it.
+
+Containers run side by side, init containers one after another before them, sidecars (init containers with restartPolicy Always) from
+their turn on; so the pod needs the larger of "all containers and sidecars" and "the hungriest moment of initialisation". Pod-level
+requests replace that sum, overhead comes on top. For a pod on a node the kubelet's word counts too: while a resize is under way the
+larger of what is wanted, allocated and in force is taken, and only the latter two when the resize is infeasible.
+
+All sums are in nanos (see `quantity`) because Kubernetes rounds after adding. Sources, Kubernetes 1.36:
+component-helpers/resource/helpers.go (PodRequests), scheduler/framework/types.go (CalculateResource),
+plugins/noderesources/resource_allocation.go (calculatePodResourceRequest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from wharfinger.model import objects, quantity
+
+DEFAULT_CPU = 100 * 10**6  # nanos: a container that names no cpu weighs 100m in scores
+DEFAULT_MEMORY = 200 * 1024 * 1024 * quantity.NANO  # and 200 MiB without memory
+NON_ZERO = {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY}
+
+ResourceNanos = dict[str, int]
+
+
+def pod_requests(pod: objects.Pod, *, use_status: bool = False, missing: Mapping[str, int] | None = None) -> ResourceNanos:
+    """The requests of a pod in nanos by resource name.
+
+    `use_status` takes the kubelet's allocated and actuated resources into account, as for pods on a node. `missing` is what a container
+    counts for resources that it does not name. InvalidObject, naming the container and resource, when a quantity cannot be read.
+    """
+    infeasible = use_status and resize_infeasible(pod)
+    states = _container_states(pod) if use_status else {}
+    total = _containers_total(pod.spec, states, infeasible=infeasible, missing=missing or {})
+    _replace_by_pod_level(total, pod, use_status=use_status, infeasible=infeasible)
+    _add(total, _nanos(pod.spec.overhead, "spec.overhead"))
+    return total
+
+
+def _containers_total(
+    spec: objects.PodSpec, states: Mapping[str, objects.ContainerStatus], *, infeasible: bool, missing: Mapping[str, int]
+) -> ResourceNanos:
+    def needs(container: objects.Container, state: objects.ContainerStatus | None) -> ResourceNanos:
+        return {**missing, **_effective(container, state, infeasible=infeasible)}
+
+    total: ResourceNanos = {}
+    for container in spec.containers:
+        _add(total, needs(container, states.get(container.name)))
+    sidecars: ResourceNanos = {}
+    peak: ResourceNanos = {}
+    for container in spec.init_containers:
+        if is_sidecar(container):
+            need = needs(container, states.get(container.name))
+            _add(total, need)
+            _add(sidecars, need)
+            _raise_to(peak, sidecars)
+        else:
+            moment = needs(container, None)
+            _add(moment, sidecars)
+            _raise_to(peak, moment)
+    _raise_to(total, peak)
+    return total
+
+
+def _effective(container: objects.Container, state: objects.ContainerStatus | None, *, infeasible: bool) -> ResourceNanos:
+    wanted = _nanos(container.resources.requests, f"container {container.name!r} resources.requests")
+    if state is None or state.resources is None:
+        return wanted
+    actuated = _nanos(state.resources.requests, f"status of container {container.name!r} resources.requests")
+    allocated = _nanos(state.allocated_resources, f"status of container {container.name!r} allocatedResources")
+    return _largest([actuated, allocated] if infeasible else [wanted, actuated, allocated])
+
+
+def _replace_by_pod_level(total: ResourceNanos, pod: objects.Pod, *, use_status: bool, infeasible: bool) -> None:
+    if pod.spec.resources is None:
+        return
+    wanted = _nanos(pod.spec.resources.requests, "spec.resources.requests")
+    effective = wanted
+    if use_status and pod.status.resources is not None:
+        actuated = _nanos(pod.status.resources.requests, "status.resources.requests")
+        allocated = _nanos(pod.status.allocated_resources, "status.allocatedResources")
+        effective = _largest([actuated, allocated] if infeasible else [wanted, actuated, allocated])
+    for name in wanted:
+        if is_pod_level(name):
+            total[name] = effective.get(name, 0)
+
+
+def is_pod_level(name: str) -> bool:
+    """True for the resources that may be given for a whole pod: cpu, memory, hugepages-*."""
+    return name in {"cpu", "memory"} or name.startswith("hugepages-")
+
+
+def is_sidecar(container: objects.Container) -> bool:
+    """True for an init container that keeps running beside the others."""
+    return container.restart_policy == "Always"
+
+
+def resize_infeasible(pod: objects.Pod) -> bool:
+    """True when the kubelet has said that the resize asked for can never be done on this node."""
+    pending = next((condition for condition in pod.status.conditions if condition.type == "PodResizePending"), None)
+    return pending is not None and pending.reason == "Infeasible"
+
+
+def has_pod_level_requests(pod: objects.Pod) -> bool:
+    """True when pod-level requests replace the sum of the containers for at least one resource."""
+    return pod.spec.resources is not None and any(is_pod_level(name) for name in pod.spec.resources.requests)
+
+
+def non_zero_defaults(pod: objects.Pod, requests: Mapping[str, int]) -> Mapping[str, int]:
+    """What containers count in the non-zero sums of a node; with pod-level requests only for resources that nobody in the pod names."""
+    if not has_pod_level_requests(pod):
+        return NON_ZERO
+    return {name: amount for name, amount in NON_ZERO.items() if name not in requests}
+
+
+def is_counted(name: str) -> bool:
+    """True for resources that the scheduler keeps account of: its own three, huge pages, attachable volumes, and names with a domain."""
+    return name in {"cpu", "memory", "ephemeral-storage"} or "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
+
+
+def in_scheduler_units(nanos: Mapping[str, int]) -> dict[str, int]:
+    """Requests in the units of the scheduler (cpu in thousandths, the rest in units), without the resources it keeps no account of."""
+    return {
+        name: quantity.nanos_to_milli(amount) if name == "cpu" else quantity.nanos_to_value(amount)
+        for name, amount in nanos.items()
+        if is_counted(name)
+    }
+
+
+def cpu_and_memory(nanos: Mapping[str, int]) -> tuple[int, int]:
+    """(cpu in thousandths, memory in bytes)."""
+    return quantity.nanos_to_milli(nanos.get("cpu", 0)), quantity.nanos_to_value(nanos.get("memory", 0))
+
+
+def _container_states(pod: objects.Pod) -> dict[str, objects.ContainerStatus]:
+    return {state.name: state for state in (*pod.status.container_statuses, *pod.status.init_container_statuses)}
+
+
+def _nanos(quantities: Mapping[str, str], where: str) -> ResourceNanos:
+    return {name: quantity.nano_at(text, where, name) for name, text in quantities.items()}
+
+
+def _add(total: ResourceNanos, more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise_to(peak: ResourceNanos, moment: Mapping[str, int]) -> None:
+    for name, amount in moment.items():
+        if amount > peak.get(name, amount - 1):
+            peak[name] = amount
+
+
+def _largest(lists: Iterable[Mapping[str, int]]) -> ResourceNanos:
+    largest: ResourceNanos = {}
+    for one in lists:
+        _raise_to(largest, one)
+    return largest
