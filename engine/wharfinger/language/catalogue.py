@@ -38,13 +38,18 @@ class Volatility(Enum):
 class Attribute:
     """One attribute of a pod or node as the language sees it.
 
-    `path` is what a policy writes after the subject: `free.cpu`, `labels` (keyed: `labels["x"]`), `free` (keyed by an extended resource).
-    `read` takes the object (a `model.objects` pod, or a `model` node view) and returns a plain Python value, or None when absent; keyed attributes take the key
-    as second argument. It is the slow, obvious definition; the columns must agree with it.
+    `path` is what a policy writes after the subject: `free.cpu`, `labels` (keyed: `labels["x"]`), `free` (keyed by an extended
+    resource). `read` takes the object (a `model.objects` pod, or a `model` node view) and returns a plain Python value, or None
+    when absent; keyed attributes take the key as second argument. It is the slow, obvious definition; the columns must agree
+    with it.
 
-    A keyed attribute of kind LABELS may also be used whole (`node.labels matches "…"`); with a key its type is `string?` (or `element?`). Any other keyed
-    attribute needs its key, and `type` is the type it has with one. A key that has a row of its own (`free["cpu"]`, `free["ephemeral-storage"]`) means
-    that row (`free.cpu`, `free.ephemeral_storage`).
+    `column` (of node attributes) reads the same for many nodes: `column(snapshot, rows[, key])` returns `(values, present)`, arrays of one
+    entry per row: float64 for numbers, bool, int32 string codes (-1 absent) for strings; `present` is a bool array, or None when
+    every node has it. `rows` is `slice(None)` or an index array.
+
+    A keyed attribute of kind LABELS may also be used whole (`node.labels matches "…"`); with a key its type is `string?` (or
+    `element?`). Any other keyed attribute needs its key, and `type` is the type it has with one. A key that has a row of its
+    own (`free["cpu"]`, `free["ephemeral-storage"]`) means that row (`free.cpu`, `free.ephemeral_storage`).
     """
 
     subject: Subject
@@ -55,16 +60,25 @@ class Attribute:
     keyed: bool = False
     identity: bool = False  # differs between pods of one template (name, uid, times)
     volatility: Volatility = Volatility.STATIC
+    column: Callable[..., Any] | None = None
     low: float | None = None  # smallest possible value, for interval analysis
     high: float | None = None
+
+
+class ArgumentMismatch(Exception):  # noqa: N818  # not a failure of the program but an answer of a `result` function
+    """Raised by `Function.result` where arguments, each of an allowed kind, do not go together; `index` is the one to underline."""
+
+    def __init__(self, index: int, message: str) -> None:
+        self.index = index
+        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
     """One parameter of a builtin: its name and the kinds it takes (empty: any).
 
-    A `literal` parameter is written out in the policy (a topology key, a regular expression, a metric's name is not one); `validate` then returns
-    what is wrong with that value, or None, so that the mistake is found when the policy is checked.
+    A `literal` parameter is written out in the policy (a topology key, a regular expression, a metric's name is not one);
+    `validate` then returns what is wrong with that value, or None, so that the mistake is found when the policy is checked.
     """
 
     name: str
@@ -80,11 +94,12 @@ class Parameter:
 class Function:
     """One builtin function: everything that the checker, compiler, docs and tests need to know of it.
 
-    `result` computes the result type from the argument types (shape and optionality are then joined by the checker unless `own_shape`).
-    `interval` maps argument intervals to the result interval (low, high), for the proof that scores stay in 0..100.
-    `scalar` is the reference: plain Python values in, value or None (missing) out. `vector` is the kernel (see `compiler/`).
-    `context` functions take an evaluation context first (they read the cluster, not only their arguments).
-    A field of a call is a builtin with a dotted name: `unseen_requests(cpu5m).cpu` is the function `unseen_requests.cpu`.
+    `result` computes the result type from the argument types (shape and optionality are then joined by the checker unless
+    `own_shape`), or raises `ArgumentMismatch`. An optional result says that the function can be missing by itself, with all
+    arguments there. `interval` maps argument intervals to the result interval (low, high), for the proof that scores stay in
+    0..100. `scalar` is the reference: plain Python values in, value or None (missing) out. `vector` is the kernel (see
+    `compiler/`). `context` functions take an evaluation context first (they read the cluster, not only their arguments). A
+    field of a call is a builtin with a dotted name: `unseen_requests(cpu5m).cpu` is the function `unseen_requests.cpu`.
     `named["*"]` takes arguments of any other name (`most_allocated("nvidia.com/gpu": 2)`).
     """
 

@@ -1,0 +1,49 @@
+"""Everything a policy may name, in one place: attributes of the model, the builtin functions, and the score plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from wharfinger.builtins import images, metrics, numbers, pods, resources, spreading, strings, times, versions
+from wharfinger.builtins.plugins import SCORE_PLUGINS
+from wharfinger.language.catalogue import Attribute, Function, Subject
+
+FAMILIES = (numbers, strings, versions, pods, resources, spreading, images, times, metrics)
+
+
+class Builtins:
+    """The catalogue of the language (`language.catalogue.Catalogue`); its order is the order of the reference page."""
+
+    @cached_property
+    def _functions(self) -> dict[str, Function]:
+        return {function.name: function for family in FAMILIES for function in family.FUNCTIONS}
+
+    @cached_property
+    def _attributes(self) -> dict[tuple[Subject, str], Attribute]:
+        from wharfinger.model import schema  # noqa: PLC0415
+
+        return {(attribute.subject, attribute.path): attribute for attribute in schema.ATTRIBUTES}
+
+    def attribute(self, subject: Subject, path: str) -> Attribute | None:
+        """The attribute of that exact path, or None."""
+        return self._attributes.get((subject, path))
+
+    def attributes(self, subject: Subject) -> tuple[Attribute, ...]:
+        """Every attribute of a subject."""
+        return tuple(attribute for (owner, _), attribute in self._attributes.items() if owner is subject)
+
+    def function(self, name: str) -> Function | None:
+        """The builtin of that name, or None."""
+        return self._functions.get(name)
+
+    def functions(self) -> tuple[Function, ...]:
+        """Every builtin."""
+        return tuple(self._functions.values())
+
+    def score_plugins(self) -> Mapping[str, frozenset[str]]:
+        """Names of the built-in score plugins that `base kubernetes` may reweigh, each with the argument names it takes."""
+        return SCORE_PLUGINS
+
+
+CATALOGUE = Builtins()

@@ -1,0 +1,243 @@
+"""Arithmetic: functions of numbers only.
+
+Scalar and vector forms are the same IEEE operations in the same order, so that both evaluators agree to the last bit; `exp`,
+`log` and `sigmoid` may differ by one unit in the last place between the C library and NumPy, far below the quantum that totals
+are rounded to.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.builtins.signatures import UNBOUNDED, Interval, always, numeric, plain, quotient, same_dimension
+from wharfinger.language.catalogue import Function, Parameter
+from wharfinger.language.types import NUMERIC, Kind
+
+Numbers = NDArray[np.float64]
+HIGHEST_EXPONENT = 700.0  # exp(710) is beyond float64
+
+
+def _positive(value: object) -> str | None:
+    return None if isinstance(value, (int, float)) and value > 0 else "must be greater than 0"
+
+
+def _ratio(a: float, b: float) -> float | None:
+    return a / b if b != 0 else None
+
+
+def _ratio_kernel(a: Numbers, b: Numbers) -> tuple[Numbers, Any]:
+    return np.divide(a, b), np.not_equal(b, 0)
+
+
+def _ratio_interval(a: Interval, b: Interval) -> Interval:
+    if b[0] < 0 < b[1]:
+        return UNBOUNDED
+    inverse = (1 / b[1] if b[1] else -math.inf, 1 / b[0] if b[0] else math.inf)
+    found = [x * y for x in a for y in inverse if not (x == 0 and math.isinf(y)) and not (math.isinf(x) and y == 0)]
+    found += [0.0] if a[0] <= 0 <= a[1] or any(math.isinf(y) for y in b) else []
+    return (min(found), max(found))
+
+
+def _least(*values: float) -> float:
+    return min(values)
+
+
+def _greatest(*values: float) -> float:
+    return max(values)
+
+
+def _least_kernel(*columns: Any) -> Any:
+    least = columns[0]
+    for column in columns[1:]:
+        least = np.minimum(least, column)
+    return least
+
+
+def _greatest_kernel(*columns: Any) -> Any:
+    greatest = columns[0]
+    for column in columns[1:]:
+        greatest = np.maximum(greatest, column)
+    return greatest
+
+
+def _clamp(x: float, low: float, high: float) -> float:
+    return min(max(x, low), high)
+
+
+def _clamp_interval(x: Interval, low: Interval, high: Interval) -> Interval:
+    return (_clamp(x[0], low[0], high[0]), _clamp(x[1], low[1], high[1]))
+
+
+def _abs_interval(x: Interval) -> Interval:
+    return (0.0 if x[0] <= 0 <= x[1] else min(abs(x[0]), abs(x[1])), max(abs(x[0]), abs(x[1])))
+
+
+def _round(x: float, step: float) -> float:
+    return float(np.rint(x / step)) * step
+
+
+def _round_interval(x: Interval, step: Interval) -> Interval:
+    return (x[0] if math.isinf(x[0]) else _round(x[0], step[0]), x[1] if math.isinf(x[1]) else _round(x[1], step[0]))
+
+
+def _floor(x: float) -> float:
+    return float(np.floor(x))
+
+
+def _ceil(x: float) -> float:
+    return float(np.ceil(x))
+
+
+def _sqrt(x: float) -> float | None:
+    return math.sqrt(x) if x >= 0 else None
+
+
+def _log(x: float) -> float | None:
+    return math.log(x) if x > 0 else None
+
+
+def _exp(x: float) -> float:
+    return math.exp(min(x, HIGHEST_EXPONENT))
+
+
+def _sigmoid(x: float) -> float:
+    e = math.exp(-abs(x))
+    return 1 / (1 + e) if x >= 0 else e / (1 + e)
+
+
+def _sigmoid_kernel(x: Numbers) -> Numbers:
+    e = np.exp(-np.abs(x))
+    return np.where(np.greater_equal(x, 0), 1 / (1 + e), e / (1 + e))
+
+
+FUNCTIONS = (
+    Function(
+        name="ratio",
+        parameters=(numeric("part"), numeric("whole")),
+        result=quotient,
+        doc="`part` in relation to `whole`, which measures the same; missing where `whole` is 0.",
+        example="ratio(node.free.memory, node.allocatable.memory)",
+        scalar=_ratio,
+        vector=_ratio_kernel,
+        interval=_ratio_interval,
+    ),
+    Function(
+        name="min",
+        parameters=(numeric("a"), numeric("b")),
+        variadic=numeric("more"),
+        result=same_dimension,
+        doc="The smallest of its arguments, which all measure the same.",
+        example="min(node.free.cpu, 4cpu)",
+        scalar=_least,
+        vector=_least_kernel,
+        interval=lambda *found: (min(low for low, _ in found), min(high for _, high in found)),
+    ),
+    Function(
+        name="max",
+        parameters=(numeric("a"), numeric("b")),
+        variadic=numeric("more"),
+        result=same_dimension,
+        doc="The largest of its arguments, which all measure the same.",
+        example="max(node.free.cpu, 0cpu)",
+        scalar=_greatest,
+        vector=_greatest_kernel,
+        interval=lambda *found: (max(low for low, _ in found), max(high for _, high in found)),
+    ),
+    Function(
+        name="abs",
+        parameters=(numeric("x"),),
+        result=same_dimension,
+        doc="`x` without its sign.",
+        example="abs(node.free.cpu - pod.requests.cpu)",
+        scalar=abs,
+        vector=np.abs,
+        interval=_abs_interval,
+    ),
+    Function(
+        name="clamp",
+        parameters=(numeric("x"), numeric("low"), numeric("high")),
+        result=same_dimension,
+        doc="`x`, but no less than `low` and no more than `high`; `high` wins where `low` is above it.",
+        example="clamp(100 - node.pod_count, 0, 100)",
+        scalar=_clamp,
+        vector=lambda x, low, high: np.minimum(np.maximum(x, low), high),
+        interval=_clamp_interval,
+    ),
+    Function(
+        name="round",
+        parameters=(
+            numeric("x"),
+            Parameter(name="step", kinds=NUMERIC, default=1.0, required=False, literal=True, validate=_positive),
+        ),
+        result=lambda types: same_dimension(types[:1]),
+        doc="The multiple of `step` (1 unless given) that is nearest to `x`; halves go to the even multiple.",
+        example="round(ratio(node.free.cpu, node.allocatable.cpu) * 100, 5)",
+        scalar=_round,
+        vector=lambda x, step: np.rint(x / step) * step,
+        interval=_round_interval,
+    ),
+    Function(
+        name="floor",
+        parameters=(numeric("x"),),
+        result=same_dimension,
+        doc="The largest whole number that is not above `x` (in base units: millicores, bytes, seconds).",
+        example="floor(node.pod_count / 10)",
+        scalar=_floor,
+        vector=np.floor,
+        interval=lambda x: (float(np.floor(x[0])), float(np.floor(x[1]))),
+    ),
+    Function(
+        name="ceil",
+        parameters=(numeric("x"),),
+        result=same_dimension,
+        doc="The smallest whole number that is not below `x` (in base units: millicores, bytes, seconds).",
+        example="ceil(node.pod_count / 10)",
+        scalar=_ceil,
+        vector=np.ceil,
+        interval=lambda x: (float(np.ceil(x[0])), float(np.ceil(x[1]))),
+    ),
+    Function(
+        name="sqrt",
+        parameters=(plain("x"),),
+        result=always(Kind.NUMBER, optional=True),
+        doc="The square root of `x`; missing where `x` is negative.",
+        example="sqrt(node.pod_count)",
+        scalar=_sqrt,
+        vector=lambda x: (np.sqrt(x), np.greater_equal(x, 0)),
+        interval=lambda x: (math.sqrt(max(x[0], 0)), math.sqrt(max(x[1], 0))),
+    ),
+    Function(
+        name="log",
+        parameters=(plain("x"),),
+        result=always(Kind.NUMBER, optional=True),
+        doc="The natural logarithm of `x`; missing where `x` is not above 0.",
+        example="log(1 + node.pod_count)",
+        scalar=_log,
+        vector=lambda x: (np.log(x), np.greater(x, 0)),
+        interval=lambda x: (math.log(x[0]) if x[0] > 0 else -math.inf, math.log(x[1]) if x[1] > 0 else -math.inf),
+    ),
+    Function(
+        name="exp",
+        parameters=(plain("x"),),
+        result=always(Kind.NUMBER),
+        doc="e to the power of `x` (of 700, where `x` is larger).",
+        example="exp(-node.pod_count)",
+        scalar=_exp,
+        vector=lambda x: np.exp(np.minimum(x, HIGHEST_EXPONENT)),
+        interval=lambda x: (_exp(x[0]), _exp(x[1])),
+    ),
+    Function(
+        name="sigmoid",
+        parameters=(plain("x"),),
+        result=always(Kind.NUMBER),
+        doc="`1 / (1 + exp(-x))`: rises from 0 to 1, with 0.5 at 0.",
+        example="100 * sigmoid(node.pod_count - 10)",
+        scalar=_sigmoid,
+        vector=_sigmoid_kernel,
+        interval=lambda x: (_sigmoid(x[0]), _sigmoid(x[1])),
+    ),
+)

@@ -1,0 +1,90 @@
+"""Taints of nodes and tolerations of pods."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.builtins.context import AtNode, AtRows
+from wharfinger.builtins.signatures import NOT_NEGATIVE, always, text
+from wharfinger.language.catalogue import Function, Parameter, Volatility
+from wharfinger.language.types import Kind, Shape
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+TAINT = re.compile(r"(?P<key>[^=:]+)(?:=(?P<value>[^:]*))?:(?P<effect>[A-Za-z]+)")
+
+
+def effect_fault(effect: object) -> str | None:
+    """What is wrong with the name of a taint effect, or None; the empty name stands for all effects."""
+    return None if effect in (*EFFECTS, "") else f"not a taint effect; use one of {', '.join(EFFECTS)}"
+
+
+def taint_fault(taint: object) -> str | None:
+    """What is wrong with a taint written as kubectl writes it, or None."""
+    found = TAINT.fullmatch(str(taint))
+    if found is None:
+        return 'not a taint; write it as "key=value:NoSchedule" or "key:NoSchedule"'
+    return effect_fault(found["effect"])
+
+
+def tolerates(pod: PodView, taint: str) -> bool:
+    """Whether one of the pod's tolerations tolerates `key=value:Effect` (component-helpers `scheduling/corev1`, `ToleratesTaint`, 1.36)."""
+    found = TAINT.fullmatch(taint)
+    if found is None:
+        return False
+    return any(_tolerated(t, found["key"], found["value"] or "", found["effect"]) for t in pod.object.spec.tolerations or ())
+
+
+def _tolerated(toleration: Any, key: str, value: str, effect: str) -> bool:
+    if toleration.effect and toleration.effect != effect:
+        return False
+    if toleration.key and toleration.key != key:
+        return False
+    operator = toleration.operator or "Equal"
+    return operator == "Exists" or (operator == "Equal" and (toleration.value or "") == value)
+
+
+def _taints(context: AtNode, _node: object, effect: str) -> float:
+    taints = context.snapshot.taints(int(context.snapshot.taint_set[context.row]))
+    return float(sum(effect in ("", taint.effect) for taint in taints))
+
+
+def _taints_kernel(context: AtRows, _node: object, effect: str) -> NDArray[np.float64]:
+    sets, inverse = np.unique(context.snapshot.taint_set[context.rows], return_inverse=True)
+    counts = [sum(effect in ("", taint.effect) for taint in context.snapshot.taints(int(s))) for s in sets]
+    return np.array(counts, dtype=np.float64)[inverse]
+
+
+FUNCTIONS = (
+    Function(
+        name="tolerates",
+        parameters=(Parameter(name="pod", kinds=frozenset({Kind.POD})), text("taint", literal=True, validate=taint_fault)),
+        result=always(Kind.BOOL),
+        doc='Whether a toleration of the pod tolerates the taint, written as kubectl does: `"key=value:Effect"` or `"key:Effect"`.',
+        example='tolerates(pod, "dedicated=gpu:NoSchedule")',
+        scalar=tolerates,
+        vector=tolerates,
+    ),
+    Function(
+        name="taints",
+        parameters=(
+            Parameter(name="node", kinds=frozenset({Kind.NODE})),
+            Parameter(name="effect", kinds=frozenset({Kind.STRING}), default="", required=False, literal=True, validate=effect_fault),
+        ),
+        result=always(Kind.COUNT, shape=Shape.NODE),
+        doc="How many taints of that effect the node has; of any effect when none is named.",
+        example='taints(node, "PreferNoSchedule") == 0',
+        scalar=_taints,
+        vector=_taints_kernel,
+        interval=lambda *_: NOT_NEGATIVE,
+        context=True,
+        volatility=Volatility.STATIC,
+        own_shape=True,
+    ),
+)

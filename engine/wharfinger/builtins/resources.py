@@ -1,0 +1,246 @@
+"""How full a node would be with the pod on it.
+
+The formulas are those of Kubernetes' own plugins (pkg/scheduler/framework/plugins/noderesources, 1.36), with real numbers
+instead of integers: two nodes that differ by less than a whole point still differ. A resource counts on a node when the node
+has some of it to give and, for extended resources, when the pod asks for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.builtins.context import AtNode, AtRows
+from wharfinger.builtins.signatures import NOT_NEGATIVE, POINTS, always, plain, text
+from wharfinger.language.catalogue import Function, Parameter, Volatility
+from wharfinger.language.types import Kind, Shape
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+
+Numbers = NDArray[np.float64]
+NATIVE = ("cpu", "memory", "ephemeral-storage")
+SPELLING = {"ephemeral_storage": "ephemeral-storage"}
+RESOURCE = Parameter(name="resource", kinds=frozenset({Kind.STRING}), literal=True)
+WEIGHTS = {"*": plain("weight")}
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """One resource on one node (floats) or on many (arrays): what there is, and what is asked for without and with the pod."""
+
+    allocatable: Any
+    before: Any
+    after: Any
+    counts: Any
+
+
+def weights_of(names: tuple[str, ...], weights: Mapping[str, float]) -> dict[str, float]:
+    """Weight by Kubernetes resource name; cpu and memory alike where nothing is named."""
+    named = dict.fromkeys(names, 1.0) | {SPELLING.get(name, name): float(weight) for name, weight in weights.items()}
+    return named or {"cpu": 1.0, "memory": 1.0}
+
+
+def _asked(pod: PodView, resource: str, *, nonzero: bool) -> int:
+    if nonzero and resource in NATIVE[:2]:
+        return pod.nonzero[NATIVE.index(resource)]
+    return pod.requests.get(resource, 0)
+
+
+def _fill_at(context: AtNode, resource: str, *, nonzero: bool) -> Fill | None:
+    """How full one node is; None when no node of the cluster has that resource."""
+    index = context.snapshot.resource_index(resource)
+    if index is None:
+        return None
+    asked = _asked(context.pod, resource, nonzero=nonzero)
+    used = context.snapshot.nonzero if nonzero and index < len(context.snapshot.nonzero) else context.snapshot.requested
+    allocatable, before = float(context.snapshot.allocatable[index, context.row]), float(used[index, context.row])
+    return Fill(allocatable, before, before + asked, allocatable > 0 and (asked > 0 or resource in NATIVE))
+
+
+def _fill_rows(context: AtRows, resource: str, *, nonzero: bool) -> Fill | None:
+    """How full the nodes are; None when no node of the cluster has that resource."""
+    index = context.snapshot.resource_index(resource)
+    if index is None:
+        return None
+    asked = _asked(context.pod, resource, nonzero=nonzero)
+    used = context.snapshot.nonzero if nonzero and index < len(context.snapshot.nonzero) else context.snapshot.requested
+    allocatable = context.snapshot.allocatable[index][context.rows].astype(np.float64)
+    before = used[index][context.rows].astype(np.float64)
+    counts = np.greater(allocatable, 0) if asked > 0 or resource in NATIVE else np.zeros(len(allocatable), dtype=np.bool_)
+    return Fill(allocatable, before, before + asked, counts)
+
+
+def _fills(context: Any, read: Callable[..., Fill | None], weights: Mapping[str, float], *, nonzero: bool) -> Iterator[tuple[Fill, float]]:
+    for resource, weight in weights.items():
+        fill = read(context, resource, nonzero=nonzero)
+        if fill is not None:
+            yield fill, weight
+
+
+def _mean_at(context: AtNode, names: tuple[str, ...], weights: Mapping[str, float], points: Callable[[Fill], float]) -> float:
+    total = weight_sum = 0.0
+    for fill, weight in _fills(context, _fill_at, weights_of(names, weights), nonzero=True):
+        if fill.counts:
+            total += points(fill) * weight
+            weight_sum += weight
+    return total / weight_sum if weight_sum > 0 else 0.0
+
+
+def _mean_rows(context: AtRows, names: tuple[str, ...], weights: Mapping[str, float], points: Callable[[Fill], Numbers]) -> Numbers:
+    n_rows = len(context.snapshot.pod_count[context.rows])
+    total, weight_sum = np.zeros(n_rows), np.zeros(n_rows)
+    for fill, weight in _fills(context, _fill_rows, weights_of(names, weights), nonzero=True):
+        total += np.where(fill.counts, points(fill) * weight, 0.0)
+        weight_sum += np.where(fill.counts, weight, 0.0)
+    return np.where(weight_sum > 0, total / weight_sum, 0.0)
+
+
+def _free_points(fill: Fill) -> float:
+    return 0.0 if fill.after > fill.allocatable else (fill.allocatable - fill.after) * 100 / fill.allocatable
+
+
+def _free_points_kernel(fill: Fill) -> Numbers:
+    points: Numbers = np.where(fill.after > fill.allocatable, 0.0, (fill.allocatable - fill.after) * 100 / fill.allocatable)
+    return points
+
+
+def _used_points(fill: Fill) -> float:
+    return float(min(fill.after, fill.allocatable) * 100 / fill.allocatable)
+
+
+def _used_points_kernel(fill: Fill) -> Numbers:
+    points: Numbers = np.minimum(fill.after, fill.allocatable) * 100 / fill.allocatable
+    return points
+
+
+def _least_allocated(context: AtNode, *names: str, **weights: float) -> float:
+    return _mean_at(context, names, weights, _free_points)
+
+
+def _least_allocated_kernel(context: AtRows, *names: str, **weights: float) -> Numbers:
+    return _mean_rows(context, names, weights, _free_points_kernel)
+
+
+def _most_allocated(context: AtNode, *names: str, **weights: float) -> float:
+    return _mean_at(context, names, weights, _used_points)
+
+
+def _most_allocated_kernel(context: AtRows, *names: str, **weights: float) -> Numbers:
+    return _mean_rows(context, names, weights, _used_points_kernel)
+
+
+def _deviation(fractions: list[float]) -> float:
+    if not fractions:
+        return 0.0
+    mean = sum(fractions) / len(fractions)
+    return math.sqrt(sum((f - mean) * (f - mean) for f in fractions) / len(fractions))
+
+
+def _balanced(context: AtNode, *names: str) -> float:
+    fills = [fill for fill, _ in _fills(context, _fill_at, weights_of(names, {}), nonzero=False) if fill.counts]
+    after = _deviation([min(1.0, fill.after / fill.allocatable) for fill in fills])
+    before = _deviation([min(1.0, fill.before / fill.allocatable) for fill in fills])
+    return 50 + (50 + (1 - after) * 100 - (1 - before) * 100) / 2
+
+
+def _deviation_kernel(fractions: list[Numbers], counts: list[NDArray[np.bool_]], n_rows: int) -> Numbers:
+    n, total, squares = np.zeros(n_rows), np.zeros(n_rows), np.zeros(n_rows)
+    for fraction, counted in zip(fractions, counts, strict=True):
+        n += counted
+        total += np.where(counted, fraction, 0.0)
+    mean = total / n
+    for fraction, counted in zip(fractions, counts, strict=True):
+        squares += np.where(counted, (fraction - mean) * (fraction - mean), 0.0)
+    return np.where(n > 0, np.sqrt(squares / n), 0.0)
+
+
+def _balanced_kernel(context: AtRows, *names: str) -> Numbers:
+    n_rows = len(context.snapshot.pod_count[context.rows])
+    fills = [fill for fill, _ in _fills(context, _fill_rows, weights_of(names, {}), nonzero=False)]
+    counts = [fill.counts for fill in fills]
+    after = _deviation_kernel([np.minimum(1.0, fill.after / fill.allocatable) for fill in fills], counts, n_rows)
+    before = _deviation_kernel([np.minimum(1.0, fill.before / fill.allocatable) for fill in fills], counts, n_rows)
+    return 50 + (50 + (1 - after) * 100 - (1 - before) * 100) / 2
+
+
+def _share_after(context: AtNode, resource: str) -> float | None:
+    fill = _fill_at(context, SPELLING.get(resource, resource), nonzero=False)
+    return None if fill is None or fill.allocatable <= 0 else float(fill.after / fill.allocatable)
+
+
+def _share_after_kernel(context: AtRows, resource: str) -> tuple[Numbers, NDArray[np.bool_]]:
+    fill = _fill_rows(context, SPELLING.get(resource, resource), nonzero=False)
+    if fill is None:
+        n_rows = len(context.snapshot.pod_count[context.rows])
+        return np.zeros(n_rows), np.zeros(n_rows, dtype=np.bool_)
+    return fill.after / fill.allocatable, np.greater(fill.allocatable, 0)
+
+
+FUNCTIONS = (
+    Function(
+        name="least_allocated",
+        parameters=(),
+        variadic=RESOURCE,
+        named=WEIGHTS,
+        result=always(Kind.NUMBER, shape=Shape.NODE),
+        doc="Points for what would be left free with the pod placed, as NodeResourcesFit's LeastAllocated: 100 on an empty node, 0 on a "
+        "full one. Resources and their weights as arguments; cpu and memory alike when none is given.",
+        example="least_allocated(cpu: 1, memory: 1)",
+        scalar=_least_allocated,
+        vector=_least_allocated_kernel,
+        interval=lambda *_: POINTS,
+        context=True,
+        volatility=Volatility.ROW,
+        own_shape=True,
+    ),
+    Function(
+        name="most_allocated",
+        parameters=(),
+        variadic=RESOURCE,
+        named=WEIGHTS,
+        result=always(Kind.NUMBER, shape=Shape.NODE),
+        doc="Points for what would be in use with the pod placed, as NodeResourcesFit's MostAllocated: 0 on an empty node, 100 on a "
+        "full one. Resources and their weights as arguments; cpu and memory alike when none is given.",
+        example='most_allocated("nvidia.com/gpu")',
+        scalar=_most_allocated,
+        vector=_most_allocated_kernel,
+        interval=lambda *_: POINTS,
+        context=True,
+        volatility=Volatility.ROW,
+        own_shape=True,
+    ),
+    Function(
+        name="balanced_allocation",
+        parameters=(),
+        variadic=RESOURCE,
+        result=always(Kind.NUMBER, shape=Shape.NODE),
+        doc="Points for how much evener the node's resources would be used with the pod placed, as NodeResourcesBalancedAllocation: 75 "
+        "where nothing changes, 50 to 100. Looks at cpu and memory when no resource is given.",
+        example="balanced_allocation()",
+        scalar=_balanced,
+        vector=_balanced_kernel,
+        interval=lambda *_: (50.0, 100.0),
+        context=True,
+        volatility=Volatility.ROW,
+        own_shape=True,
+    ),
+    Function(
+        name="share_after",
+        parameters=(text("resource", literal=True),),
+        result=always(Kind.PERCENT, optional=True, shape=Shape.NODE),
+        doc="The share of what the node has of a resource that would be requested with the pod placed; missing where it has none.",
+        example='share_after("memory") <= 90%',
+        scalar=_share_after,
+        vector=_share_after_kernel,
+        interval=lambda *_: NOT_NEGATIVE,
+        context=True,
+        volatility=Volatility.ROW,
+        own_shape=True,
+    ),
+)

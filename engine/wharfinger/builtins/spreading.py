@@ -1,0 +1,81 @@
+"""Spreading pods over topology domains.
+
+`spread` gives a node the points `100 · (max + min − n) / max`, where `n` is the number of selected pods in the node's domain
+and `max` and `min` are the largest and smallest such number over all domains of that key (100 everywhere while no domain has
+any). It is the formula of Kubernetes' PodTopologySpread (plugins/podtopologyspread/scoring.go, NormalizeScore, 1.36) on plain
+counts: the emptiest domain gets 100, fewer pods never give fewer points, and a difference of one pod weighs less the more pods
+there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.builtins.context import AtNode, AtRows
+from wharfinger.builtins.signatures import POINTS, always, text
+from wharfinger.language.catalogue import Function, Parameter, Volatility
+from wharfinger.language.types import Kind, Shape
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Selection
+
+
+def _count_by_domain(context: AtNode, selected: Sequence[tuple[int, PodView]], by: str) -> dict[str, int]:
+    """Selected pods in each domain, domains without any included."""
+    counts: dict[str, int] = {}
+    snapshot = context.snapshot
+    for row in range(snapshot.n_nodes):
+        domain = snapshot.node(row).object.metadata.labels.get(by)
+        if domain is not None:
+            counts.setdefault(domain, 0)
+    for row, _ in selected:
+        domain = snapshot.node(row).object.metadata.labels.get(by)
+        if domain is not None:
+            counts[domain] += 1
+    return counts
+
+
+def _spread(context: AtNode, selected: Sequence[tuple[int, PodView]], by: str) -> float | None:
+    domain = context.snapshot.node(context.row).object.metadata.labels.get(by)
+    if domain is None:
+        return None
+    key = ("spread", id(selected), by)
+    if key not in context.memo:
+        context.memo[key] = _count_by_domain(context, selected, by)
+    counts = context.memo[key]
+    most, least = max(counts.values()), min(counts.values())
+    return 100.0 if most == 0 else (most + least - counts[domain]) * 100 / most
+
+
+def _spread_kernel(context: AtRows, selection: Selection, by: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    ids, n_domains = context.snapshot.domain(by)
+    ids = ids[context.rows]
+    if n_domains == 0:
+        return np.zeros(len(ids)), np.zeros(len(ids), dtype=np.bool_)
+    counts: Any = selection.by_domain(by)
+    most, least = counts.max(), counts.min()
+    points = np.full(n_domains, 100.0) if most == 0 else (most + least - counts) * 100 / most
+    return points[ids], np.greater_equal(ids, 0)
+
+
+FUNCTIONS = (
+    Function(
+        name="spread",
+        parameters=(Parameter(name="pods", kinds=frozenset({Kind.PODS})), text("by", literal=True)),
+        result=always(Kind.NUMBER, optional=True, shape=Shape.NODE),
+        doc="Points for domains of the topology key that hold few of the selected pods: 100 in the emptiest, fewer the more there are "
+        "(`100 · (max + min − n) / max`); missing on nodes without the key.",
+        example='spread(pods where it.labels["app"] == pod.labels["app"], by: "topology.kubernetes.io/zone") ?? 0',
+        scalar=_spread,
+        vector=_spread_kernel,
+        interval=lambda *_: POINTS,
+        context=True,
+        volatility=Volatility.GLOBAL,
+        own_shape=True,
+    ),
+)
