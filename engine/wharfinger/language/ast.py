@@ -290,7 +290,7 @@ class Score(Item):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginArgument(Node):
-    """`name: value` inside `with { … }`; a value is an expression, or nested arguments, or a list of either."""
+    """`name: value` inside `with { … }`; a value is an expression, nested arguments, or a `SetLiteral` of expressions or of `ObjectLiteral`s."""
 
     name: str
     value: Expr | tuple[PluginArgument, ...]
@@ -341,10 +341,17 @@ class TieBreak(Item):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectField(Node):
-    """`name: value` of a test object; a nested object is a tuple of fields, a list of objects a tuple in `items`."""
+    """`name: value` of a test object; a nested object is a tuple of fields, a list of objects a `SetLiteral` of `ObjectLiteral`s."""
 
     name: str
     value: Expr | tuple[ObjectField, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectLiteral(Expr):
+    """`{ key: "dedicated", effect: "NoSchedule" }` as a member of a list inside a test object or `with { … }`; no expression elsewhere contains one."""
+
+    fields: tuple[ObjectField, ...]
 
 
 class TestObjectKind(Enum):
@@ -426,12 +433,15 @@ class Expectation(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestExpect(TestStep):
     """`expect web on b` · `expect web not on a` · `expect web pending message "…"` · `expect a rejected by rule message "…"` ·
-    `expect a accepted` · `expect a scores rule == 50` (comparison operators as in expressions). `pod` is set by `expect web: a rejected …`."""
+    `expect a accepted` · `expect a scores rule == 50` (comparison operators as in expressions). `pod` is set by `expect web: a rejected …`;
+    without it, what is said of a node is about the pod placed last."""
 
     expectation: Expectation
     subject: str
     subject_span: Span
     nodes: tuple[tuple[str, Span], ...] = ()
+    pod: str | None = None
+    pod_span: Span | None = None
     rule: str | None = None
     rule_span: Span | None = None
     message: String | None = None
@@ -474,9 +484,14 @@ class Policy(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File(Node):
-    """One file: a policy with its tests; or a library (`policy` is None, `items` are lets, params); or tests only (`*_test.policy`)."""
+    """One file: a policy with its tests; or a library (`policy` is None, `items` are lets, params); or tests only (`*_test.policy`).
+
+    `lost` are the names that declarations with a syntax error would have declared: they exist, only nothing is known of them, so nobody should
+    complain that they are unknown or unused.
+    """
 
     imports: tuple[Import, ...]
     policy: Policy | None
     items: tuple[Item, ...]
     tests: tuple[Test, ...]
+    lost: frozenset[str] = frozenset()

@@ -32,6 +32,71 @@ class Record:
 class Code(Enum):
     """The codes, in order."""
 
+    # ── P0xx files and limits ──
+    P001 = Record(
+        "nothing in the file",
+        "A policy file without a policy, a declaration or a test decides nothing. An empty file is more often a failed copy than a wish, so it is an error.",
+    )
+    P002 = Record("not a text file", "The file holds bytes that no text has. Policies are text, encoded in UTF-8.")
+    P003 = Record("not UTF-8", "Policies are encoded in UTF-8. Save the file in that encoding.")
+    P004 = Record(
+        "file too large", "A policy file is at most 256 KiB, so that checking one never takes long. Policies people write are a few KiB."
+    )
+    P005 = Record(
+        "nested too deep",
+        "Brackets and operators stand at most 100 deep in each other. Name the parts with `let`, or test membership with `in [...]` instead of a long chain of `or`.",
+    )
+    P006 = Record(
+        "too many rules",
+        "One file has at most 500 declarations and rules. Several policies may govern one pod, so a large set can be split freely.",
+    )
+    P007 = Record("too many words", "One file has at most 50,000 words and symbols, so that checking it never takes long.")
+    P008 = Record("too many tests", "One file has at most 500 tests. Put the rest into a `*_test.policy` file beside the policy.")
+    # ── P1xx syntax ──
+    P100 = Record("unexpected word or symbol", "What stands here does not continue what stands before it. The message says what could.")
+    P101 = Record("string without an end", "A string ends with the quote it began with, on the same line.")
+    P102 = Record("character without meaning", "This character is not part of the language outside of strings and comments.")
+    P103 = Record(
+        "operator of another language",
+        "Operators are `and`, `or`, `not`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `not in`, `matches`, `??`, `+`, `-`, `*` and `/`.",
+    )
+    P104 = Record("bracket not closed", "Every `(`, `[` and `{` is closed by its partner.")
+    P105 = Record("closing bracket too many", "This bracket closes nothing that is open, or not what was opened last.")
+    P106 = Record("comparisons in a chain", "`a < b < c` would compare a truth value with `c`. Join two comparisons with `and`.")
+    P107 = Record("`=` where values are compared", "`=` gives a name its value; `==` compares.")
+    P108 = Record(
+        "dash in a name",
+        "`a-b` is a subtraction. Names are made of letters, digits and `_`; nodes and pods of tests may also stand in quotes.",
+    )
+    P109 = Record(
+        "malformed number", "A number is digits, perhaps a point and more digits, and a unit without a space: `500m`, `0.5`, `2Gi`, `10%`."
+    )
+    P110 = Record("unknown escape", "In strings a backslash begins `\\\\n`, `\\\\t`, `\\\\\\\\`, `\\\\\"` or `\\\\'`.")
+    P111 = Record("word that cannot stand here", "Only a few words can stand in this place.")
+    P112 = Record("part given twice", "This part was given before; which of the two holds would be a guess.")
+    P113 = Record("unknown keyword", "A word stands where a declaration, a rule or a line of a test begins, but nothing begins with it.")
+    P114 = Record(
+        "word of other schedulers",
+        "Some schedulers speak of predicates and priorities, or of allow and deny. Here rules are `filter` with `require` or `reject`, and `score`.",
+    )
+    P115 = Record(
+        "word of the language as a name",
+        "Words that begin or divide declarations cannot be names, so that a file reads the same for people and for the parser.",
+    )
+    P116 = Record(
+        "wrong nesting", "Clauses stand inside filters, the lines of a test inside tests, and declarations and rules stand in nothing."
+    )
+    P117 = Record("empty block", "A block with nothing in it has no effect; more likely something is missing.")
+    P118 = Record("not supported yet", "The language reserves this construct, and this version does not have it.")
+    P119 = Record(
+        "malformed hole in a message", "In messages `{expression}` is replaced by its value. Braces themselves are written `{{` and `}}`."
+    )
+    P120 = Record("more than one policy in a file", "A file holds one policy, so that the name of the file and the policy stay together.")
+    P121 = Record(
+        "rule without a policy", "Rules belong to a policy; a file without one is a library of `let` and `param`, or holds tests only."
+    )
+    P122 = Record("out of place", "Imports come first, then `policy`, then `for pods`, then declarations and rules.")
+    P123 = Record("malformed range", "The range of a param is written `range low..high`; both ends belong to it.")
     # ── P2xx types, units and shapes ──
     P201 = Record(
         "these cannot be calculated with each other",

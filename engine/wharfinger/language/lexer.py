@@ -1,0 +1,207 @@
+"""Text to tokens.
+
+The terminals come from the grammar; this module only adds what makes mistakes cheap to explain. A string without its end is one token up to the end
+of its line. Operators of other languages (`&&`, `!`, `===`) become the operator that was meant, with a finding, so that the rest of the line still parses.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from wharfinger.language import grammar
+from wharfinger.language.codes import Code
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.source import Source, Span
+
+MOST_TOKENS = 50_000
+DEEPEST_BRACKETS = 100
+OPEN = frozenset({"LPAR", "LSQB", "LBRACE"})
+CLOSE = frozenset({"RPAR", "RSQB", "RBRACE"})
+
+
+class Token:
+    """One word, number, string or symbol: its terminal, its text and its characters in the source."""
+
+    __slots__ = ("end", "start", "text", "type")
+
+    def __init__(self, kind: str, text: str, start: int, end: int) -> None:
+        self.type = kind
+        self.text = text
+        self.start = start
+        self.end = end
+
+    def __repr__(self) -> str:
+        return f"{self.type}({self.text!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """An operator of another language: the terminal that was meant (None: nothing is put in its place) and what to say."""
+
+    meant: str | None
+    help: str
+    suggestion: str | None = None
+
+
+FOREIGN: dict[str, Foreign] = {
+    "&&": Foreign("AND", "write `and`", "and"),
+    "||": Foreign("OR", "write `or`", "or"),
+    "&": Foreign("AND", "write `and`", "and"),
+    "|": Foreign("OR", "write `or`", "or"),
+    "!": Foreign("NOT", "write `not`", "not"),
+    "===": Foreign("EQ", "write `==`", "=="),
+    "!==": Foreign("NE", "write `!=`", "!="),
+    "<>": Foreign("NE", "write `!=`", "!="),
+    "=~": Foreign("MATCHES", "a label selector is tested with `matches`, the start of a string with `starts_with(a, b)`"),
+    "!~": Foreign("MATCHES", "a label selector is tested with `not … matches …`"),
+    "=>": Foreign("ARROW", "the points of a curve are written `x -> y`", "->"),
+    "=<": Foreign("LE", "write `<=`", "<="),
+    "…": Foreign("DOTDOT", "a range is written `low..high`", ".."),
+    "...": Foreign("DOTDOT", "a range is written `low..high`", ".."),
+    ":=": Foreign("ASSIGN", "a value is given with `=`", "="),
+    "**": Foreign("STAR", "there is no power operator; multiply"),
+    "//": Foreign("SLASH", "a comment starts with `#`; a division is one `/`"),
+    ";": Foreign(None, "nothing separates one item from the next; leave it out", ""),
+    "?": Foreign(None, "a choice is written `if condition then a else b`, a fallback for a missing value `a ?? b`"),
+    "%": Foreign(None, "a percentage is written without a space, `10%`; there is no remainder operator"),
+    "“": Foreign(None, 'strings stand in straight quotes: `"…"`'),
+    "”": Foreign(None, 'strings stand in straight quotes: `"…"`'),
+    "‘": Foreign(None, "strings stand in straight quotes: `'…'`"),
+    "’": Foreign(None, "strings stand in straight quotes: `'…'`"),
+    "`": Foreign(None, 'strings stand in straight quotes: `"…"`'),
+    "–": Foreign("MINUS", "this is a dash from a word processor; the minus sign is `-`", "-"),
+    "−": Foreign("MINUS", "this is a typographic minus; the minus sign is `-`", "-"),
+    "≤": Foreign("LE", "write `<=`", "<="),
+    "≥": Foreign("GE", "write `>=`", ">="),
+    "≠": Foreign("NE", "write `!=`", "!="),
+}
+
+
+@cache
+def _scanner() -> re.Pattern[str]:
+    """One pattern for all tokens; the name of the group says which family matched. Longer alternatives stand before their beginnings."""
+    tables = grammar.tables()
+    symbols = sorted((*tables.symbols, *FOREIGN), key=lambda symbol: (-len(symbol), symbol))
+    skipped = "|".join(tables.patterns[name] for name in ("WHITESPACE", "COMMENT"))
+    families = {
+        "skip": f"(?:{skipped})+",
+        "NAME": tables.patterns["NAME"],
+        "NUMBER": tables.patterns["NUMBER"],
+        "STRING": tables.patterns["STRING"],
+        "open_string": r"""["'][^\r\n]*""",
+        "symbol": "|".join(re.escape(symbol) for symbol in symbols),
+        "unknown": r"[^\s\x00-\x7f]+|.",
+    }
+    return re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in families.items()), re.DOTALL)
+
+
+@cache
+def spelling(terminal: str) -> str:
+    """How a keyword or symbol is written: `AND` is `and`, `LBRACE` is `{`; the terminal itself for names, numbers and strings."""
+    tables = grammar.tables()
+    return next((text for words in (tables.symbols, tables.keywords) for text, name in words.items() if name == terminal), terminal)
+
+
+class Lexer:
+    """Reads one text, or a part of one, into tokens, and reports what cannot be a token."""
+
+    def __init__(self, source: Source, diagnostics: Diagnostics, start: int = 0, end: int | None = None) -> None:
+        self.source = source
+        self.diagnostics = diagnostics
+        self.start = start
+        self.end = len(source.text) if end is None else end
+        self.tokens: list[Token] = []
+        self.over_limit = False
+
+    def span(self, start: int, end: int) -> Span:
+        """The span of some characters of the text."""
+        return Span(self.source, start, end)
+
+    def read(self) -> list[Token]:
+        """All tokens; `over_limit` is set, and reading stops, where there are too many or brackets stand too deep."""
+        tables = grammar.tables()
+        keywords, symbols, tokens = tables.keywords, tables.symbols, self.tokens
+        for match in _scanner().finditer(self.source.text, self.start, self.end):
+            family = match.lastgroup
+            if family == "skip":
+                continue
+            text, start, end = match.group(), match.start(), match.end()
+            if family == "NAME":
+                tokens.append(Token(keywords.get(text, "NAME"), text, start, end))
+            elif family == "symbol" and text in symbols:
+                tokens.append(Token(symbols[text], text, start, end))
+            elif family in {"NUMBER", "STRING"}:
+                tokens.append(Token(family, text, start, end))
+            else:
+                self._strange(family, text, start, end)
+        self._names_beside_punctuation()
+        self._limits()
+        return tokens
+
+    def _names_beside_punctuation(self) -> None:
+        """A word directly after `.` or before `:` is a name, whatever it means elsewhere."""
+        before = ""
+        tokens = self.tokens
+        for index, token in enumerate(tokens):
+            kind = token.type
+            if kind == "COLON" and index and tokens[index - 1].text.isidentifier():
+                tokens[index - 1].type = "NAME"
+            elif before == "DOT" and token.text.isidentifier():
+                token.type = "NAME"
+            before = kind
+
+    def _limits(self) -> None:
+        tokens = self.tokens
+        if len(tokens) > MOST_TOKENS:
+            self._over(
+                Code.P007, f"more than {MOST_TOKENS:,} words and symbols in one file", tokens[MOST_TOKENS], "split it into several policies"
+            )
+        depth = 0
+        for token in tokens:
+            if token.type in OPEN:
+                depth += 1
+                if depth > DEEPEST_BRACKETS:
+                    self._over(Code.P005, f"brackets stand more than {DEEPEST_BRACKETS} deep", token, "name the parts with `let`")
+                    return
+            elif token.type in CLOSE:
+                depth = max(0, depth - 1)
+
+    def _over(self, code: Code, message: str, token: Token, help: str) -> None:  # noqa: A002  # the field of a diagnostic is called help
+        self.over_limit = True
+        self.diagnostics.error(code, message, self.span(token.start, token.end), help=help)
+
+    def _strange(self, family: str | None, text: str, start: int, end: int) -> None:
+        """Report what is no token of the language, and put in its place what was most likely meant."""
+        if family == "open_string":
+            self._open_string(text, start, end)
+        elif text in FOREIGN:
+            self._foreign(text, start, end)
+        else:
+            shown = f"`{text}`" if text.isprintable() else f"U+{ord(text[0]):04X}"
+            help_ = "names are made of letters a to z, digits and `_`" if text[0].isalpha() else None
+            self.diagnostics.error(Code.P102, f"{shown} means nothing here", self.span(start, end), help=help_)
+
+    def _open_string(self, text: str, start: int, end: int) -> None:
+        quote = text[0]
+        self.tokens.append(Token("STRING", text, start, end))
+        self.diagnostics.error(
+            Code.P101,
+            "this string has no end",
+            self.span(start, end),
+            label=f"no closing `{quote}` on this line",
+            help="a string ends on the line it starts on; inside it, write `\\n` for a new line and `\\" + quote + "` for a quote",
+        )
+
+    def _foreign(self, text: str, start: int, end: int) -> None:
+        foreign = FOREIGN[text]
+        if foreign.meant:
+            self.tokens.append(Token(foreign.meant, spelling(foreign.meant), start, end))
+        self.diagnostics.error(
+            Code.P103,
+            f"`{text}` is not an operator of the language",
+            self.span(start, end),
+            help=foreign.help,
+            suggestion=foreign.suggestion,
+        )

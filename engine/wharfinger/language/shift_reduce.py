@@ -1,0 +1,106 @@
+"""The parser's engine: runs the LALR(1) tables over tokens, and lets recovery look at and change its stack.
+
+Lark makes the tables (`grammar`); running them takes a stack and a loop. Having the loop here means that a token can be tried before it is fed,
+that the stack can be cut back to where an item begins, and that checking a file does not pay for importing Lark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wharfinger.language import grammar
+from wharfinger.language.lexer import Token
+
+Build = Callable[..., Any]
+
+
+class ShiftReduce:
+    """A stack of states with the values they stand for."""
+
+    def __init__(self, builder: object, start: str) -> None:
+        tables = grammar.tables()
+        self.rows = tables.rows
+        self.rules = tables.rules
+        self.last_state = tables.ends[start]
+        self.builds: list[Build | None] = [getattr(builder, rule.action, None) if rule.action else None for rule in tables.rules]
+        self.states = [tables.starts[start]]
+        self.values: list[Any] = []
+
+    def feed(self, token: Token) -> bool:
+        """Whether the token was taken; if not, nothing but complete reductions has happened."""
+        states, rows, kind = self.states, self.rows, token.type
+        while (action := rows[states[-1]].get(kind)) is not None:
+            if action >= 0:
+                states.append(action)
+                self.values.append(token)
+                return True
+            self._reduce(~action)
+            if kind == grammar.END and states[-1] == self.last_state:
+                return True
+        return False
+
+    def _reduce(self, number: int) -> None:
+        rule = self.rules[number]
+        states, values, size = self.states, self.values, rule.size
+        if rule.passes:
+            states.pop()
+        else:
+            parts = values[len(values) - size :]
+            if size:
+                del states[-size:]
+                del values[-size:]
+            build = self.builds[number]
+            if rule.layout is not None:
+                parts = _arranged(rule.layout, parts)
+            values.append(build(*parts) if build else parts)
+        states.append(self.rows[states[-1]][rule.origin])
+
+    def accepts(self, kind: str, *following: str) -> bool:
+        """Whether tokens of these kinds, one after the other, would be taken from here."""
+        states = list(self.states)
+        return all(self._shift(states, wanted) for wanted in (kind, *following))
+
+    def _shift(self, states: list[int], kind: str) -> bool:
+        """Play one token on a stack without values."""
+        while (action := self.rows[states[-1]].get(kind)) is not None:
+            if action >= 0:
+                states.append(action)
+                return True
+            rule = self.rules[~action]
+            if rule.size:
+                del states[-rule.size :]
+            states.append(self.rows[states[-1]][rule.origin])
+            if kind == grammar.END and states[-1] == self.last_state:
+                return True
+        return False
+
+    def expected(self) -> frozenset[str]:
+        """The terminals that would be taken from here."""
+        return frozenset(kind for kind in self.rows[self.states[-1]] if kind.isupper() and self.accepts(kind))
+
+    def cut_back(self, kind: str) -> bool:
+        """Whether some shorter stack takes a token of this kind; if so the stack is cut back to the longest such."""
+        for length in range(len(self.states), 0, -1):
+            if kind in self.rows[self.states[length - 1]] and self._shift(self.states[:length], kind):
+                del self.states[length:]
+                del self.values[length - 1 :]
+                return True
+        return False
+
+
+def _arranged(layout: tuple[int, ...], parts: list[Any]) -> list[Any]:
+    """The parts in the order and number the builder wants: absent ones as None, members of lists in place of the lists."""
+    if layout[0] < -1:
+        arranged = parts[-2 - layout[0]]  # a list grows by its next member; the list itself is the stack's own, so it may be changed
+        layout = layout[1:]
+    else:
+        arranged = []
+    for index in layout:
+        if index >= 0:
+            arranged.append(parts[index])
+        elif index == -1:
+            arranged.append(None)
+        else:
+            arranged.extend(parts[-2 - index])
+    return arranged

@@ -1,0 +1,179 @@
+"""Productions for expressions and objects to syntax tree nodes: one method per production, named as in `grammar/policy.lark`.
+
+A method gets the values of its parts in order: tokens, nodes, or None for an optional part that was left out. Words that the grammar takes as
+plain names, because then it can be said which words there are (`minmax`, `neutral`), are looked up in `words`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from wharfinger.language import ast, words
+from wharfinger.language.codes import Code
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.lexer import Token
+from wharfinger.language.source import Source, Span
+
+NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+(?![A-Za-z0-9_%]))?)(.*)")
+ESCAPE = re.compile(r"\\(.)")
+ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
+OPERATORS = {operator.value: operator for operator in ast.BinaryOp}
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """`{ name: value, … }`."""
+
+    open: Token
+    fields: tuple[ast.ObjectField, ...]
+    close: Token
+
+
+class Expressions:
+    """Builds expressions."""
+
+    def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
+        self.source = source
+        self.diagnostics = diagnostics
+
+    def at(self, first: Token | ast.Node, last: Token | ast.Node) -> Span:
+        """The span from one part to another."""
+        start = first.start if isinstance(first, Token) else first.span.start
+        return Span(self.source, start, last.end if isinstance(last, Token) else last.span.end)
+
+    def string_at(self, token: Token) -> ast.String:
+        """The string that a token stands for."""
+        raw = token.text[1:-1] if len(token.text) > 1 and token.text[-1] == token.text[0] else token.text[1:]
+        if "\\" in raw:
+            raw = ESCAPE.sub(lambda found: self._escape(token, found), raw)
+        return ast.String(span=Span(self.source, token.start, token.end), value=raw)
+
+    def _escape(self, token: Token, found: re.Match[str]) -> str:
+        character = found.group(1)
+        if character not in ESCAPES:
+            start = token.start + 1 + found.start()
+            help_ = "the escapes are `\\n`, `\\t`, `\\\\`, `\\\"` and `\\'`; a backslash itself is written `\\\\`"
+            self.diagnostics.error(Code.P110, f"`\\{character}` is not an escape", Span(self.source, start, start + 2), help=help_)
+        return ESCAPES.get(character, character)
+
+    def number(self, token: Token) -> ast.Number:
+        """`2Gi`."""
+        found = NUMBER.fullmatch(token.text)
+        digits, unit = found.groups() if found else (token.text, "")
+        if unit.startswith("_"):
+            words.underscore(self.diagnostics, self.at(token, token))
+            digits, unit = token.text.replace("_", ""), ""
+        return ast.Number(span=self.at(token, token), digits=digits, unit=unit)
+
+    def string(self, token: Token) -> ast.String:
+        """`"text"`."""
+        return self.string_at(token)
+
+    def boolean(self, token: Token) -> ast.Boolean:
+        """`true`."""
+        return ast.Boolean(span=self.at(token, token), value=token.type == "TRUE")
+
+    def variable(self, token: Token) -> ast.Name:
+        """`name`."""
+        return ast.Name(span=self.at(token, token), name=token.text)
+
+    def parenthesized(self, left: Token, inner: ast.Expr, right: Token) -> ast.Expr:
+        """`(inner)`: the inner expression, underlined with its parentheses."""
+        return replace(inner, span=self.at(left, right))
+
+    def set_literal(self, left: Token, items: list[ast.Expr] | None, _comma: Token | None, right: Token) -> ast.SetLiteral:
+        """`["a", "b"]`."""
+        return ast.SetLiteral(span=self.at(left, right), items=tuple(items or ()))
+
+    def items(self, first: ast.Expr, *rest: ast.Expr | Token) -> list[ast.Expr]:
+        """`a, b`."""
+        return [first, *(part for part in rest if isinstance(part, ast.Expr))]
+
+    def member(self, base: ast.Expr, _dot: Token, field: Token) -> ast.Member:
+        """`base.field`."""
+        return ast.Member(span=self.at(base, field), base=base, field=field.text, field_span=self.at(field, field))
+
+    def index(self, base: ast.Expr, _left: Token, key: ast.Expr, right: Token) -> ast.Index:
+        """`base["key"]`."""
+        return ast.Index(span=self.at(base, right), base=base, key=key)
+
+    def call(self, name: Token, _left: Token, arguments: list[ast.Argument] | None, _comma: Token | None, right: Token) -> ast.Call:
+        """`function(arguments)`."""
+        span = self.at(name, right)
+        return ast.Call(span=span, function=name.text, function_span=self.at(name, name), arguments=tuple(arguments or ()))
+
+    def arguments(self, first: ast.Argument, *rest: ast.Argument | Token) -> list[ast.Argument]:
+        """`x, name: y`."""
+        return [first, *(part for part in rest if isinstance(part, ast.Argument))]
+
+    def argument(self, value: ast.Expr) -> ast.Argument:
+        """`x`."""
+        return ast.Argument(span=value.span, name=None, value=value)
+
+    def named_argument(self, name: Token, _colon: Token, value: ast.Expr) -> ast.Argument:
+        """`name: x`."""
+        return ast.Argument(span=self.at(name, value), name=name.text, value=value)
+
+    def curve_point(self, value: ast.Expr, _arrow: Token, to: ast.Expr) -> ast.Argument:
+        """`x -> y`."""
+        return ast.Argument(span=self.at(value, to), name=None, value=value, to=to)
+
+    def unary(self, operator: Token, operand: ast.Expr) -> ast.Unary:
+        """`not x` or `-x`."""
+        op = ast.UnaryOp.NOT if operator.type == "NOT" else ast.UnaryOp.MINUS
+        return ast.Unary(span=self.at(operator, operand), op=op, operand=operand)
+
+    def binary(self, left: ast.Expr, operator: Token, right: ast.Expr) -> ast.Binary:
+        """`left op right`."""
+        return ast.Binary(span=self.at(left, right), op=OPERATORS[operator.text], left=left, right=right)
+
+    compare = binary
+
+    def not_in(self, left: ast.Expr, _not: Token, _in: Token, right: ast.Expr) -> ast.Binary:
+        """`left not in right`."""
+        return ast.Binary(span=self.at(left, right), op=ast.BinaryOp.NOT_IN, left=left, right=right)
+
+    def if_then_else(self, if_: Token, condition: ast.Expr, _then: Token, then: ast.Expr, _else: Token, otherwise: ast.Expr) -> ast.If:
+        """`if condition then a else b`."""
+        return ast.If(span=self.at(if_, otherwise), condition=condition, then=then, otherwise=otherwise)
+
+    def all_pods(self, pods: Token) -> ast.Selection:
+        """`pods`."""
+        return ast.Selection(span=self.at(pods, pods), where=None)
+
+    def pods_where(self, pods: Token, _where: Token, predicate: ast.Expr) -> ast.Selection:
+        """`pods where predicate`."""
+        return ast.Selection(span=self.at(pods, predicate), where=predicate)
+
+
+class Objects(Expressions):
+    """Builds objects in braces."""
+
+    def object(self, left: Token, fields: list[ast.ObjectField] | None, _comma: Token | None, right: Token) -> Object:
+        """`{ fields }`."""
+        words.no_repeated_fields(self.diagnostics, fields or [])
+        return Object(left, tuple(fields or ()), right)
+
+    def fields(self, first: ast.ObjectField, *rest: ast.ObjectField | Token) -> list[ast.ObjectField]:
+        """`a: 1, b: 2`."""
+        return [first, *(part for part in rest if isinstance(part, ast.ObjectField))]
+
+    def field(self, key: Token, _colon: Token, value: ast.Expr | Object) -> ast.ObjectField:
+        """`name: value`."""
+        if isinstance(value, Object):
+            return ast.ObjectField(span=self.at(key, value.close), name=self.word(key), value=value.fields)
+        return ast.ObjectField(span=self.at(key, value), name=self.word(key), value=value)
+
+    def objects(self, left: Token, *parts: Object | Token | None) -> ast.SetLiteral:
+        """`[{ … }, { … }]`."""
+        members = tuple(
+            ast.ObjectLiteral(span=self.at(part.open, part.close), fields=part.fields) for part in parts if isinstance(part, Object)
+        )
+        right = parts[-1]
+        assert isinstance(right, Token)  # noqa: S101  # the grammar ends this production with `]`
+        return ast.SetLiteral(span=self.at(left, right), items=members)
+
+    def word(self, token: Token) -> str:
+        """The text of a name that may also stand in quotes."""
+        return self.string_at(token).value if token.type == "STRING" else token.text

@@ -1,0 +1,216 @@
+"""Productions for filters, scores and what else decides a placement.
+
+Parts of a rule may stand in any order and are sorted out here, because "`weight` is given twice" helps more than "unexpected `weight`".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from wharfinger.language import ast, words
+from wharfinger.language.codes import Code
+from wharfinger.language.lexer import Token
+from wharfinger.language.source import Span
+from wharfinger.language.syntax_declarations import Declarations
+from wharfinger.language.syntax_expressions import Object
+
+
+@dataclass(frozen=True, slots=True)
+class HeadPart:
+    """`tier T`, `weight W` or `when condition` of a score."""
+
+    word: str
+    span: Span
+    value: ast.Expr
+
+
+@dataclass(frozen=True, slots=True)
+class ElsePart:
+    """`else "message"`."""
+
+    word: str
+    span: Span
+    message: ast.String
+
+
+@dataclass(frozen=True, slots=True)
+class NormalizePart:
+    """`normalize minmax(spread)`."""
+
+    word: str
+    span: Span
+    method: ast.Normalize | None
+    spread: ast.Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class MissingPart:
+    """`on missing …`, before it is known what it belongs to."""
+
+    word: str
+    span: Span
+    value: ast.Expr | Token
+
+
+Part = TypeVar("Part", HeadPart, ElsePart | MissingPart, NormalizePart | MissingPart)
+
+
+class Rules(Declarations):
+    """Builds rules."""
+
+    def empty(self, left: Token, right: Token, message: str, help: str) -> None:  # noqa: A002  # the field of a diagnostic is called help
+        """Report a block with nothing in it."""
+        self.diagnostics.error(Code.P117, message, self.at(left, right), help=help)
+
+    def parts(self, parts: Sequence[Part]) -> dict[str, Part]:
+        """Parts by their word; one that is there twice is reported and the first is kept."""
+        found: dict[str, Part] = {}
+        for part in parts:
+            if part.word in found:
+                words.repeated(self.diagnostics, part.word, found[part.word].span, part.span)
+            found.setdefault(part.word, part)
+        return found
+
+    # ── filters ──
+
+    def filter(  # noqa: PLR0913, PLR0917  # one argument per part of the production
+        self,
+        keyword: Token,
+        name: Token,
+        _when: Token | None,
+        when: ast.Expr | None,
+        left: Token,
+        clauses: tuple[ast.Clause, ...],
+        right: Token,
+    ) -> ast.Filter:
+        """`filter name when guard { clauses }`."""
+        if not clauses:
+            self.empty(left, right, f"filter `{name.text}` demands nothing", 'say what a node must fulfil: `require … else "…"`')
+        return ast.Filter(span=self.at(keyword, right), name=name.text, name_span=self.at(name, name), when=when, clauses=clauses)
+
+    def clauses(self, *clauses: ast.Clause) -> tuple[ast.Clause, ...]:
+        """The clauses of a filter."""
+        return clauses
+
+    def else_message(self, keyword: Token, message: Token) -> ElsePart:
+        """`else "message"`."""
+        return ElsePart("else", self.at(keyword, message), self.string_at(message))
+
+    def on_missing(self, keyword: Token, _missing: Token, value: Token | ast.Expr) -> MissingPart:
+        """`on missing …`."""
+        return MissingPart("on missing", self.at(keyword, value), value)
+
+    def clause(self, keyword: Token, condition: ast.Expr, *parts: ElsePart | MissingPart) -> ast.Clause:
+        """`require condition else "message" on missing …`."""
+        found = self.parts(parts)
+        message, missing = found.get("else"), found.get("on missing")
+        return ast.Clause(
+            span=Span(self.source, keyword.start, max((part.span.end for part in parts), default=condition.span.end)),
+            is_require=keyword.type == "REQUIRE",
+            condition=condition,
+            message=message.message if isinstance(message, ElsePart) else None,
+            on_missing=self._clause_missing(missing) if isinstance(missing, MissingPart) else None,
+        )
+
+    def _clause_missing(self, part: MissingPart) -> ast.OnMissing | None:
+        if isinstance(part.value, Token) or isinstance(part.value, ast.Name):
+            word = part.value.text if isinstance(part.value, Token) else part.value.name
+            span = self.at(part.value, part.value)
+            action = words.chosen(self.diagnostics, words.CLAUSE_MISSING, word, span, "after `on missing` of a `require` or `reject`")
+            return ast.OnMissing(span=part.span, action=action) if action else None
+        words.chosen(
+            self.diagnostics, words.CLAUSE_MISSING, part.value.span.text, part.value.span, "after `on missing` of a `require` or `reject`"
+        )
+        return None
+
+    # ── scores ──
+
+    def head_part(self, keyword: Token, value: ast.Expr) -> HeadPart:
+        """`weight W`."""
+        return HeadPart(keyword.text, self.at(keyword, value), value)
+
+    def normalize(self, keyword: Token, method: Token, _left: Token | None, spread: ast.Expr | None, right: Token | None) -> NormalizePart:
+        """`normalize minmax(5)`."""
+        span = self.at(keyword, right or method)
+        chosen = words.chosen(self.diagnostics, words.NORMALIZE, method.text, self.at(method, method), "after `normalize`")
+        if spread and chosen not in {ast.Normalize.MINMAX, None}:
+            self.diagnostics.error(Code.P111, f"`normalize {method.text}` takes nothing in parentheses", spread.span, help="leave it out")
+        return NormalizePart("normalize", span, chosen, spread)
+
+    def score(self, keyword: Token, name: Token, *parts: HeadPart | Token | ast.Expr | NormalizePart | MissingPart) -> ast.Score:
+        """`score name tier T weight W when guard = value normalize … on missing …`."""
+        head = self.parts([part for part in parts if isinstance(part, HeadPart)])
+        tail = self.parts([part for part in parts if isinstance(part, NormalizePart | MissingPart)])
+        value = next(part for part in parts if isinstance(part, ast.Expr))
+        normalize, missing = tail.get("normalize"), tail.get("on missing")
+        end = max((part.span.end for part in parts if not isinstance(part, Token)), default=name.end)
+        return ast.Score(
+            span=Span(self.source, keyword.start, end),
+            form=ast.ScoreForm(keyword.text),
+            name=name.text,
+            name_span=self.at(name, name),
+            tier=head["tier"].value if "tier" in head else None,
+            weight=head["weight"].value if "weight" in head else None,
+            when=head["when"].value if "when" in head else None,
+            value=value,
+            normalize=normalize.method if isinstance(normalize, NormalizePart) else None,
+            spread=normalize.spread if isinstance(normalize, NormalizePart) else None,
+            on_missing=self._score_missing(missing) if isinstance(missing, MissingPart) else None,
+        )
+
+    def _score_missing(self, part: MissingPart) -> ast.OnMissing | None:
+        value = part.value
+        if isinstance(value, ast.Name) and value.name in words.SCORE_MISSING:
+            return ast.OnMissing(span=part.span, action=words.SCORE_MISSING[value.name])
+        if isinstance(value, Token) or (isinstance(value, ast.Name) and value.name in words.CLAUSE_MISSING):
+            words.not_for_scores(self.diagnostics, self.at(value, value))
+            return None
+        return ast.OnMissing(span=part.span, action=ast.MissingAction.POINTS, points=value)
+
+    # ── the rest ──
+
+    def base(self, keyword: Token, _kubernetes: Token, left: Token, entries: tuple[ast.BaseEntry, ...], right: Token) -> ast.Base:
+        """`base kubernetes { entries }`."""
+        if not entries:
+            self.empty(left, right, "`base kubernetes` changes nothing", "name a score plugin: `NodeResourcesFit weight 2`")
+        return ast.Base(span=self.at(keyword, right), entries=entries)
+
+    def base_entries(self, *parts: ast.BaseEntry | Token | None) -> tuple[ast.BaseEntry, ...]:
+        """The entries of `base`."""
+        return tuple(part for part in parts if isinstance(part, ast.BaseEntry))
+
+    def base_entry(
+        self, plugin: Token, _weight: Token | None, weight: ast.Expr | None, _with: Token | None, arguments: Object | None
+    ) -> ast.BaseEntry:
+        """`PLUGIN weight W with { … }`."""
+        last = arguments.close if arguments else weight or plugin
+        fields = arguments.fields if arguments else ()
+        return ast.BaseEntry(
+            span=self.at(plugin, last),
+            plugin=plugin.text,
+            plugin_span=self.at(plugin, plugin),
+            weight=weight,
+            arguments=tuple(plugin_argument(field) for field in fields),
+        )
+
+    def quantum(self, keyword: Token, value: ast.Expr, _tier: Token | None, tier: ast.Expr | None) -> ast.Quantum:
+        """`quantum 1 tier 2`."""
+        return ast.Quantum(span=self.at(keyword, tier or value), value=value, tier=tier)
+
+    def tie_break(self, keyword: Token, *parts: ast.TieKey | Token) -> ast.TieBreak:
+        """`tie_break key, key`."""
+        keys = tuple(part for part in parts if isinstance(part, ast.TieKey))
+        return ast.TieBreak(span=self.at(keyword, keys[-1]), keys=keys)
+
+    def tie_key(self, value: ast.Expr, direction: Token) -> ast.TieKey:
+        """`expression asc|desc`."""
+        return ast.TieKey(span=self.at(value, direction), value=value, descending=direction.type == "DESC")
+
+
+def plugin_argument(field: ast.ObjectField) -> ast.PluginArgument:
+    """The same field as an argument of a plugin."""
+    value = field.value
+    nested = value if isinstance(value, ast.Expr) else tuple(plugin_argument(inner) for inner in value)
+    return ast.PluginArgument(span=field.span, name=field.name, value=nested)

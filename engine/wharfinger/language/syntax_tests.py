@@ -1,0 +1,175 @@
+"""Productions for `test` blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wharfinger.language import ast
+from wharfinger.language.lexer import Token
+from wharfinger.language.source import Span
+from wharfinger.language.syntax_expressions import OPERATORS, Object
+from wharfinger.language.syntax_rules import Rules
+
+Named = tuple[str, Span]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an `expect` says of its subject."""
+
+    span: Span
+    expectation: ast.Expectation
+    nodes: tuple[Named, ...] = ()
+    rule: Token | None = None
+    message: ast.String | None = None
+    op: ast.BinaryOp | None = None
+    points: ast.Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """`node: value age 3min`."""
+
+    span: Span
+    node: Token
+    value: ast.Expr
+    age: ast.Expr | None
+
+
+class SyntaxTree(Rules):
+    """Builds tests, and with what it inherits, a whole file."""
+
+    def test(self, keyword: Token, title: Token, left: Token, steps: tuple[ast.TestStep, ...], right: Token) -> ast.Test:
+        """`test "title" { steps }`."""
+        if not steps:
+            self.empty(left, right, "this test does nothing", "declare nodes and pods, `place` a pod and `expect` something")
+        return ast.Test(span=self.at(keyword, right), title=self.string_at(title), steps=steps)
+
+    def steps(self, *steps: ast.TestStep) -> tuple[ast.TestStep, ...]:
+        """The lines of a test."""
+        return steps
+
+    def named(self, token: Token) -> Named:
+        """A name that may stand in quotes, and its span."""
+        return self.word(token), self.at(token, token)
+
+    def keys(self, first: Token, *rest: Token) -> tuple[Named, ...]:
+        """`a, b`."""
+        return tuple(self.named(token) for token in (first, *rest) if token.type != "COMMA")
+
+    def test_object(self, keyword: Token, name: Token, _like: Token | None, like: Token | None, fields: Object | None) -> ast.TestObject:
+        """`node a like b { fields }`."""
+        text, span = self.named(name)
+        return ast.TestObject(
+            span=self.at(keyword, fields.close if fields else like or name),
+            kind=ast.TestObjectKind(keyword.text),
+            name=text,
+            name_span=span,
+            like=self.word(like) if like else None,
+            like_span=self.at(like, like) if like else None,
+            fields=fields.fields if fields else (),
+        )
+
+    def test_running(  # noqa: PLR0913, PLR0917  # one argument per part of the production
+        self,
+        keyword: Token,
+        name: Token,
+        _like: Token | None,
+        like: Token | None,
+        _on: Token,
+        node: Token,
+        fields: Object | None,
+    ) -> ast.TestRunning:
+        """`running web_1 like web on a { fields }`."""
+        text, span = self.named(name)
+        return ast.TestRunning(
+            span=self.at(keyword, fields.close if fields else node),
+            name=text,
+            name_span=span,
+            like=self.word(like) if like else None,
+            like_span=self.at(like, like) if like else None,
+            node=self.word(node),
+            node_span=self.at(node, node),
+            fields=fields.fields if fields else (),
+        )
+
+    def test_metric(
+        self, keyword: Token, name: Token, _left: Token, samples: list[Sample] | None, _comma: Token | None, right: Token
+    ) -> ast.TestMetric:  # noqa: PLR0913, PLR0917
+        """`metric cpu5m { a: 40%, b: 90% age 3min }`."""
+        return ast.TestMetric(
+            span=self.at(keyword, right),
+            name=name.text,
+            name_span=self.at(name, name),
+            nodes=tuple(self.named(sample.node) for sample in samples or ()),
+            values=tuple(sample.value for sample in samples or ()),
+            ages=tuple(sample.age for sample in samples or ()),
+        )
+
+    def samples(self, first: Sample, *rest: Sample | Token) -> list[Sample]:
+        """`a: 40%, b: 90%`."""
+        return [first, *(part for part in rest if isinstance(part, Sample))]
+
+    def sample(self, node: Token, _colon: Token, value: ast.Expr, _age: Token | None, age: ast.Expr | None) -> Sample:
+        """`b: 90% age 3min`."""
+        return Sample(self.at(node, age or value), node, value, age)
+
+    def test_param(self, keyword: Token, name: Token, _assign: Token, value: ast.Expr) -> ast.TestParam:
+        """`param limit = 3`."""
+        return ast.TestParam(span=self.at(keyword, value), name=name.text, name_span=self.at(name, name), value=value)
+
+    def test_place(self, keyword: Token, pod: Token) -> ast.TestPlace:
+        """`place web`."""
+        return ast.TestPlace(span=self.at(keyword, pod), pod=self.word(pod), pod_span=self.at(pod, pod))
+
+    def test_expect(self, keyword: Token, subject: Token, outcome: Outcome) -> ast.TestExpect:
+        """`expect web on b`."""
+        return self._expect(keyword, None, subject, outcome)
+
+    def test_expect_for(self, keyword: Token, pod: Token, _colon: Token, subject: Token, outcome: Outcome) -> ast.TestExpect:
+        """`expect web: a rejected by not_crowded`."""
+        return self._expect(keyword, pod, subject, outcome)
+
+    def _expect(self, keyword: Token, pod: Token | None, subject: Token, outcome: Outcome) -> ast.TestExpect:
+        text, span = self.named(subject)
+        return ast.TestExpect(
+            span=Span(self.source, keyword.start, outcome.span.end),
+            expectation=outcome.expectation,
+            subject=text,
+            subject_span=span,
+            nodes=outcome.nodes,
+            pod=self.word(pod) if pod else None,
+            pod_span=self.at(pod, pod) if pod else None,
+            rule=self.word(outcome.rule) if outcome.rule else None,
+            rule_span=self.at(outcome.rule, outcome.rule) if outcome.rule else None,
+            message=outcome.message,
+            op=outcome.op,
+            points=outcome.points,
+        )
+
+    def on_nodes(self, on: Token, nodes: tuple[Named, ...]) -> Outcome:
+        """`on a, b`."""
+        return Outcome(span=Span(self.source, on.start, nodes[-1][1].end), expectation=ast.Expectation.ON, nodes=nodes)
+
+    def not_on_nodes(self, not_: Token, _on: Token, nodes: tuple[Named, ...]) -> Outcome:
+        """`not on a, b`."""
+        return Outcome(span=Span(self.source, not_.start, nodes[-1][1].end), expectation=ast.Expectation.NOT_ON, nodes=nodes)
+
+    def pending(self, word: Token, _message: Token | None, message: Token | None) -> Outcome:
+        """`pending message "…"`."""
+        text = self.string_at(message) if message else None
+        return Outcome(span=self.at(word, message or word), expectation=ast.Expectation.PENDING, message=text)
+
+    def rejected(self, word: Token, _by: Token | None, rule: Token | None, _message: Token | None, message: Token | None) -> Outcome:
+        """`rejected by rule message "…"`."""
+        text = self.string_at(message) if message else None
+        return Outcome(span=self.at(word, message or rule or word), expectation=ast.Expectation.REJECTED, rule=rule, message=text)
+
+    def accepted(self, word: Token) -> Outcome:
+        """`accepted`."""
+        return Outcome(span=self.at(word, word), expectation=ast.Expectation.ACCEPTED)
+
+    def scores(self, word: Token, rule: Token, operator: Token, points: ast.Expr) -> Outcome:
+        """`scores rule == 50`."""
+        op = OPERATORS[operator.text]
+        return Outcome(span=self.at(word, points), expectation=ast.Expectation.SCORE, rule=rule, op=op, points=points)
