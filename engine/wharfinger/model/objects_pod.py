@@ -184,7 +184,6 @@ class PodCondition(KubeStruct, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
-    last_transition_time: Time | None = None
     observed_generation: int = 0
 
 

@@ -1,0 +1,131 @@
+"""Decoding of single Kubernetes objects, forgiving exactly where Kubernetes is.
+
+The fast way is msgspec straight from JSON bytes into a struct. Kubernetes' JSON is looser than the structs in two points: null stands for
+the zero value anywhere (`"creationTimestamp": null`, `"labels": null`), and a quantity may be a bare number. Objects that stumble over
+these, and everything that comes from YAML, take the slow way: a walk along the struct's own type that mends these two points, then
+msgspec again. The walk also finds better words for what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from wharfinger.errors import InvalidObject
+from wharfinger.model import objects_meta, quantity
+
+T = TypeVar("T", bound=objects_meta.KubeStruct)
+
+_PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<where>.*)`)?\Z", re.DOTALL)
+_WORDS = {
+    "object": "an object",
+    "array": "a list",
+    "str": "text",
+    "int": "a whole number",
+    "bool": "true or false",
+    "null": "null",
+    "float": "a number",
+}
+
+
+def decode_json(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """One object of `kind` from its JSON; InvalidObject names the field that cannot be read."""
+    try:
+        decoded: T = _decoder(kind).decode(raw)
+    except msgspec.ValidationError:
+        return convert(parse_json(raw), kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise InvalidObject(f"not JSON: {error}") from None
+    return decoded
+
+
+def parse_json(raw: bytes | msgspec.Raw) -> Any:
+    """JSON as plain Python values; InvalidObject when it is not JSON."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise InvalidObject(f"not JSON: {error}") from None
+
+
+def convert(plain: Any, kind: type[T]) -> T:
+    """One object of `kind` from plain Python values (parsed YAML or JSON); InvalidObject names the field that cannot be read."""
+    mended = _mend(plain, inspect.type_info(kind), "")
+    try:
+        return msgspec.convert(mended, kind)
+    except (msgspec.ValidationError, RecursionError, ValueError) as error:
+        raise InvalidObject(explain(str(error))) from None
+
+
+def explain(message: str) -> str:
+    """A validation message of msgspec with the field first: `spec.nodeName: expected text, got a whole number`."""
+    found = _PLACE.match(message)
+    what, where = (found["what"], found["where"]) if found else (message, None)
+    what = re.sub(r"`([a-z]+)(?: \| null)?`", lambda name: _WORDS.get(name[1], name[0]), what)
+    what = what[:1].lower() + what[1:]
+    return f"{where}: {what}" if where else what
+
+
+@cache
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(kind)
+
+
+def _mend(value: Any, wanted: inspect.Type, where: str) -> Any:
+    if isinstance(wanted, inspect.UnionType):
+        members = [member for member in wanted.types if not isinstance(member, inspect.NoneType)]
+        return _mend(value, members[0], where) if len(members) == 1 and value is not None else value
+    if isinstance(wanted, inspect.Metadata) and wanted.extra is not None and objects_meta.QUANTITY in wanted.extra:
+        return _mend_quantity(value, where)
+    if isinstance(wanted, inspect.StructType) and isinstance(value, dict):
+        return {
+            field.encode_name: _mend(value[field.encode_name], field.type, _join(where, field.encode_name))
+            for field in wanted.fields
+            if value.get(field.encode_name) is not None
+        }
+    if isinstance(wanted, inspect.DictType) and isinstance(value, dict):
+        return {_key(key): _mend_entry(entry, wanted.value_type, f"{where}[{_key(key)!r}]") for key, entry in value.items()}
+    if isinstance(wanted, inspect.VarTupleType) and isinstance(value, list):
+        return [_mend(entry, wanted.item_type, f"{where}[{index}]") for index, entry in enumerate(value)]
+    return value
+
+
+def _mend_entry(value: Any, wanted: inspect.Type, where: str) -> Any:
+    """An entry of a map of text; msgspec's own message does not say which entry is wrong, so it is said here."""
+    if isinstance(wanted, inspect.StrType):
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise InvalidObject(f"{where}: expected text, got {_word(value)} {value!r:.64}; put it in quotes")
+    return _mend(value, wanted, where)
+
+
+def _mend_quantity(value: Any, where: str) -> Any:
+    if value is None:
+        return "0"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = format(value)
+    if not isinstance(value, str):
+        raise InvalidObject(f"{where}: expected a quantity, got {_word(value)}")
+    try:
+        quantity.nano(value)
+    except InvalidObject as error:
+        raise InvalidObject(f"{where}: {error}") from None
+    return value
+
+
+def _key(key: Any) -> str:
+    """A key of a YAML map as the JSON it stands for would have it."""
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _word(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "a truth value", int: "a number", float: "a number"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _join(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name

@@ -1,0 +1,185 @@
+"""Files split into documents and documents into items, before anything is known about their kinds.
+
+JSON items stay raw bytes (a view into the file's content), YAML items are plain Python values; both are an `Item`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+import yaml
+
+from wharfinger.errors import UsageError
+
+Item: TypeAlias = msgspec.Raw | Any  # Raw for JSON, plain values for YAML
+
+SUFFIXES = (".json", ".yaml", ".yml", ".jsonl", ".ndjson")
+_GZIP_MAGIC = b"\x1f\x8b"
+_NOT_LISTED = object()
+
+
+class NotReadable(Exception):  # noqa: N818 - a sentence about the file, turned into InvalidObject where the file's name is known
+    """A file's content is not what its format demands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One JSON value or YAML document: a list of items, or a single one."""
+
+    kind: str = ""
+    api_version: str = ""
+    items: list[Item] | None = None
+    is_list: bool = False
+    metrics: Item | None = None
+
+
+class _Outline(msgspec.Struct, rename="camel"):
+    kind: str | None = None
+    api_version: str | None = None
+    items: list[msgspec.Raw] | None = None
+    metrics: msgspec.Raw = msgspec.Raw(b"")
+
+
+_OUTLINE = msgspec.json.Decoder(_Outline)
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def contents(path: str | Path) -> Iterator[tuple[str, bytes]]:
+    """(name for messages, content) of a file, of every file in a folder (sorted, with the suffixes above), or of standard input (`-`)."""
+    if str(path) == "-":
+        yield "standard input", _inflate(sys.stdin.buffer.read(), "standard input")
+        return
+    path = Path(path)
+    if not path.is_dir():
+        yield str(path), _load(path)
+        return
+    found = [file for file in sorted(path.rglob("*")) if _is_wanted(file, path)]
+    if not found:
+        raise UsageError(f"{path}: no files that end in {', '.join(SUFFIXES)} (or one of these and .gz) in this folder")
+    for file in found:
+        yield str(file), _load(file)
+
+
+def _is_wanted(file: Path, folder: Path) -> bool:
+    hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+    return not hidden and file.name.removesuffix(".gz").endswith(SUFFIXES) and file.is_file()
+
+
+def _load(path: Path) -> bytes:
+    try:
+        return _inflate(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+
+
+def _inflate(content: bytes, label: str) -> bytes:
+    if not content.startswith(_GZIP_MAGIC):
+        return content
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UsageError(f"{label}: broken gzip: {error}") from None
+
+
+def split(content: bytes, *, yaml_likely: bool = False) -> Iterator[Document]:
+    """The documents of one file; NotReadable when it is neither JSON nor YAML."""
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    if content.lstrip()[:1] not in {b"{", b"["}:
+        yield from _split_yaml(content)
+        return
+    try:
+        documents = _split_json(content)
+    except NotReadable:
+        if not yaml_likely and b"\n---" not in content:
+            raise
+        documents = list(_split_yaml(content))
+    yield from documents
+
+
+def _split_json(content: bytes) -> list[Document]:
+    try:
+        return [_outlined(content)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        if lines := _json_lines(content):
+            return lines
+        raise NotReadable(f"not JSON: {error}") from None
+
+
+def _outlined(content: bytes) -> Document:
+    if content.lstrip()[:1] == b"[":
+        return Document(items=list(_ARRAY.decode(content)), is_list=True)
+    outline = _OUTLINE.decode(content)
+    metrics = outline.metrics if bytes(outline.metrics) not in {b"", b"null"} else None
+    kind, api_version = outline.kind or "", outline.api_version or ""
+    if outline.items is not None or kind.endswith("List"):
+        return Document(kind=kind, api_version=api_version, items=outline.items or [], is_list=True, metrics=metrics)
+    if metrics is not None and kind in {"", "MetricSamples"}:
+        return Document(kind=kind, api_version=api_version, metrics=metrics)
+    return Document(kind=kind, api_version=api_version, items=[msgspec.Raw(content)])
+
+
+def _json_lines(content: bytes) -> list[Document]:
+    """Documents of newline-delimited JSON; none when it is something else."""
+    lines = [line for line in content.splitlines() if line.strip()]
+    try:
+        return [_outlined(line) for line in lines] if len(lines) > 1 else []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+        return []
+
+
+def as_list(item: Item) -> Document | None:
+    """The items of an item that is itself a List, or None when it is not."""
+    if isinstance(item, msgspec.Raw):
+        document = _outlined(bytes(item))
+        return document if document.is_list else None
+    return _plain_document(item) if isinstance(item, dict) and isinstance(item.get("items"), list) else None
+
+
+def _split_yaml(content: bytes) -> Iterator[Document]:
+    try:
+        text = content.decode("utf-8")
+        for document in yaml.load_all(text, Loader=_loader()):
+            if document is not None:
+                yield _plain_document(document)
+    except UnicodeDecodeError:
+        raise NotReadable("neither JSON nor YAML: it is not UTF-8 text") from None
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
+        raise NotReadable(f"not YAML: {' '.join(str(error).split())}") from None
+
+
+def _plain_document(document: Any) -> Document:
+    if isinstance(document, list):
+        return Document(items=document, is_list=True)
+    if not isinstance(document, dict):
+        raise NotReadable("neither JSON nor YAML objects: expected what `kubectl get … -o json` or `-o yaml` prints")
+    kind, api_version = str(document.get("kind") or ""), str(document.get("apiVersion") or "")
+    metrics, items = document.get("metrics"), document.get("items")
+    if isinstance(items, list) or kind.endswith("List"):
+        return Document(kind=kind, api_version=api_version, items=items or [], is_list=True, metrics=metrics)
+    if metrics is not None and kind in {"", "MetricSamples"}:
+        return Document(kind=kind, api_version=api_version, metrics=metrics)
+    return Document(kind=kind, api_version=api_version, items=[document])
+
+
+def _loader() -> type[yaml.SafeLoader]:
+    return _LOADER
+
+
+def _make_loader() -> type[Any]:
+    """The fastest safe loader, without timestamps: Kubernetes reads `2024-01-01` in YAML as text."""
+    base: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in patterns if tag != "tag:yaml.org,2002:timestamp"]
+        for first, patterns in base.yaml_implicit_resolvers.items()
+    }
+    return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
+
+
+_LOADER = _make_loader()

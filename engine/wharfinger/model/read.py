@@ -1,0 +1,193 @@
+"""Reading of clusters from files: what `kubectl get … -o json|yaml` prints, manifests, folders of either, standard input, gzip.
+
+A List is split into its items without decoding them, then each item is decoded once into the struct of its kind; managed fields, volumes'
+contents and the like are skipped over and never become Python objects. A broken item is named by file, index, kind and field; whether
+reading goes on is the caller's choice, never silent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from wharfinger.errors import InvalidObject
+from wharfinger.model import decode, documents, objects, samples
+
+T = TypeVar("T", bound=objects.KubeStruct)
+
+MetricTable = dict[str, dict[str, samples.Sample]]
+
+_HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"\s*[,}]')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objects:
+    """What was read.
+
+    `by_kind` holds every object under its struct, in the order of reading and each key once (the last one read counts). `metrics` is
+    metric name → node → (value, time). `ignored` counts kinds that no decision needs, `skipped` says what was broken and left out,
+    `replaced` counts objects of which a later version was read.
+    """
+
+    by_kind: Mapping[type[objects.AnyObject], Sequence[objects.AnyObject]] = field(default_factory=dict)
+    metrics: MetricTable = field(default_factory=dict)
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+    replaced: int = 0
+
+    def of(self, kind: type[T]) -> Sequence[T]:
+        """The objects of one struct, in the order of reading."""
+        found: Any = self.by_kind
+        return cast("Sequence[T]", found.get(kind, ()))
+
+    @property
+    def nodes(self) -> Sequence[objects.Node]:
+        """The nodes."""
+        return self.of(objects.Node)
+
+    @property
+    def pods(self) -> Sequence[objects.Pod]:
+        """The pods, placed and pending."""
+        return self.of(objects.Pod)
+
+    def __len__(self) -> int:
+        return sum(len(found) for found in self.by_kind.values())
+
+
+def read_objects(paths: Iterable[str | Path], *, skip_invalid: bool = False) -> Objects:
+    """Everything that the files, folders and `-` (standard input) hold.
+
+    UsageError when a path cannot be read; InvalidObject when something in it cannot, unless `skip_invalid`, which lists it in `skipped`
+    instead.
+    """
+    reader = _Reader(skip_invalid=skip_invalid)
+    for path in paths:
+        for label, content in documents.contents(path):
+            reader.read(label, content)
+    return reader.finish()
+
+
+def read_bytes(content: bytes, label: str = "-", *, skip_invalid: bool = False) -> Objects:
+    """Everything that one file's content holds; `label` is its name in messages."""
+    reader = _Reader(skip_invalid=skip_invalid)
+    reader.read(label, content)
+    return reader.finish()
+
+
+class _Reader:
+    """Collects objects file by file."""
+
+    def __init__(self, *, skip_invalid: bool) -> None:
+        self._skip_invalid = skip_invalid
+        self._found: dict[type[objects.AnyObject], dict[str, objects.AnyObject]] = {}
+        self._metrics: MetricTable = {}
+        self._ignored: Counter[str] = Counter()
+        self._skipped: list[str] = []
+        self._replaced = 0
+
+    def finish(self) -> Objects:
+        return Objects(
+            by_kind={kind: list(found.values()) for kind, found in self._found.items()},
+            metrics=self._metrics,
+            ignored=dict(sorted(self._ignored.items())),
+            skipped=tuple(self._skipped),
+            replaced=self._replaced,
+        )
+
+    def read(self, label: str, content: bytes) -> None:
+        try:
+            for document in documents.split(content, yaml_likely=label.endswith((".yaml", ".yml", ".yaml.gz", ".yml.gz"))):
+                self._read_document(document, label)
+        except documents.NotReadable as error:
+            self._refuse(f"{label}: {error}")
+
+    def _read_document(self, document: documents.Document, label: str) -> None:
+        if document.metrics is not None:
+            self._add_metrics(document.metrics, label)
+        if document.items is None:
+            return
+        implied = _implied_kind(document)
+        for index, item in enumerate(document.items):
+            where = f"{label}: item {index}" if document.is_list else label
+            self._read_item(item, where, implied)
+
+    def _read_item(self, item: documents.Item, where: str, implied: tuple[str, str]) -> None:
+        try:
+            api_version, kind = _header(item)
+            if kind.endswith("List") and (nested := documents.as_list(item)) is not None:
+                self._read_document(nested, where)
+                return
+            self._add(item, *((api_version, kind) if kind else implied))
+        except InvalidObject as error:
+            self._refuse(f"{where}{_shown_name(item)}: {error}")
+
+    def _add(self, item: documents.Item, api_version: str, kind: str) -> None:
+        if not kind:
+            raise InvalidObject("it has no kind; expected what `kubectl get … -o json` or `-o yaml` prints")
+        group = api_version.rpartition("/")[0]
+        struct = objects.KINDS.get((group, kind))
+        if struct is None:
+            self._ignored[kind] += 1
+            return
+        obj = decode.decode_json(item, struct) if isinstance(item, msgspec.Raw) else decode.convert(item, struct)
+        if not obj.metadata.name and not (obj.metadata.generate_name and kind == "Pod"):
+            raise InvalidObject("metadata.name: it has no name")
+        self._keep(obj)
+
+    def _keep(self, obj: objects.AnyObject) -> None:
+        found = self._found.setdefault(type(obj), {})
+        key = objects.key_of(obj) if obj.metadata.name else f"{objects.key_of(obj)}{obj.metadata.generate_name}{len(found)}"
+        if key in found:
+            self._replaced += 1
+        found[key] = obj
+
+    def _add_metrics(self, table: documents.Item, label: str) -> None:
+        try:
+            for name, by_node in samples.read_samples(table).items():
+                self._metrics.setdefault(name, {}).update(by_node)
+        except InvalidObject as error:
+            self._refuse(f"{label}: metrics: {error}")
+
+    def _refuse(self, message: str) -> None:
+        if not self._skip_invalid:
+            raise InvalidObject(message)
+        self._skipped.append(message)
+
+
+def _implied_kind(document: documents.Document) -> tuple[str, str]:
+    """(apiVersion, kind) of items that do not say their own, as in a PodList straight from the API server."""
+    return document.api_version, document.kind.removesuffix("List") if document.is_list else document.kind
+
+
+def _header(item: documents.Item) -> tuple[str, str]:
+    if isinstance(item, msgspec.Raw):
+        head = _HEAD.match(memoryview(item)[:256])
+        if head is not None:
+            return head[1].decode(errors="replace"), head[2].decode(errors="replace")
+        item = decode.parse_json(item)
+    if not isinstance(item, dict):
+        raise InvalidObject("it is not an object")
+    api_version, kind = item.get("apiVersion") or "", item.get("kind") or ""
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        raise InvalidObject("apiVersion and kind have to be text")
+    return api_version, kind
+
+
+def _shown_name(item: documents.Item) -> str:
+    """` (Pod default/web-1)` as far as it can be made out."""
+    try:
+        plain: Any = decode.parse_json(item) if isinstance(item, msgspec.Raw) else item
+    except InvalidObject:
+        return ""
+    if not isinstance(plain, dict):
+        return ""
+    metadata = plain.get("metadata")
+    names = [metadata.get("namespace"), metadata.get("name")] if isinstance(metadata, dict) else []
+    shown = " ".join(part for part in (str(plain.get("kind") or ""), "/".join(str(name) for name in names if name)) if part)
+    return f" ({shown})" if shown else ""
