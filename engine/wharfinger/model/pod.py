@@ -66,6 +66,14 @@ class PodView:
     def __repr__(self) -> str:
         return f"PodView({self.key})"
 
+    def placed_on(self, node_name: str) -> PodView:
+        """The same pod standing on a node, as it is until the API server says so too; what was derived is shared."""
+        placed = PodView.__new__(PodView)
+        for name in PodView.__slots__:
+            setattr(placed, name, getattr(self, name))
+        placed.node_name = node_name
+        return placed
+
     @property
     def template(self) -> bytes:
         """The digest of everything that decides, 16 bytes; see the class."""

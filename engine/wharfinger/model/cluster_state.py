@@ -1,0 +1,238 @@
+"""The state of the cluster as the scheduler knows it, kept up to date by watch events and by its own decisions."""
+
+from __future__ import annotations
+
+from wharfinger.errors import UnknownObject
+from wharfinger.model import objects as kubernetes
+from wharfinger.model.metric_table import Samples
+from wharfinger.model.object_store import ObjectStore
+from wharfinger.model.pod import PodView
+from wharfinger.model.pod_table import Placement
+from wharfinger.model.read import Objects
+from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.tables import ClusterTables
+
+
+class ClusterState:
+    """Nodes, placed pods and everything else that decisions read.
+
+    A pod, by uid, is in one of these states (the cache of kube-scheduler 1.36, pkg/scheduler/backend/cache, has the same):
+
+                      assume                        add_pod (confirm: the watch saw the binding)
+        ┌─────────┐ ─────────▶ ┌─────────┐ ─────────────────────────────▶ ┌────────┐ ──┐ update_pod
+        │ unknown │            │ assumed │                                │ placed │   │ (resized, relabelled,
+        └─────────┘ ◀───────── └─────────┘                                └────────┘ ◀─┘  terminating)
+          │  ▲  ▲     forget                                                ▲  │
+          │  │  └───────────────────────────────────────────────────────────┼──┘ remove_pod, or update to Succeeded / Failed
+          └──┼──────────────────────────────────────────────────────────────┘
+             │        add_pod
+             └ a pod without a node is unknown here: it waits in the queue, and its updates change nothing
+
+    Either of assumed and placed may also be *aside*: its node is not known (its event has not come yet, or the node was removed
+    first). It counts nowhere until the node appears, and then as if it had always been there.
+
+    What should not happen but does, because events are lost and lists are repeated, ends in what the API server said last: a pod
+    confirmed on another node than it was assumed on moves there; an update or a repeated add of an unknown pod adds it; removing or
+    forgetting what is not there changes nothing, and neither does forgetting a placed pod. Only decisions of our own are held to
+    the diagram: assuming a pod that is already assumed or placed raises ValueError, assuming on a node that is not there
+    UnknownObject. An object whose quantities cannot be read raises InvalidObject and leaves no trace.
+    """
+
+    def __init__(self) -> None:
+        self._tables = ClusterTables()
+        self._aside: dict[str, dict[str, tuple[PodView, bool]]] = {}  # node name → uid → (pod, assumed)
+        self._now: float | None = None
+
+    @classmethod
+    def from_objects(cls, found: Objects, now: float | None = None) -> ClusterState:
+        """The state described by objects that were read; pods that wait for a node are left out unless they are nominated.
+
+        `now` is the time of the picture, by default the latest one that occurs in it.
+        """
+        state = cls()
+        state._now = now
+        for kind, members in found.by_kind.items():
+            if kind not in (kubernetes.Node, kubernetes.Pod):
+                for obj in members:
+                    state.put(obj)
+        for node in found.nodes:
+            state.add_node(node)
+        for pod in found.pods:
+            state.add_pod(pod)
+        taken = state.snapshot().now
+        for name, samples in found.metrics.items():
+            timed = {node: (value, taken if time is None else time) for node, (value, time) in samples.items()}
+            state.set_metric(name, timed)
+        return state
+
+    def __repr__(self) -> str:
+        return f"ClusterState({self._tables.nodes.rows.count} nodes, {len(self._tables.pods.entries)} pods, revision {self.revision})"
+
+    @property
+    def revision(self) -> int:
+        """A number that grows with every change."""
+        return self._tables.revision
+
+    @property
+    def objects(self) -> ObjectStore:
+        """The objects that are neither nodes nor placed pods; change them with `put` and `drop`."""
+        return self._tables.objects
+
+    def snapshot(self, now: float | None = None) -> Snapshot:
+        """A read-only window on the state as it is now; it may be read until the next change."""
+        if now is None:
+            now = self._tables.newest if self._now is None else self._now
+        return Snapshot(self._tables, now)
+
+    # ── nodes ──
+
+    def add_node(self, node: kubernetes.Node) -> None:
+        """Add a node, or update it if it is there; pods that were waiting for it take their place."""
+        name = node.metadata.name
+        if name in self._tables.nodes.row_of:
+            self._tables.update_node(node)
+            return
+        row = self._tables.add_node(node)
+        for pod, assumed in self._aside.pop(name, {}).values():
+            self._tables.put(pod, row, assumed=assumed)
+
+    def update_node(self, node: kubernetes.Node) -> None:
+        """Update a node, or add it if it is not there."""
+        self.add_node(node)
+
+    def remove_node(self, name: str) -> bool:
+        """Whether there was such a node, which is gone now; its pods are kept aside in case it returns."""
+        if name not in self._tables.nodes.row_of:
+            return False
+        orphans = self._tables.remove_node(name)
+        if orphans:
+            self._aside[name] = {placement.pod.uid: (placement.pod, placement.assumed) for placement in orphans}
+        return True
+
+    # ── pods ──
+
+    def add_pod(self, pod: kubernetes.Pod | PodView) -> None:
+        """Take over what the API server says of a pod: place it, confirm it, move it, or let go of it when it has finished."""
+        view = pod if isinstance(pod, PodView) else PodView(pod)
+        if view.finished:
+            self.remove_pod(view)
+        elif view.node_name:
+            self._settle(view)
+        elif view.nominated_node and not self.is_placed(view.uid):
+            self.nominate(view, view.nominated_node)
+
+    def update_pod(self, pod: kubernetes.Pod | PodView) -> None:
+        """The same as `add_pod`: what counts is what the pod is now, not what it was."""
+        self.add_pod(pod)
+
+    def _settle(self, pod: PodView) -> None:
+        tables = self._tables
+        pod.demand  # noqa: B018 - derived now, so that a pod that cannot be read leaves no trace
+        placement = tables.pods.by_uid.get(pod.uid)
+        if placement is not None and tables.nodes.names[placement.row] == pod.node_name and _same(placement.pod, pod):
+            placement.pod, placement.assumed = pod, False
+            tables.revision += 1
+            return
+        self._let_go(pod.uid)
+        tables.denominate(pod.uid)
+        tables.see((pod.created, pod.started))
+        row = tables.nodes.row_of.get(pod.node_name)
+        if row is None:
+            self._aside.setdefault(pod.node_name, {})[pod.uid] = (pod, False)
+        else:
+            tables.put(pod, row, assumed=False)
+
+    def remove_pod(self, pod: kubernetes.Pod | PodView) -> bool:
+        """Whether the pod was here, in whatever state; it is gone now."""
+        uid = pod.uid if isinstance(pod, PodView) else PodView(pod).uid
+        nominated = self._tables.denominate(uid)
+        return self._let_go(uid) or nominated
+
+    def assume(self, pod: PodView, node_name: str) -> None:
+        """Count a pod on the node that was chosen for it, before the API server knows."""
+        tables = self._tables
+        row = tables.nodes.row_of.get(node_name)
+        if row is None:
+            raise UnknownObject(f"pod {pod.key} cannot be assumed on node {node_name!r}: there is no such node")
+        if self.is_placed(pod.uid):
+            raise ValueError(f"pod {pod.key} cannot be assumed: it is assumed or placed already")
+        tables.put(pod.placed_on(node_name), row, assumed=True)
+        tables.denominate(pod.uid)
+
+    def forget(self, pod: PodView) -> bool:
+        """Whether the pod was assumed; it counts nowhere any more. A pod that has been confirmed stays."""
+        placement = self._tables.pods.by_uid.get(pod.uid)
+        if placement is not None:
+            if placement.assumed:
+                self._tables.take_out(placement)
+            return placement.assumed
+        if any(pods.get(pod.uid, (pod, False))[1] for pods in self._aside.values()):
+            return self._let_go(pod.uid)
+        return False
+
+    def _let_go(self, uid: str) -> bool:
+        placement: Placement | None = self._tables.pods.by_uid.get(uid)
+        if placement is not None:
+            self._tables.take_out(placement)
+            return True
+        for node_name, pods in self._aside.items():
+            if pods.pop(uid, None) is not None:
+                if not pods:
+                    del self._aside[node_name]
+                return True
+        return False
+
+    def is_placed(self, uid: str) -> bool:
+        """Whether a pod is assumed or placed, on a known node or aside."""
+        return uid in self._tables.pods.by_uid or any(uid in pods for pods in self._aside.values())
+
+    def is_assumed(self, uid: str) -> bool:
+        """Whether a pod is assumed and not confirmed yet."""
+        placement = self._tables.pods.by_uid.get(uid)
+        if placement is not None:
+            return placement.assumed
+        return any(uid in pods and pods[uid][1] for pods in self._aside.values())
+
+    def nominate(self, pod: PodView, node_name: str) -> None:
+        """Reserve a node for a pending pod until it is assumed, placed, removed or denominated: preemption makes room there."""
+        self._tables.nominate(pod, node_name)
+
+    def denominate(self, pod: PodView) -> bool:
+        """Whether the pod was nominated, which it no longer is."""
+        return self._tables.denominate(pod.uid)
+
+    # ── everything else ──
+
+    def put(self, obj: kubernetes.AnyObject) -> None:
+        """Keep any object: nodes and pods in their places, others in `objects`."""
+        if isinstance(obj, kubernetes.Node):
+            self.add_node(obj)
+        elif isinstance(obj, kubernetes.Pod):
+            self.add_pod(obj)
+        else:
+            self._tables.revision += 1
+            self._tables.objects.put(obj)
+
+    def drop(self, kind: str, key: str) -> bool:
+        """Whether there was an object of that kind and key (`namespace/name` or `name`) among `objects`, which is gone now."""
+        self._tables.revision += 1
+        return self._tables.objects.drop(kind, key)
+
+    def set_metric(self, name: str, samples: Samples) -> None:
+        """Replace the samples of a metric: node name → (value, time in seconds since 1970)."""
+        self._tables.set_metric(name, samples)
+
+
+def _same(old: PodView, new: PodView) -> bool:
+    """Whether no question about the pod has another answer now."""
+    return (
+        old.template == new.template
+        and old.name == new.name
+        and old.created == new.created
+        and old.started == new.started
+        and _phase(old) == _phase(new)
+    )
+
+
+def _phase(pod: PodView) -> str:
+    return pod.object.status.phase

@@ -1,0 +1,108 @@
+"""Arrays that share their row axis: one row per node, one column per attribute.
+
+Rows are dense (0 … n-1). A removed row is filled with the last one, so every vector operation runs over exactly the nodes that
+exist; the price is that a row number is only valid until the next removal. Capacity doubles, so adding a row is cheap and never
+copies twice.
+
+Views handed out are read-only windows on the live array, made once per change of its shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+SMALLEST: Final = 16  # rows allocated at first
+
+
+class Column:
+    """One value per row; with `lanes`, one row of values per lane (an array of shape (lanes, rows))."""
+
+    __slots__ = ("_rows", "_shape", "_view", "array", "fill", "lanes")
+
+    def __init__(self, rows: Rows, dtype: DTypeLike, fill: Any, lanes: int | None) -> None:
+        self._rows = rows
+        self.fill = fill
+        self.lanes = lanes
+        shape = (rows.capacity,) if lanes is None else (lanes, rows.capacity)
+        self.array: NDArray[Any] = np.full(shape, fill, dtype=dtype)
+        self._shape: tuple[int, int | None] = (-1, None)
+        self._view: NDArray[Any] = self.array
+
+    @property
+    def view(self) -> NDArray[Any]:
+        """The values of the existing rows, (n_rows,) or (n_lanes, n_rows), read-only; it shows later writes."""
+        shape = (self._rows.count, self.lanes)
+        if self._shape != shape:
+            self._shape = shape
+            self._view = self.array[..., : self._rows.count] if self.lanes is None else self.array[: self.lanes, : self._rows.count]
+            self._view.setflags(write=False)
+        return self._view
+
+    def resize(self, capacity: int) -> None:
+        """Make room for `capacity` rows."""
+        self._reallocate((*self.array.shape[:-1], capacity))
+
+    def add_lane(self) -> int:
+        """The number of a new lane, filled with the column's fill value."""
+        if self.lanes is None:
+            raise TypeError("a column without lanes cannot get one more")
+        if self.lanes == self.array.shape[0]:
+            self._reallocate((2 * self.lanes, self.array.shape[1]))
+        self.lanes += 1
+        return self.lanes - 1
+
+    def _reallocate(self, shape: tuple[int, ...]) -> None:
+        larger = np.full(shape, self.fill, dtype=self.array.dtype)
+        larger[tuple(slice(0, size) for size in self.array.shape)] = self.array
+        self.array = larger
+        self._shape = (-1, None)
+
+    def clear(self, row: int) -> None:
+        """Set a row back to the fill value."""
+        self.array[..., row] = self.fill
+
+    def move(self, source: int, target: int) -> None:
+        """Copy one row over another."""
+        self.array[..., target] = self.array[..., source]
+
+
+class Rows:
+    """The row axis: how many rows there are, and every column that has one value for each."""
+
+    __slots__ = ("capacity", "columns", "count", "layout")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.layout = 0  # changes whenever a row is added, removed or moved
+        self.capacity = SMALLEST
+        self.columns: list[Column] = []
+
+    def column(self, dtype: DTypeLike, fill: Any, lanes: int | None = None) -> Column:
+        """A new column that grows and shrinks with the axis, holding `fill` everywhere."""
+        column = Column(self, dtype, fill, lanes)
+        self.columns.append(column)
+        return column
+
+    def add(self) -> int:
+        """The number of a new last row; every column holds its fill value there."""
+        if self.count == self.capacity:
+            self.capacity *= 2
+            for column in self.columns:
+                column.resize(self.capacity)
+        self.count += 1
+        self.layout += 1
+        return self.count - 1
+
+    def remove(self, row: int) -> int:
+        """The former number of the row that now stands at `row` (the last one; `row` itself if it was the last)."""
+        last = self.count - 1
+        for column in self.columns:
+            if row != last:
+                column.move(last, row)
+            column.clear(last)
+        self.count = last
+        self.layout += 1
+        return last

@@ -1,0 +1,83 @@
+"""What a selection of pods adds up to in each topology domain, kept up to date and gathered per node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.model.topology import Topology
+
+Mask = NDArray[np.bool_]
+
+
+class DomainCounts:
+    """One number per domain of a topology key, over the nodes of a mask (all nodes if there is none).
+
+    Holds for one `Topology.revision`; a selection makes a new one when nodes have changed domains.
+    """
+
+    __slots__ = ("_behind", "_counts", "_extremes", "_gathered", "_ids", "counts", "mask", "nodes", "revision", "topology")
+
+    def __init__(self, topology: Topology, by_node: NDArray[np.float64], mask: Mask | None) -> None:
+        self.topology = topology
+        self.revision = topology.revision
+        self.mask = mask
+        self._ids = ids = topology.ids
+        counted = ids >= 0 if mask is None else (ids >= 0) & mask
+        self._counts = np.bincount(ids[counted], weights=by_node[counted], minlength=topology.n_domains)
+        self.counts: NDArray[np.float64] = _read_only(self._counts)
+        self.nodes: NDArray[np.int64] = np.bincount(ids[counted], minlength=topology.n_domains)
+        self.nodes.setflags(write=False)
+        self._extremes: tuple[float | None, float | None] | None = None
+        self._gathered: NDArray[np.float64] | None = None
+        self._behind: set[int] = set()
+
+    def fits(self, mask: Mask | None) -> bool:
+        """Whether these are still the counts of the current domains over that mask."""
+        if self.revision != self.topology.revision:
+            return False
+        if mask is None or self.mask is None:
+            return mask is self.mask
+        return mask is self.mask or bool(np.array_equal(mask, self.mask))
+
+    def add(self, row: int, amount: float) -> None:
+        """Follow a change of one node's number."""
+        if self.revision != self.topology.revision or (self.mask is not None and not self.mask[row]):
+            return
+        domain = int(self._ids[row])
+        if domain >= 0:
+            self._counts[domain] += amount
+            self._extremes = None
+            self._behind.add(domain)
+
+    def lowest(self) -> float | None:
+        """The smallest count of a domain that has a node in the mask; None if there is no such domain."""
+        return self._range()[0]
+
+    def highest(self) -> float | None:
+        """The largest count of a domain that has a node in the mask; None if there is no such domain."""
+        return self._range()[1]
+
+    def _range(self) -> tuple[float | None, float | None]:
+        if self._extremes is None:
+            present = self._counts if self.mask is None else self._counts[self.nodes > 0]
+            self._extremes = (float(present.min()), float(present.max())) if len(present) else (None, None)
+        return self._extremes
+
+    def gathered(self) -> NDArray[np.float64]:
+        """The count of each node's own domain, (n_nodes,) float64 read-only; 0 where the node lacks the key."""
+        if self._gathered is None or len(self._behind) > 1 + len(self._counts) // 4:
+            self._gathered = np.append(self._counts, 0.0)[self._ids]  # id -1 reads the appended zero
+        else:
+            for domain in self._behind:
+                self._gathered[self.topology.rows_of(domain)] = self._counts[domain]
+        self._behind.clear()
+        return _read_only(self._gathered)
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.setflags(write=False)
+    return view

@@ -1,0 +1,127 @@
+"""Measured values per node, with the time of each sample, and the load that a sample cannot have seen yet.
+
+Samples are kept by node name, because a metric may know a node before the API server does; the columns are made from them when read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.model.node_table import NodeTable
+from wharfinger.model.pod_table import PodTable
+
+Samples = Mapping[str, tuple[float, float]]  # node name → (value, time in seconds since 1970)
+UNSEEN_RESOURCES: Final = ("cpu", "memory")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricColumn:
+    """One metric on every node: `values` and `times` (n_nodes,) float64, NaN where `present` (n_nodes,) bool is false."""
+
+    values: NDArray[np.float64]
+    times: NDArray[np.float64]
+    present: NDArray[np.bool_]
+
+
+class Unseen:
+    """Per node, the requests of its pods that began after its sample of one metric, or have not begun; 0 where there is no sample."""
+
+    __slots__ = ("_by_resource", "_horizon", "_pods", "_seen")
+
+    def __init__(self, pods: PodTable, times: NDArray[np.float64]) -> None:
+        self._pods = pods
+        self._horizon = np.where(np.isnan(times), math.inf, times)  # nothing begins after +inf
+        self._by_resource: dict[str, NDArray[np.float64]] = {}
+        self._seen = -1
+
+    def by_resource(self) -> dict[str, NDArray[np.float64]]:
+        """The sums of cpu in millicores and memory in bytes, each (n_nodes,) float64 read-only."""
+        changes = self._pods.changes_since(self._seen) if self._seen >= 0 else None
+        if changes is None:
+            self._recount()
+        else:
+            for placement, row, sign in changes:
+                if placement.started > self._horizon[row]:
+                    for resource, amounts in self._by_resource.items():
+                        amounts[row] += sign * placement.pod.requests.get(resource, 0)
+        self._seen = self._pods.n_changes
+        return {resource: _read_only(amounts) for resource, amounts in self._by_resource.items()}
+
+    def _recount(self) -> None:
+        rows = self._pods.entry_rows
+        unseen = self._pods.entry_starts > self._horizon[rows]
+        for resource in UNSEEN_RESOURCES:
+            by_class = np.zeros(self._pods.class_numbers)
+            for group in self._pods.classes.values():
+                by_class[group.number] = group.example.requests.get(resource, 0)
+            requests = by_class[self._pods.entry_classes[unseen]]
+            self._by_resource[resource] = np.bincount(rows[unseen], weights=requests, minlength=len(self._horizon)).astype(
+                np.float64, copy=False
+            )
+
+
+def _read_only(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
+class MetricTable:
+    """The metrics by name; `revision` changes with every new set of samples."""
+
+    __slots__ = ("_columns", "_layout", "_nodes", "_pods", "_unseen", "revision", "samples")
+
+    def __init__(self, nodes: NodeTable, pods: PodTable) -> None:
+        self._nodes = nodes
+        self._pods = pods
+        self.samples: dict[str, Samples] = {}
+        self._columns: dict[str, MetricColumn] = {}
+        self._unseen: dict[str, Unseen] = {}
+        self._layout = -1
+        self.revision = 0
+
+    def set(self, name: str, samples: Samples) -> None:
+        """Replace all samples of a metric; values that are not finite count as absent."""
+        self.samples[name] = {node: sample for node, sample in samples.items() if math.isfinite(sample[0])}
+        self._columns.pop(name, None)
+        self._unseen.pop(name, None)
+        self.revision += 1
+
+    def column(self, name: str) -> MetricColumn | None:
+        """The samples of a metric in row order; None if there never were any."""
+        self._follow_layout()
+        column = self._columns.get(name)
+        if column is None and name in self.samples:
+            column = self._columns[name] = self._build(self.samples[name])
+        return column
+
+    def unseen(self, name: str) -> Mapping[str, NDArray[np.float64]] | None:
+        """What the metric has not seen yet, by resource; None if the metric never had samples."""
+        column = self.column(name)
+        if column is None:
+            return None
+        unseen = self._unseen.get(name)
+        if unseen is None:
+            unseen = self._unseen[name] = Unseen(self._pods, column.times)
+        return unseen.by_resource()
+
+    def _follow_layout(self) -> None:
+        if self._layout != self._nodes.rows.layout:
+            self._layout = self._nodes.rows.layout
+            self._columns.clear()
+            self._unseen.clear()
+
+    def _build(self, samples: Samples) -> MetricColumn:
+        absent = (math.nan, math.nan)
+        table = np.array([samples.get(name, absent) for name in self._nodes.names], dtype=np.float64).reshape(-1, 2)
+        values, times = np.ascontiguousarray(table.T)
+        column = MetricColumn(values=values, times=times, present=~np.isnan(values))
+        for array in (column.values, column.times, column.present):
+            array.setflags(write=False)
+        return column

@@ -1,0 +1,129 @@
+"""The nodes as rows: what an update of a node object changes, and nothing that pods change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+
+import numpy as np
+
+from wharfinger.model import columns, images, keyed, objects, quantity, resource_table, strings, topology
+
+
+def name_hash(name: str) -> int:
+    """A 64-bit hash of a node name, the same on every machine and in every process."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
+
+
+def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
+    """Resource amounts as Kubernetes' integers: cpu in millicores, others in whole units, both rounded up."""
+    return {resource: quantity.milli(text) if resource == "cpu" else quantity.value(text) for resource, text in quantities.items()}
+
+
+def conditions(node: objects.Node) -> dict[str, str]:
+    """The status (True, False, Unknown) of each condition type."""
+    return {condition.type: condition.status for condition in node.status.conditions}
+
+
+def image_sizes(node: objects.Node) -> dict[str, int]:
+    """Bytes per image name; each of an image's names counts."""
+    return {name: image.size_bytes for image in node.status.images for name in image.names}
+
+
+class NodeTable:
+    """One row per node; `objects[row]` is the node object the row was made from."""
+
+    __slots__ = (
+        "annotations",
+        "conditions",
+        "created",
+        "images",
+        "labels",
+        "name_hashes",
+        "names",
+        "objects",
+        "resources",
+        "row_of",
+        "rows",
+        "strings",
+        "taint_set",
+        "taint_sets",
+        "taints",
+        "topologies",
+        "unschedulable",
+    )
+
+    def __init__(self) -> None:
+        self.rows = columns.Rows()
+        self.names: list[str] = []
+        self.row_of: dict[str, int] = {}
+        self.objects: list[objects.Node] = []
+        self.strings = strings.StringTable()
+        self.resources = resource_table.ResourceTable(self.rows)
+        self.labels = self._keyed(lambda node: node.metadata.labels)
+        self.annotations = self._keyed(lambda node: node.metadata.annotations)
+        self.conditions = self._keyed(conditions)
+        self.topologies = topology.Topologies(self.rows, self.labels.codes)
+        self.images = images.Images()
+        self.unschedulable = self.rows.column(np.bool_, False)
+        self.created = self.rows.column(np.float64, np.nan)
+        self.name_hashes = self.rows.column(np.uint64, 0)
+        self.taint_set = self.rows.column(np.int32, 0)
+        self.taints: list[tuple[objects.Taint, ...]] = [()]
+        self.taint_sets: dict[tuple[objects.Taint, ...], int] = {(): 0}
+
+    def _keyed(self, read: Callable[[objects.Node], Mapping[str, str]]) -> keyed.KeyedColumns:
+        return keyed.KeyedColumns(self.rows, self.objects, self.strings, read)
+
+    def add(self, node: objects.Node) -> int:
+        """The row of a node that was not there."""
+        offer, capacity = amounts(node.status.allocatable), amounts(node.status.capacity)  # first: a bad quantity must leave no trace
+        row = self.rows.add()
+        name = node.metadata.name
+        self.names.append(name)
+        self.row_of[name] = row
+        self.objects.append(node)
+        self.name_hashes.array[row] = name_hash(name)
+        self._set(row, node, offer, capacity)
+        self.topologies.added(row)
+        return row
+
+    def update(self, node: objects.Node) -> int:
+        """The row of a node whose object changed."""
+        offer, capacity = amounts(node.status.allocatable), amounts(node.status.capacity)
+        row = self.row_of[node.metadata.name]
+        self.objects[row] = node
+        self._set(row, node, offer, capacity)
+        self.topologies.changed(row)
+        return row
+
+    def _set(self, row: int, node: objects.Node, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
+        self.resources.set_offer(row, allocatable, capacity)
+        for keyed_columns in (self.labels, self.annotations, self.conditions):
+            keyed_columns.set_row(row, node)
+        self.unschedulable.array[row] = node.spec.unschedulable
+        created = node.metadata.creation_timestamp
+        self.created.array[row] = created.timestamp() if created else np.nan
+        self.images.set_row(row, image_sizes(node))
+        self.taint_set.array[row] = self._taint_set(node.spec.taints)
+
+    def _taint_set(self, taints: tuple[objects.Taint, ...]) -> int:
+        code = self.taint_sets.get(taints)
+        if code is None:
+            code = self.taint_sets[taints] = len(self.taints)
+            self.taints.append(taints)
+        return code
+
+    def remove(self, row: int) -> int:
+        """The former number of the row that now stands at `row`; `row` itself when the removed one was the last."""
+        self.topologies.removing(row)
+        self.images.set_row(row, {})
+        del self.row_of[self.names[row]]
+        last = self.rows.remove(row)
+        if last != row:
+            self.images.move(last, row)
+            self.names[row], self.objects[row] = self.names[last], self.objects[last]
+            self.row_of[self.names[row]] = row
+        self.names.pop()
+        self.objects.pop()
+        return last

@@ -1,0 +1,95 @@
+"""What nodes offer and what is asked of them, per resource.
+
+cpu, memory and ephemeral-storage have fixed places; extended resources (`nvidia.com/gpu`, `hugepages-2Mi`, …) get the next one when
+first met. Units are Kubernetes' own integers: cpu in millicores, everything else in whole units (bytes, devices). Two sums are kept
+of what placed pods ask for, as in kube-scheduler's NodeInfo: the exact one decides whether a pod fits, the non-zero one (where a
+container without a request counts as a small one) ranks nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.model import columns
+
+CPU: Final = 0
+MEMORY: Final = 1
+EPHEMERAL_STORAGE: Final = 2
+NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
+PODS: Final = "pods"  # counted in places of its own: every pod takes exactly one
+
+
+class ResourceTable:
+    """Amounts per (resource, row): allocatable, capacity, requested; and the pod counts."""
+
+    __slots__ = ("allocatable", "allowed_pods", "capacity", "has_allocatable", "index", "nonzero", "pod_capacity", "pod_count", "requested")
+
+    def __init__(self, rows: columns.Rows) -> None:
+        self.index: dict[str, int] = {name: place for place, name in enumerate(NATIVE)}
+        self.allocatable = rows.column(np.int64, 0, lanes=len(NATIVE))
+        self.capacity = rows.column(np.int64, 0, lanes=len(NATIVE))
+        self.requested = rows.column(np.int64, 0, lanes=len(NATIVE))
+        self.has_allocatable = rows.column(np.bool_, False, lanes=len(NATIVE))
+        self.nonzero = rows.column(np.int64, 0, lanes=2)
+        self.pod_count = rows.column(np.int64, 0)
+        self.allowed_pods = rows.column(np.int64, 0)
+        self.pod_capacity = rows.column(np.int64, 0)
+
+    def place(self, resource: str) -> int:
+        """The lane of a resource, made if it is new."""
+        place = self.index.get(resource)
+        if place is None:
+            place = self.index[resource] = len(self.index)
+            for column in (self.allocatable, self.capacity, self.requested, self.has_allocatable):
+                column.add_lane()
+        return place
+
+    def set_offer(self, row: int, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
+        """Take over what a node offers, replacing what it offered before."""
+        for resource in (*allocatable, *capacity):
+            if resource != PODS:
+                self.place(resource)
+        for column, amounts in ((self.allocatable, allocatable), (self.capacity, capacity)):
+            column.clear(row)
+            for resource, amount in amounts.items():
+                if resource != PODS:
+                    column.array[self.index[resource], row] = amount
+        self.has_allocatable.clear(row)
+        for resource in allocatable:
+            if resource != PODS:
+                self.has_allocatable.array[self.index[resource], row] = True
+        self.allowed_pods.array[row] = allocatable.get(PODS, 0)
+        self.pod_capacity.array[row] = capacity.get(PODS, 0)
+
+    def take(self, row: int, requests: Mapping[str, int], nonzero: tuple[int, int]) -> None:
+        """Add one pod's requests to a row."""
+        requested = self.requested.array
+        for resource, amount in requests.items():
+            place = self.index.get(resource)
+            if place is None:
+                place = self.place(resource)
+                requested = self.requested.array
+            requested[place, row] += amount
+        counted = self.nonzero.array
+        counted[0, row] += nonzero[0]
+        counted[1, row] += nonzero[1]
+        self.pod_count.array[row] += 1
+
+    def give_back(self, row: int, requests: Mapping[str, int], nonzero: tuple[int, int]) -> None:
+        """Subtract one pod's requests from a row: the exact opposite of `take`."""
+        requested = self.requested.array
+        for resource, amount in requests.items():
+            requested[self.index[resource], row] -= amount
+        counted = self.nonzero.array
+        counted[0, row] -= nonzero[0]
+        counted[1, row] -= nonzero[1]
+        self.pod_count.array[row] -= 1
+
+    def free(self) -> NDArray[np.int64]:
+        """Allocatable minus requested, (n_resources, n_rows) int64, a fresh array; negative where a node is overcommitted."""
+        free: NDArray[np.int64] = self.allocatable.view - self.requested.view
+        return free

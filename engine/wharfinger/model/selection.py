@@ -1,0 +1,243 @@
+"""Counts and sums over the placed pods that satisfy a predicate: per node, per topology domain, in total.
+
+Spread and affinity are such counts. Recounting tens of thousands of pods for every decision is what makes them slow elsewhere; here
+a selection is counted once, and when it is next read it catches up with the pods that came and went since, which after a placement
+is one addition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.model.domain_counts import DomainCounts, Mask
+from wharfinger.model.node_table import NodeTable
+from wharfinger.model.pod import PodView
+from wharfinger.model.pod_table import Change, Placement, PodTable
+
+Predicate = Callable[[PodView], bool]
+Value = Callable[[PodView], float | None]
+
+MOST_CELLS: Final = 2**24  # numbers kept by all selections of a cluster together: 128 MB
+MOST_DOMAIN_COUNTS: Final = 8  # (topology key, mask) pairs kept per selection
+FEWEST_SELECTIONS: Final = 64
+MOST_SELECTIONS: Final = 4096
+
+
+class Selection:
+    """The pods for which `predicate` is true, each counting 1, or its `value` (pods whose value is None do not count).
+
+    Sums never depend on the order in which pods came: whole numbers add exactly, and as soon as one value is not whole, changed
+    rows are summed anew with `math.fsum`. Every property first catches up with the state; `version` changes whenever a number may
+    have changed.
+    """
+
+    __slots__ = (
+        "_by_node",
+        "_domains",
+        "_evaluate",
+        "_extremes",
+        "_integral",
+        "_layout",
+        "_memo",
+        "_nodes",
+        "_per_pod",
+        "_pods",
+        "_seen",
+        "_total",
+        "version",
+    )
+
+    def __init__(self, nodes: NodeTable, pods: PodTable, predicate: Predicate, *, per_pod: bool, value: Value | None) -> None:
+        self._nodes = nodes
+        self._pods = pods
+        self._evaluate = _weight(predicate, value)
+        self._per_pod = per_pod
+        self._memo: dict[int, float | None] = {}
+        self._integral = True
+        self._domains: OrderedDict[Hashable, DomainCounts] = OrderedDict()
+        self._extremes: dict[bool, NDArray[np.float64]] = {}
+        self._by_node: NDArray[np.float64] = np.zeros(0)
+        self._total: float | None = 0.0
+        self._layout = -1
+        self._seen = 0
+        self.version = 0
+
+    @property
+    def by_node(self) -> NDArray[np.float64]:
+        """The count or sum of each node, (n_nodes,) float64 read-only."""
+        self._follow()
+        view = self._by_node.view()
+        view.setflags(write=False)
+        return view
+
+    @property
+    def total(self) -> float:
+        """The count or sum over all nodes."""
+        self._follow()
+        if self._total is None:
+            self._total = math.fsum(self._by_node.tolist())
+        return self._total
+
+    def domains(self, topology_key: str, *, mask_key: Hashable = None, mask: Mask | None = None) -> DomainCounts:
+        """The counts per domain of a topology key; with a mask (n_nodes,) bool only over the nodes where it is true.
+
+        `mask_key` names what the mask stands for, so that its counts are kept too; a mask with other values under the same key counts anew.
+        """
+        self._follow()
+        key = (topology_key, mask_key)
+        counts = self._domains.get(key)
+        if counts is None or not counts.fits(mask):
+            counts = self._domains[key] = DomainCounts(self._nodes.topologies.of(topology_key), self._by_node, mask)
+            if len(self._domains) > MOST_DOMAIN_COUNTS:
+                self._domains.popitem(last=False)
+        return counts
+
+    def by_domain(self, topology_key: str, *, mask_key: Hashable = None, mask: Mask | None = None) -> NDArray[np.float64]:
+        """The count or sum of each domain, (n_domains,) float64 read-only."""
+        return self.domains(topology_key, mask_key=mask_key, mask=mask).counts
+
+    def in_domain(self, topology_key: str, *, mask_key: Hashable = None, mask: Mask | None = None) -> NDArray[np.float64]:
+        """The count or sum of each node's own domain, (n_nodes,) float64 read-only; 0 where the node lacks the key."""
+        return self.domains(topology_key, mask_key=mask_key, mask=mask).gathered()
+
+    def extreme_by_node(self, *, highest: bool) -> NDArray[np.float64]:
+        """The smallest (or largest) value among each node's selected pods, (n_nodes,) float64; NaN where none is selected."""
+        self._follow()
+        extremes = self._extremes.get(highest)
+        if extremes is None:
+            extremes = self._extremes[highest] = np.full(len(self._by_node), np.nan)
+            for row in range(len(extremes)):
+                extremes[row] = self._extreme(row, highest=highest)
+        return extremes
+
+    def extreme_in_domain(self, topology_key: str, *, highest: bool) -> NDArray[np.float64]:
+        """The smallest (or largest) value in each node's own domain, (n_nodes,) float64; NaN if none is selected or the key absent."""
+        by_node = self.extreme_by_node(highest=highest)
+        topology = self._nodes.topologies.of(topology_key)
+        by_domain = np.full(topology.n_domains + 1, np.nan)  # the last one is for nodes without the key
+        present = topology.ids >= 0
+        (np.fmax if highest else np.fmin).at(by_domain, topology.ids[present], by_node[present])
+        return by_domain[topology.ids]
+
+    def _extreme(self, row: int, *, highest: bool) -> float:
+        values = self._values(row)
+        return (max(values) if highest else min(values)) if values else math.nan
+
+    def _values(self, row: int) -> list[float]:
+        return [weight for placement in self._pods.by_row[row].values() if (weight := self._weight(placement)) is not None]
+
+    def _weight(self, placement: Placement) -> float | None:
+        if self._per_pod:
+            return self._evaluate(placement.pod)
+        serial = placement.group.serial
+        if serial in self._memo:
+            return self._memo[serial]
+        weight = self._memo[serial] = self._evaluate(placement.group.example)
+        return weight
+
+    def _follow(self) -> None:
+        if self._layout != self._nodes.rows.layout:
+            self._recount()
+        elif self._seen != self._pods.n_changes:
+            changes = self._pods.changes_since(self._seen)
+            if changes is None:
+                self._recount()
+            else:
+                for change in changes:
+                    self._apply(change)
+                self._seen = self._pods.n_changes
+                if len(self._memo) > 2 * len(self._pods.classes) + 1024:
+                    self._forget_classes()
+
+    def _apply(self, change: Change) -> None:
+        placement, row, sign = change
+        weight = self._weight(placement)
+        if weight is None:
+            return
+        self.version += 1
+        if self._integral and weight.is_integer():
+            amount = weight * sign
+            self._by_node[row] += amount
+            self._total = None if self._total is None else self._total + amount
+            for counts in self._domains.values():
+                counts.add(row, amount)
+        else:
+            self._integral = False
+            self._by_node[row] = math.fsum(self._values(row))
+            self._total = None
+            self._domains.clear()
+        for highest, extremes in self._extremes.items():
+            extremes[row] = self._extreme(row, highest=highest)
+
+    def _forget_classes(self) -> None:
+        live = {group.serial for group in self._pods.classes.values()}
+        self._memo = {serial: weight for serial, weight in self._memo.items() if serial in live}
+
+    def _recount(self) -> None:
+        self._forget_classes()
+        weights = self._weights()
+        self._integral = bool(np.all(weights == np.rint(weights)))
+        n_nodes = self._nodes.rows.count
+        if self._integral:
+            self._by_node = np.bincount(self._pods.entry_rows, weights=weights, minlength=n_nodes).astype(np.float64, copy=False)
+        else:
+            self._by_node = np.array([math.fsum(self._values(row)) for row in range(n_nodes)])
+        self._total = None
+        self._domains.clear()
+        self._extremes.clear()
+        self._layout = self._nodes.rows.layout
+        self._seen = self._pods.n_changes
+        self.version += 1
+
+    def _weights(self) -> NDArray[np.float64]:
+        """What each entry of the pod table counts, (n_pods,) float64."""
+        if self._per_pod:
+            return np.array([self._weight(placement) or 0.0 for placement in self._pods.entries], dtype=np.float64)
+        by_class = np.zeros(self._pods.class_numbers)
+        for group in self._pods.classes.values():
+            if group.serial not in self._memo:
+                self._memo[group.serial] = self._evaluate(group.example)
+            by_class[group.number] = self._memo[group.serial] or 0.0
+        return by_class[self._pods.entry_classes]
+
+
+def _weight(predicate: Predicate, value: Value | None) -> Callable[[PodView], float | None]:
+    if value is None:
+        return lambda pod: 1.0 if predicate(pod) else None
+
+    def weigh(pod: PodView) -> float | None:
+        weight = value(pod) if predicate(pod) else None
+        return None if weight is None else float(weight)
+
+    return weigh
+
+
+class Selections:
+    """The selections asked for lately; what has not been asked for the longest is forgotten first."""
+
+    __slots__ = ("_by_key", "_nodes", "_pods")
+
+    def __init__(self, nodes: NodeTable, pods: PodTable) -> None:
+        self._nodes = nodes
+        self._pods = pods
+        self._by_key: OrderedDict[Hashable, Selection] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def of(self, key: Hashable, predicate: Predicate, *, per_pod: bool = False, value: Value | None = None) -> Selection:
+        """The selection of a key; the key stands for predicate, value and per_pod, which are used only when it is new."""
+        selection = self._by_key.get(key)
+        if selection is None:
+            selection = self._by_key[key] = Selection(self._nodes, self._pods, predicate, per_pod=per_pod, value=value)
+            if len(self._by_key) > max(FEWEST_SELECTIONS, min(MOST_SELECTIONS, MOST_CELLS // max(1, self._nodes.rows.count))):
+                self._by_key.popitem(last=False)
+        else:
+            self._by_key.move_to_end(key)
+        return selection

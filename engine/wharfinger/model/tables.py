@@ -1,0 +1,188 @@
+"""Everything a cluster's state is made of, and the few changes that keep its tables consistent with each other.
+
+What may happen to a pod, and in which order, is the business of `cluster_state`; here a pod simply is on a row or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from wharfinger.model import objects
+from wharfinger.model.changes import RowChanges
+from wharfinger.model.host_ports import HostPorts
+from wharfinger.model.metric_table import MetricTable, Samples
+from wharfinger.model.node_table import NodeTable, conditions
+from wharfinger.model.nominations import Nominations
+from wharfinger.model.object_store import ObjectStore
+from wharfinger.model.pod import PodView
+from wharfinger.model.pod_table import Placement, PodTable
+from wharfinger.model.selection import Selections
+
+
+class ClusterTables:
+    """The tables of one cluster.
+
+    `revision` grows with every change; `layout_revision` is the one in which a row was last added, removed or moved. `newest` is
+    the latest time found in any object or sample: the time at which this picture of the cluster was taken, for all that can be
+    known from it.
+    """
+
+    __slots__ = (
+        "layout_revision",
+        "metrics",
+        "newest",
+        "node_changes",
+        "nodes",
+        "nominations",
+        "objects",
+        "pods",
+        "ports",
+        "revision",
+        "selections",
+        "usage_changes",
+    )
+
+    def __init__(self) -> None:
+        self.nodes = NodeTable()
+        self.pods = PodTable()
+        self.ports = HostPorts()
+        self.selections = Selections(self.nodes, self.pods)
+        self.metrics = MetricTable(self.nodes, self.pods)
+        self.nominations = Nominations()
+        self.objects = ObjectStore()
+        self.node_changes = RowChanges(self.nodes.rows)
+        self.usage_changes = RowChanges(self.nodes.rows)
+        self.revision = 0
+        self.layout_revision = 0
+        self.newest = 0.0
+
+    def add_node(self, node: objects.Node) -> int:
+        """The row of a node that was not there."""
+        row = self.nodes.add(node)
+        self.pods.row_added()
+        self.revision += 1
+        self.layout_revision = self.revision
+        self.node_changes.record(row, self.revision)
+        self._see_node(node)
+        return row
+
+    def update_node(self, node: objects.Node) -> None:
+        """Take over a node's new object; a mere heartbeat does not count as a change of its row."""
+        row = self.nodes.row_of[node.metadata.name]
+        self._see_node(node)
+        self.revision += 1
+        if _facts(self.nodes.objects[row]) == _facts(node):
+            self.nodes.objects[row] = node
+        else:
+            self.nodes.update(node)
+            self.node_changes.record(row, self.revision)
+
+    def remove_node(self, name: str) -> list[Placement]:
+        """The placements of the pods that were on the node, which is gone now, and they with it."""
+        row = self.nodes.row_of[name]
+        orphans = list(self.pods.by_row[row].values())
+        for placement in orphans:
+            self.take_out(placement)
+        self.revision += 1
+        self.layout_revision = self.revision
+        last = self.nodes.remove(row)
+        self.pods.row_removed(row, last)
+        if last != row:
+            self._move_ports(last, row)
+        return orphans
+
+    def _move_ports(self, source: int, target: int) -> None:
+        for placement in self.pods.by_row[target].values():
+            ports = placement.pod.host_ports
+            self.ports.give_back(source, ports)
+            self.ports.take(target, ports)
+
+    def put(self, pod: PodView, row: int, *, assumed: bool) -> None:
+        """Place a pod that is on no row."""
+        demand = pod.demand
+        self.revision += 1
+        self.nodes.resources.take(row, demand.requests, demand.nonzero)
+        if demand.host_ports:
+            self.ports.take(row, demand.host_ports)
+        self.pods.add(pod, row, assumed=assumed)
+        self.usage_changes.record(row, self.revision)
+
+    def take_out(self, placement: Placement) -> None:
+        """Remove a pod from its row."""
+        demand, row = placement.pod.demand, placement.row
+        self.revision += 1
+        self.nodes.resources.give_back(row, demand.requests, demand.nonzero)
+        if demand.host_ports:
+            self.ports.give_back(row, demand.host_ports)
+        self.pods.remove(placement)
+        self.usage_changes.record(row, self.revision)
+
+    def nominate(self, pod: PodView, node_name: str) -> None:
+        """Reserve a node for a pending pod, known or not; filters on that node have to be asked again."""
+        self.denominate(pod.uid)
+        self.revision += 1
+        self.nominations.put(pod, node_name)
+        self._touch(node_name)
+
+    def denominate(self, uid: str) -> bool:
+        """Whether the pod was nominated, which it no longer is."""
+        node_name = self.nominations.drop(uid)
+        if node_name is None:
+            return False
+        self.revision += 1
+        self._touch(node_name)
+        return True
+
+    def _touch(self, node_name: str) -> None:
+        row = self.nodes.row_of.get(node_name)
+        if row is not None:
+            self.usage_changes.record(row, self.revision)
+
+    def set_metric(self, name: str, samples: Samples) -> None:
+        """Replace the samples of a metric."""
+        self.revision += 1
+        self.metrics.set(name, samples)
+        self.see(time for _, time in samples.values())
+
+    def see(self, times: Iterable[float | None]) -> None:
+        """Move `newest` on to the latest of some times."""
+        self.newest = max(self.newest, *(time for time in times if time is not None), 0.0)
+
+    def _see_node(self, node: objects.Node) -> None:
+        stamps: list[datetime | None] = [node.metadata.creation_timestamp]
+        for condition in node.status.conditions:
+            stamps += (condition.last_heartbeat_time, condition.last_transition_time)
+        self.see(stamp.timestamp() for stamp in stamps if stamp is not None)
+
+    def copy(self) -> ClusterTables:
+        """The same cluster in tables of its own, rows in the same order."""
+        twin = ClusterTables()
+        for node in self.nodes.objects:
+            twin.add_node(node)
+        for row, placements in enumerate(self.pods.by_row):
+            for placement in placements.values():
+                twin.put(placement.pod, row, assumed=placement.assumed)
+        for pod, node_name in self.nominations.items():
+            twin.nominations.put(pod, node_name)
+        for obj in self.objects:
+            twin.objects.put(obj)
+        for name, samples in self.metrics.samples.items():
+            twin.metrics.set(name, samples)
+        twin.revision = twin.layout_revision = self.revision
+        twin.newest = self.newest
+        return twin
+
+
+def _facts(node: objects.Node) -> tuple[objects.NodeSpec, Mapping[str, str], object]:
+    """What of a node object a decision can depend on."""
+    metadata, status = node.metadata, node.status
+    described = (
+        metadata.annotations,
+        metadata.creation_timestamp,
+        conditions(node),
+        status.images,
+        status.volumes_attached,
+        status.volumes_in_use,
+    )
+    return node.spec, metadata.labels, (status.allocatable, status.capacity, described)
