@@ -1,53 +1,114 @@
 """Kernels of string functions: evaluated once per distinct text, then gathered.
 
-Strings are interned: a column of labels is an array of small codes, and 5,000 nodes usually share a handful of texts. A
-function of one string column is therefore a table lookup, whatever the function costs. Functions of several string columns are
-evaluated once per distinct combination.
+Strings are interned: a column of labels is an array of small codes, and 5,000 nodes usually share a handful of texts. A function of
+one string column is therefore a table lookup, whatever the function costs. Functions of several string columns are evaluated once per
+distinct combination.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from wharfinger.model.strings import StringTable
+from wharfinger.model.strings import StringTable
 
-Kernel = Callable[..., tuple[NDArray[Any], NDArray[np.bool_]]]
+DTYPES: dict[type, type[np.generic]] = {bool: np.bool_, float: np.float64, str: np.int32}
+UNKNOWN, MISSING, PRESENT = -1, 0, 1
+SPARE = 64  # room for strings that are interned later; the last entry stands for code -1, absent
 
 
-def kernel(scalar: Callable[..., Any], dtype: type) -> Kernel:
-    """A kernel for `scalar`: `(strings, *arguments) -> (values, present)`, where string columns are int32 arrays of codes.
+class CodeTable:
+    """Answers of a function of one text, by the text's code; each is found out when first needed.
 
-    Arguments that are one for all nodes are plain Python values. `dtype` is `bool`, `float`, or `str` for functions that give
-    texts (interned codes). Codes below 0 stand for absent texts; what is returned for them is marked not present.
+    `dtype` is what the function returns: `bool`, `float`, or `str` for texts (kept as codes). It may return None: missing.
     """
 
-    def evaluate(strings: StringTable, *arguments: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        columns = [a for a in arguments if isinstance(a, np.ndarray)]
-        distinct, inverse = np.unique(np.stack(np.broadcast_arrays(*columns)), axis=1, return_inverse=True)
-        answers = [_answer(scalar, strings, arguments, combination) for combination in distinct.T.tolist()]
+    __slots__ = ("_answers", "_dtype", "_evaluate", "_states", "_strings")
+
+    def __init__(self, strings: StringTable, evaluate: Callable[[str], Any], dtype: type) -> None:
+        self._strings = strings
+        self._evaluate = evaluate
+        self._dtype = dtype
+        self._answers: NDArray[Any] = np.zeros(0, dtype=DTYPES[dtype])
+        self._states: NDArray[np.int8] = np.zeros(0, dtype=np.int8)
+
+    def values(self, codes: NDArray[np.int32]) -> NDArray[Any]:
+        """The answer for each code; False, 0 or code -1 where it is missing or the text absent."""
+        self._learn(codes)
+        return self._answers[codes]
+
+    def present(self, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether there is an answer for each code."""
+        present: NDArray[np.bool_] = self._learn(codes) == PRESENT
+        return present
+
+    def _learn(self, codes: NDArray[np.int32]) -> NDArray[np.int8]:
+        """The state of each code, with no unknown ones left."""
+        if codes.size and codes.max() >= len(self._states) - 1:
+            self._grow()
+        states = self._states[codes]
+        if states.size and states.min() == UNKNOWN:
+            for code in np.unique(codes[states == UNKNOWN]).tolist():
+                self._ask(code)
+            states = self._states[codes]
+        return states
+
+    def _grow(self) -> None:
+        size = len(self._strings) + SPARE
+        old, old_states = self._answers[:-1], self._states[:-1]
+        self._answers = np.full(size, -1 if self._dtype is str else 0, dtype=DTYPES[self._dtype])
+        self._states = np.full(size, UNKNOWN, dtype=np.int8)
+        self._answers[: len(old)], self._states[: len(old_states)] = old, old_states
+        self._states[-1] = MISSING
+
+    def _ask(self, code: int) -> None:
+        text = self._strings.text(code)
+        answer = None if text is None else self._evaluate(text)
+        self._states[code] = MISSING if answer is None else PRESENT
+        if answer is not None:
+            self._answers[code] = self._strings.code(answer) if self._dtype is str else answer
+
+
+class Kernel:
+    """The kernel of a string function: `(strings, *arguments) -> (values, present)`.
+
+    String columns among the arguments are int32 arrays of codes, arguments that are one for all nodes plain Python values.
+    """
+
+    __slots__ = ("dtype", "scalar")
+
+    def __init__(self, scalar: Callable[..., Any], dtype: type) -> None:
+        self.scalar = scalar
+        self.dtype = dtype
+
+    def table(self, strings: StringTable, column: int, *rest: Any) -> CodeTable:
+        """The lookup table for argument number `column`, the others being `rest`."""
+        before, after = rest[:column], rest[column:]
+        return CodeTable(strings, lambda text: self.scalar(*before, text, *after), self.dtype)
+
+    def __call__(self, strings: StringTable, *arguments: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """The values and whether they are present, for each row."""
+        columns = [index for index, argument in enumerate(arguments) if isinstance(argument, np.ndarray)]
+        if len(columns) == 1:
+            rest = [argument for index, argument in enumerate(arguments) if index != columns[0]]
+            table = self.table(strings, columns[0], *rest)
+            return table.values(arguments[columns[0]]), table.present(arguments[columns[0]])
+        distinct, inverse = np.unique(np.stack([arguments[c] for c in columns]), axis=1, return_inverse=True)
+        answers = [self._answer(strings, arguments, columns, combination) for combination in distinct.T.tolist()]
         present = np.array([a is not None for a in answers], dtype=np.bool_)
-        return _packed(answers, strings, dtype)[inverse], present[inverse]
+        return self._packed(answers, strings)[inverse.reshape(-1)], present[inverse.reshape(-1)]
 
-    return evaluate
+    def _answer(self, strings: StringTable, arguments: tuple[Any, ...], columns: list[int], codes: list[int]) -> Any:
+        """The answer for one combination of codes; None where one of them is absent."""
+        if min(codes) < 0:
+            return None
+        texts = dict(zip(columns, map(strings.text, codes), strict=True))
+        return self.scalar(*(texts.get(index, argument) for index, argument in enumerate(arguments)))
 
-
-def _answer(scalar: Callable[..., Any], strings: StringTable, arguments: tuple[Any, ...], codes: list[int]) -> Any:
-    """The answer for one combination of codes; None where one of them is absent."""
-    if min(codes) < 0:
-        return None
-    texts = iter([strings.text(code) for code in codes])
-    return scalar(*(next(texts) if isinstance(a, np.ndarray) else a for a in arguments))
-
-
-def _packed(answers: list[Any], strings: StringTable, dtype: type) -> NDArray[Any]:
-    """Answers as an array; absent ones become False, 0 or code -1."""
-    if dtype is str:
-        return np.array([-1 if a is None else strings.code(a) for a in answers], dtype=np.int32)
-    if dtype is bool:
-        return np.array([bool(a) for a in answers], dtype=np.bool_)
-    return np.array([0.0 if a is None else a for a in answers], dtype=np.float64)
+    def _packed(self, answers: list[Any], strings: StringTable) -> NDArray[Any]:
+        if self.dtype is str:
+            return np.array([strings.code(answer) for answer in answers], dtype=np.int32)
+        return np.array([self.dtype() if answer is None else answer for answer in answers], dtype=DTYPES[self.dtype])

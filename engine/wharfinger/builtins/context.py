@@ -9,16 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
 
 Rows = slice | NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class AtMoment:
+    """A point in time and nothing else: for what is asked about a pod alone (`for pods where`, `pods where`)."""
+
+    now: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,11 @@ class AtNode:
     row: int
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
+    @property
+    def now(self) -> float:
+        """The snapshot's own time, in seconds since 1970."""
+        return self.snapshot.now
+
 
 @dataclass(frozen=True, slots=True)
 class AtRows:
@@ -38,3 +49,13 @@ class AtRows:
     snapshot: Snapshot
     pod: PodView
     rows: Rows
+
+    @property
+    def now(self) -> float:
+        """The snapshot's own time, in seconds since 1970."""
+        return self.snapshot.now
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return self.snapshot.n_nodes if isinstance(self.rows, slice) else len(self.rows)

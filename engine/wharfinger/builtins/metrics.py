@@ -9,7 +9,6 @@ have not started count.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +17,13 @@ from wharfinger.builtins.context import AtNode, AtRows
 from wharfinger.builtins.signatures import NOT_NEGATIVE, always
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.types import NUMERIC, Kind, Shape
-
-if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
+from wharfinger.model.pod import PodView
 
 METRIC = Parameter(name="metric", kinds=NUMERIC, optional_ok=True)
 
 
 def _is_unseen(pod: PodView, since: float) -> bool:
-    """Whether a pod on a node began after `since`. Without a start time only a pod that says it runs is taken for an old one."""
-    return pod.object.status.phase != "Running" if pod.started is None else pod.started > since
+    return pod.started is None or pod.started > since
 
 
 def _unseen_at(resource: str) -> Callable[[AtNode, str], float | None]:
@@ -37,26 +33,17 @@ def _unseen_at(resource: str) -> Callable[[AtNode, str], float | None]:
             return None
         since = float(samples.times[context.row])
         pods = context.snapshot.pods_on(context.row)
-        return float(sum(pod.requests.get(resource, 0) for pod in pods if pod.uid != context.pod.uid and _is_unseen(pod, since)))
+        return float(sum(pod.requests.get(resource, 0) for pod in pods if _is_unseen(pod, since)))
 
     return evaluate
 
 
-def _unseen_rows(resource: str) -> Callable[[AtRows, str], Any]:
+def _unseen_rows(resource: str) -> Callable[[AtRows, str], tuple[NDArray[np.float64], NDArray[np.bool_]]]:
     def evaluate(context: AtRows, metric: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        snapshot = context.snapshot
-        samples = snapshot.metric(metric)
-        if samples is None:
-            n_rows = len(snapshot.pod_count[context.rows])
-            return np.zeros(n_rows), np.zeros(n_rows, dtype=np.bool_)
-
-        def unseen(pod: PodView) -> bool:
-            row = snapshot.row(pod.node_name)
-            return row is not None and bool(samples.present[row]) and _is_unseen(pod, float(samples.times[row]))
-
-        key = ("unseen_requests", metric, resource, snapshot.metrics_revision)
-        selection = snapshot.selection(key, unseen, per_pod=True, value=lambda pod: pod.requests.get(resource, 0))
-        return selection.by_node[context.rows], samples.present[context.rows]
+        samples, unseen = context.snapshot.metric(metric), context.snapshot.unseen(metric)
+        if samples is None or unseen is None:
+            return np.zeros(context.n_rows), np.zeros(context.n_rows, dtype=np.bool_)
+        return unseen[resource][context.rows], samples.present[context.rows]
 
     return evaluate
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,7 @@ from wharfinger.builtins.context import AtNode, AtRows
 from wharfinger.builtins.signatures import NOT_NEGATIVE, POINTS, always, plain, text
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.types import Kind, Shape
-
-if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
+from wharfinger.model.pod import PodView
 
 Numbers = NDArray[np.float64]
 NATIVE = ("cpu", "memory", "ephemeral-storage")
@@ -48,7 +46,7 @@ def weights_of(names: tuple[str, ...], weights: Mapping[str, float]) -> dict[str
 
 def _asked(pod: PodView, resource: str, *, nonzero: bool) -> int:
     if nonzero and resource in NATIVE[:2]:
-        return pod.nonzero[NATIVE.index(resource)]
+        return pod.score_nonzero[NATIVE.index(resource)]
     return pod.requests.get(resource, 0)
 
 
@@ -93,7 +91,7 @@ def _mean_at(context: AtNode, names: tuple[str, ...], weights: Mapping[str, floa
 
 
 def _mean_rows(context: AtRows, names: tuple[str, ...], weights: Mapping[str, float], points: Callable[[Fill], Numbers]) -> Numbers:
-    n_rows = len(context.snapshot.pod_count[context.rows])
+    n_rows = context.n_rows
     total, weight_sum = np.zeros(n_rows), np.zeros(n_rows)
     for fill, weight in _fills(context, _fill_rows, weights_of(names, weights), nonzero=True):
         total += np.where(fill.counts, points(fill) * weight, 0.0)
@@ -161,7 +159,7 @@ def _deviation_kernel(fractions: list[Numbers], counts: list[NDArray[np.bool_]],
 
 
 def _balanced_kernel(context: AtRows, *names: str) -> Numbers:
-    n_rows = len(context.snapshot.pod_count[context.rows])
+    n_rows = context.n_rows
     fills = [fill for fill, _ in _fills(context, _fill_rows, weights_of(names, {}), nonzero=False)]
     counts = [fill.counts for fill in fills]
     after = _deviation_kernel([np.minimum(1.0, fill.after / fill.allocatable) for fill in fills], counts, n_rows)
@@ -177,7 +175,7 @@ def _share_after(context: AtNode, resource: str) -> float | None:
 def _share_after_kernel(context: AtRows, resource: str) -> tuple[Numbers, NDArray[np.bool_]]:
     fill = _fill_rows(context, SPELLING.get(resource, resource), nonzero=False)
     if fill is None:
-        n_rows = len(context.snapshot.pod_count[context.rows])
+        n_rows = context.n_rows
         return np.zeros(n_rows), np.zeros(n_rows, dtype=np.bool_)
     return fill.after / fill.allocatable, np.greater(fill.allocatable, 0)
 

@@ -10,7 +10,7 @@ there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,8 @@ from wharfinger.builtins.context import AtNode, AtRows
 from wharfinger.builtins.signatures import POINTS, always, text
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.types import Kind, Shape
-
-if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Selection
+from wharfinger.model.pod import PodView
+from wharfinger.model.selection import Selection
 
 
 def _count_by_domain(context: AtNode, selected: Sequence[tuple[int, PodView]], by: str) -> dict[str, int]:
@@ -30,18 +28,18 @@ def _count_by_domain(context: AtNode, selected: Sequence[tuple[int, PodView]], b
     counts: dict[str, int] = {}
     snapshot = context.snapshot
     for row in range(snapshot.n_nodes):
-        domain = snapshot.node(row).object.metadata.labels.get(by)
+        domain = snapshot.node(row).labels.get(by)
         if domain is not None:
             counts.setdefault(domain, 0)
     for row, _ in selected:
-        domain = snapshot.node(row).object.metadata.labels.get(by)
+        domain = snapshot.node(row).labels.get(by)
         if domain is not None:
             counts[domain] += 1
     return counts
 
 
 def _spread(context: AtNode, selected: Sequence[tuple[int, PodView]], by: str) -> float | None:
-    domain = context.snapshot.node(context.row).object.metadata.labels.get(by)
+    domain = context.snapshot.node(context.row).labels.get(by)
     if domain is None:
         return None
     key = ("spread", id(selected), by)

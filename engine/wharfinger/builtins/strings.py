@@ -64,7 +64,7 @@ FUNCTIONS = (
         doc="Whether `text` begins with `prefix`.",
         example='starts_with(node.name, "gpu-")',
         scalar=str.startswith,
-        vector=by_code.kernel(str.startswith, bool),
+        vector=by_code.Kernel(str.startswith, bool),
     ),
     Function(
         name="ends_with",
@@ -73,7 +73,7 @@ FUNCTIONS = (
         doc="Whether `text` ends with `suffix`.",
         example='ends_with(pod.namespace, "-prod")',
         scalar=str.endswith,
-        vector=by_code.kernel(str.endswith, bool),
+        vector=by_code.Kernel(str.endswith, bool),
     ),
     Function(
         name="contains",
@@ -82,7 +82,7 @@ FUNCTIONS = (
         doc="Whether `part` occurs in `text`.",
         example='contains(node.name, "spot")',
         scalar=_contains,
-        vector=by_code.kernel(_contains, bool),
+        vector=by_code.Kernel(_contains, bool),
     ),
     Function(
         name="lower",
@@ -91,7 +91,7 @@ FUNCTIONS = (
         doc="`text` in lower case.",
         example='lower(node.name) == "a100"',
         scalar=str.lower,
-        vector=by_code.kernel(str.lower, str),
+        vector=by_code.Kernel(str.lower, str),
     ),
     Function(
         name="upper",
@@ -100,7 +100,7 @@ FUNCTIONS = (
         doc="`text` in upper case.",
         example='upper(pod.namespace) == "TEAM-A"',
         scalar=str.upper,
-        vector=by_code.kernel(str.upper, str),
+        vector=by_code.Kernel(str.upper, str),
     ),
     Function(
         name="matches_regex",
@@ -109,7 +109,7 @@ FUNCTIONS = (
         doc="Whether the RE2 regular expression `pattern` matches somewhere in `text`; write `^…$` to match all of it.",
         example='matches_regex(node.name, "^rack-[0-9]+-")',
         scalar=_matches_regex,
-        vector=by_code.kernel(_matches_regex, bool),
+        vector=by_code.Kernel(_matches_regex, bool),
     ),
     Function(
         name="number",
@@ -118,6 +118,6 @@ FUNCTIONS = (
         doc="The decimal number that `text` spells; missing where it does not spell one.",
         example='(number(node.labels["gpu-generation"]) ?? 0) >= 8',
         scalar=_number,
-        vector=by_code.kernel(_number, float),
+        vector=by_code.Kernel(_number, float),
     ),
 )

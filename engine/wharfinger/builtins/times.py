@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from wharfinger.builtins.context import AtNode, AtRows
+from wharfinger.builtins.context import AtMoment, AtNode, AtRows
 from wharfinger.builtins.signatures import UNBOUNDED, always
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.types import Kind
 
 
-def _age(context: AtNode, time: float) -> float:
-    return float(context.snapshot.now - time)
+def _age(context: AtNode | AtMoment, time: float) -> float:
+    return float(context.now - time)
 
 
 def _age_kernel(context: AtRows, time: Any) -> Any:
-    return context.snapshot.now - time
+    return context.now - time
 
 
 FUNCTIONS = (

@@ -61,7 +61,7 @@ FUNCTIONS = (
         doc="-1, 0 or 1 as version `a` is older than, equal to or newer than `b` (Semantic Versioning); missing where one is no version.",
         example='(version_compare(node.labels["driver"], "535.104") ?? -1) >= 0',
         scalar=_compare,
-        vector=by_code.kernel(_compare, float),
+        vector=by_code.Kernel(_compare, float),
         interval=lambda *_: (-1.0, 1.0),
     ),
     Function(
@@ -71,6 +71,6 @@ FUNCTIONS = (
         doc="Whether `version` is `minimum` or newer (Semantic Versioning); missing where it is not a version.",
         example='version_at_least(node.labels["driver"], "535.104") ?? false',
         scalar=_at_least,
-        vector=by_code.kernel(_at_least, bool),
+        vector=by_code.Kernel(_at_least, bool),
     ),
 )
