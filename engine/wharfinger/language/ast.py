@@ -218,7 +218,7 @@ class Metric(Item):
 class MissingAction(Enum):
     """What `on missing` says; points carry their expression beside it."""
 
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105  # the word of the language, no password
     REJECT = "reject"
     NEUTRAL = "neutral"
     SKIP = "skip"
@@ -290,7 +290,7 @@ class Score(Item):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginArgument(Node):
-    """`name: value` inside `with { … }`; a value is an expression, nested arguments, or a `SetLiteral` of expressions or of `ObjectLiteral`s."""
+    """`name: value` inside `with { … }`: an expression, nested arguments, or a `SetLiteral` of expressions or of `ObjectLiteral`s."""
 
     name: str
     value: Expr | tuple[PluginArgument, ...]
@@ -349,7 +349,7 @@ class ObjectField(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectLiteral(Expr):
-    """`{ key: "dedicated", effect: "NoSchedule" }` as a member of a list inside a test object or `with { … }`; no expression elsewhere contains one."""
+    """`{ key: "dedicated", effect: "NoSchedule" }` in a list inside a test object or `with { … }`; found nowhere else."""
 
     fields: tuple[ObjectField, ...]
 
@@ -432,9 +432,12 @@ class Expectation(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestExpect(TestStep):
-    """`expect web on b` · `expect web not on a` · `expect web pending message "…"` · `expect a rejected by rule message "…"` ·
-    `expect a accepted` · `expect a scores rule == 50` (comparison operators as in expressions). `pod` is set by `expect web: a rejected …`;
-    without it, what is said of a node is about the pod placed last."""
+    """`expect web on b`, or another of the sentences below.
+
+    `expect web not on a` · `expect web pending message "…"` · `expect a rejected by rule message "…"` · `expect a accepted` ·
+    `expect a scores rule == 50` (comparison operators as in expressions). `pod` is set by `expect web: a rejected …`; without it, what is
+    said of a node is about the pod placed last.
+    """
 
     expectation: Expectation
     subject: str
@@ -486,8 +489,8 @@ class Policy(Node):
 class File(Node):
     """One file: a policy with its tests; or a library (`policy` is None, `items` are lets, params); or tests only (`*_test.policy`).
 
-    `lost` are the names that declarations with a syntax error would have declared: they exist, only nothing is known of them, so nobody should
-    complain that they are unknown or unused.
+    `lost` are the names that declarations with a syntax error would have declared: they exist, only nothing is known of them, so nobody
+    should complain that they are unknown or unused.
     """
 
     imports: tuple[Import, ...]

@@ -1,6 +1,7 @@
 """What is wrong with a policy, as values: collected, sorted, capped, rendered elsewhere (`render`).
 
-A stage of the language never raises at the first mistake. It reports into a `Diagnostics` and goes on, so that an author sees every root cause at once.
+A stage of the language never raises at the first mistake. It reports into a `Diagnostics` and goes on, so that an author sees every root
+cause at once.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Label:
 class Diagnostic:
     """One finding: stable code, one sentence, where, and how to mend it.
 
-    `span` gets the carets and `label` is printed beside them; `help` is one sentence; `suggestion` replaces `span` when an editor applies it.
+    `span` gets the carets and `label` is printed beside them; `help` is one sentence; `suggestion` replaces `span` when an editor applies
+    it.
     """
 
     code: Code
@@ -53,15 +55,18 @@ class Diagnostics:
     """A growing collection of findings; equal findings are kept once."""
 
     found: list[Diagnostic] = field(default_factory=list)
+    _places: set[tuple[Code, Span]] = field(default_factory=set, repr=False)
 
     def add(self, diagnostic: Diagnostic) -> None:
         """Keep a finding unless the same code was already reported for the same place."""
-        if not any(d.code is diagnostic.code and d.span == diagnostic.span for d in self.found):
+        place = (diagnostic.code, diagnostic.span)
+        if place not in self._places:
+            self._places.add(place)
             self.found.append(diagnostic)
 
     def error(self, code: Code, message: str, span: Span, **more: object) -> None:
         """Build and keep a finding (any severity; the code decides)."""
-        self.add(Diagnostic(code=code, message=message, span=span, **more))  # type: ignore[arg-type]  # keywords are Diagnostic's own fields
+        self.add(Diagnostic(code=code, message=message, span=span, **more))  # type: ignore[arg-type]  # its own fields
 
     @property
     def has_errors(self) -> bool:

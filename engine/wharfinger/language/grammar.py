@@ -1,7 +1,7 @@
 """The grammar as tables: which token may follow, and what a completed rule becomes.
 
-`grammar/policy.lark` is the truth. Lark turns it into LALR(1) tables, which takes a tenth of a second, and importing Lark takes half of that
-again: too long for a command that checks one file. So the tables are kept beside the grammar in `policy.tables.json` together with the
+`grammar/policy.lark` is the truth. Lark turns it into LALR(1) tables, which takes a tenth of a second, and importing Lark takes half of
+that again: too long for a command that checks one file. So the tables are kept beside the grammar in `policy.tables.json` together with the
 digest of the text they were made from, and Lark is only needed when the grammar has changed. A test asserts that they are fresh.
 
 This is the only module that knows Lark.
@@ -27,8 +27,9 @@ TABLES = "policy.tables.json"
 class Rule:
     """One production: `size` values are replaced by one.
 
-    `layout` says how: None takes them as they are; otherwise each entry is the index of a value, -1 for an absent optional part, or -2 - i for the members
-    of the list at i. `action` names the method that builds the value; None keeps a list, and `passes` hands a single value through unchanged.
+    `layout` says how: None takes them as they are; otherwise each entry is the index of a value, -1 for an absent optional part, or -2 - i
+    for the members of the list at i. `action` names the method that builds the value; None keeps a list, and `passes` hands a single value
+    through unchanged.
     """
 
     origin: str

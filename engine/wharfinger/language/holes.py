@@ -1,7 +1,7 @@
 """Where the holes of a message are.
 
-A message is a string literal as it stands in the file, so that the place of a hole in it is a place in the file. Escapes are resolved in the text
-between holes only; a hole holds an expression, which has strings in the other kind of quotes.
+A message is a string literal as it stands in the file, so that the place of a hole in it is a place in the file. Escapes are resolved in
+the text between holes only; a hole holds an expression, which has strings in the other kind of quotes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Text to tokens.
 
-The terminals come from the grammar; this module only adds what makes mistakes cheap to explain. A string without its end is one token up to the end
-of its line. Operators of other languages (`&&`, `!`, `===`) become the operator that was meant, with a finding, so that the rest of the line still parses.
+The terminals come from the grammar; this module only adds what makes mistakes cheap to explain. A string without its end is one token up
+to the end of its line. Operators of other languages (`&&`, `!`, `===`) become the operator that was meant, with a finding, so that the
+rest of the line still parses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Text to syntax tree, with every mistake of the text reported and the rest of it kept.
 
-A mistake is repaired where it is clear what was meant (`=` for `==`, a bracket left open, a misspelled keyword). Where it is not, the parser goes on at
-the next line that begins with the keyword of something it can be in.
+A mistake is repaired where it is clear what was meant (`=` for `==`, a bracket left open, a misspelled keyword). Where it is not, the
+parser goes on at the next line that begins with the keyword of something it can be in.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from wharfinger.language.lexer import Lexer, Token
 from wharfinger.language.recovery import Recovery
 from wharfinger.language.shift_reduce import ShiftReduce
 from wharfinger.language.source import Source
-from wharfinger.language.syntax_tests import SyntaxTree
+from wharfinger.language.syntax_steps import SyntaxTree
 
 
 def parse(source: Source, diagnostics: Diagnostics) -> ast.File | None:

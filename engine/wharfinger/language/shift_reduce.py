@@ -1,7 +1,7 @@
 """The parser's engine: runs the LALR(1) tables over tokens, and lets recovery look at and change its stack.
 
-Lark makes the tables (`grammar`); running them takes a stack and a loop. Having the loop here means that a token can be tried before it is fed,
-that the stack can be cut back to where an item begins, and that checking a file does not pay for importing Lark.
+Lark makes the tables (`grammar`); running them takes a stack and a loop. Having the loop here means that a token can be tried before it is
+fed, that the stack can be cut back to where an item begins, and that checking a file does not pay for importing Lark.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ class ShiftReduce:
 def _arranged(layout: tuple[int, ...], parts: list[Any]) -> list[Any]:
     """The parts in the order and number the builder wants: absent ones as None, members of lists in place of the lists."""
     if layout[0] < -1:
-        arranged = parts[-2 - layout[0]]  # a list grows by its next member; the list itself is the stack's own, so it may be changed
+        arranged: list[Any] = parts[
+            -2 - layout[0]
+        ]  # a list grows by its next member; the list itself is the stack's own, so it may be changed
         layout = layout[1:]
     else:
         arranged = []

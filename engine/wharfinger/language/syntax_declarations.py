@@ -95,6 +95,6 @@ class Declarations(Objects):
         """`let name = value`."""
         return ast.Let(span=self.at(keyword, value), name=name.text, name_span=self.at(name, name), value=value)
 
-    def metric(self, keyword: Token, name: Token, _colon: Token, kind: ast.TypeName, _assign: Token, source: ast.Call) -> ast.Metric:  # noqa: PLR0913, PLR0917
+    def metric(self, keyword: Token, name: Token, _colon: Token, kind: ast.TypeName, _assign: Token, source: ast.Call) -> ast.Metric:
         """`metric name: type = source(…)`."""
         return ast.Metric(span=self.at(keyword, source), name=name.text, name_span=self.at(name, name), type=kind, source=source)

@@ -1,7 +1,7 @@
 """Productions for expressions and objects to syntax tree nodes: one method per production, named as in `grammar/policy.lark`.
 
-A method gets the values of its parts in order: tokens, nodes, or None for an optional part that was left out. Words that the grammar takes as
-plain names, because then it can be said which words there are (`minmax`, `neutral`), are looked up in `words`.
+A method gets the values of its parts in order: tokens, nodes, or None for an optional part that was left out. Words that the grammar takes
+as plain names, because then it can be said which words there are (`minmax`, `neutral`), are looked up in `words`.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class Rules(Declarations):
         )
 
     def _clause_missing(self, part: MissingPart) -> ast.OnMissing | None:
-        if isinstance(part.value, Token) or isinstance(part.value, ast.Name):
+        if isinstance(part.value, Token | ast.Name):
             word = part.value.text if isinstance(part.value, Token) else part.value.name
             span = self.at(part.value, part.value)
             action = words.chosen(self.diagnostics, words.CLAUSE_MISSING, word, span, "after `on missing` of a `require` or `reject`")

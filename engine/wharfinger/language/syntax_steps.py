@@ -57,7 +57,7 @@ class SyntaxTree(Rules):
         """`a, b`."""
         return tuple(self.named(token) for token in (first, *rest) if token.type != "COMMA")
 
-    def test_object(self, keyword: Token, name: Token, _like: Token | None, like: Token | None, fields: Object | None) -> ast.TestObject:
+    def object_step(self, keyword: Token, name: Token, _like: Token | None, like: Token | None, fields: Object | None) -> ast.TestObject:
         """`node a like b { fields }`."""
         text, span = self.named(name)
         return ast.TestObject(
@@ -70,7 +70,7 @@ class SyntaxTree(Rules):
             fields=fields.fields if fields else (),
         )
 
-    def test_running(  # noqa: PLR0913, PLR0917  # one argument per part of the production
+    def running_step(  # one argument per part of the production
         self,
         keyword: Token,
         name: Token,
@@ -93,9 +93,9 @@ class SyntaxTree(Rules):
             fields=fields.fields if fields else (),
         )
 
-    def test_metric(
+    def metric_step(
         self, keyword: Token, name: Token, _left: Token, samples: list[Sample] | None, _comma: Token | None, right: Token
-    ) -> ast.TestMetric:  # noqa: PLR0913, PLR0917
+    ) -> ast.TestMetric:
         """`metric cpu5m { a: 40%, b: 90% age 3min }`."""
         return ast.TestMetric(
             span=self.at(keyword, right),
@@ -114,19 +114,19 @@ class SyntaxTree(Rules):
         """`b: 90% age 3min`."""
         return Sample(self.at(node, age or value), node, value, age)
 
-    def test_param(self, keyword: Token, name: Token, _assign: Token, value: ast.Expr) -> ast.TestParam:
+    def param_step(self, keyword: Token, name: Token, _assign: Token, value: ast.Expr) -> ast.TestParam:
         """`param limit = 3`."""
         return ast.TestParam(span=self.at(keyword, value), name=name.text, name_span=self.at(name, name), value=value)
 
-    def test_place(self, keyword: Token, pod: Token) -> ast.TestPlace:
+    def place_step(self, keyword: Token, pod: Token) -> ast.TestPlace:
         """`place web`."""
         return ast.TestPlace(span=self.at(keyword, pod), pod=self.word(pod), pod_span=self.at(pod, pod))
 
-    def test_expect(self, keyword: Token, subject: Token, outcome: Outcome) -> ast.TestExpect:
+    def expect_step(self, keyword: Token, subject: Token, outcome: Outcome) -> ast.TestExpect:
         """`expect web on b`."""
         return self._expect(keyword, None, subject, outcome)
 
-    def test_expect_for(self, keyword: Token, pod: Token, _colon: Token, subject: Token, outcome: Outcome) -> ast.TestExpect:
+    def expect_for_step(self, keyword: Token, pod: Token, _colon: Token, subject: Token, outcome: Outcome) -> ast.TestExpect:
         """`expect web: a rejected by not_crowded`."""
         return self._expect(keyword, pod, subject, outcome)
 
