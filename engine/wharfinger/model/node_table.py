@@ -39,6 +39,7 @@ class NodeTable:
         "created",
         "images",
         "labels",
+        "name_codes",
         "name_hashes",
         "names",
         "objects",
@@ -68,6 +69,7 @@ class NodeTable:
         self.unschedulable = self.rows.column(np.bool_, False)
         self.created = self.rows.column(np.float64, np.nan)
         self.name_hashes = self.rows.column(np.uint64, 0)
+        self.name_codes = self.rows.column(np.int32, strings.ABSENT)
         self.taint_set = self.rows.column(np.int32, 0)
         self.taints: list[tuple[objects.Taint, ...]] = [()]
         self.taint_sets: dict[tuple[objects.Taint, ...], int] = {(): 0}
@@ -84,6 +86,7 @@ class NodeTable:
         self.row_of[name] = row
         self.objects.append(node)
         self.name_hashes.array[row] = name_hash(name)
+        self.name_codes.array[row] = self.strings.code(name)
         self._set(row, node, offer, capacity)
         self.topologies.added(row)
         return row

@@ -26,7 +26,18 @@ PODS: Final = "pods"  # counted in places of its own: every pod takes exactly on
 class ResourceTable:
     """Amounts per (resource, row): allocatable, capacity, requested; and the pod counts."""
 
-    __slots__ = ("allocatable", "allowed_pods", "capacity", "has_allocatable", "index", "nonzero", "pod_capacity", "pod_count", "requested")
+    __slots__ = (
+        "allocatable",
+        "allowed_pods",
+        "capacity",
+        "has_allocatable",
+        "has_capacity",
+        "index",
+        "nonzero",
+        "pod_capacity",
+        "pod_count",
+        "requested",
+    )
 
     def __init__(self, rows: columns.Rows) -> None:
         self.index: dict[str, int] = {name: place for place, name in enumerate(NATIVE)}
@@ -34,6 +45,7 @@ class ResourceTable:
         self.capacity = rows.column(np.int64, 0, lanes=len(NATIVE))
         self.requested = rows.column(np.int64, 0, lanes=len(NATIVE))
         self.has_allocatable = rows.column(np.bool_, False, lanes=len(NATIVE))
+        self.has_capacity = rows.column(np.bool_, False, lanes=len(NATIVE))
         self.nonzero = rows.column(np.int64, 0, lanes=2)
         self.pod_count = rows.column(np.int64, 0)
         self.allowed_pods = rows.column(np.int64, 0)
@@ -44,7 +56,7 @@ class ResourceTable:
         place = self.index.get(resource)
         if place is None:
             place = self.index[resource] = len(self.index)
-            for column in (self.allocatable, self.capacity, self.requested, self.has_allocatable):
+            for column in (self.allocatable, self.capacity, self.requested, self.has_allocatable, self.has_capacity):
                 column.add_lane()
         return place
 
@@ -53,15 +65,16 @@ class ResourceTable:
         for resource in (*allocatable, *capacity):
             if resource != PODS:
                 self.place(resource)
-        for column, amounts in ((self.allocatable, allocatable), (self.capacity, capacity)):
+        for column, has, amounts in (
+            (self.allocatable, self.has_allocatable, allocatable),
+            (self.capacity, self.has_capacity, capacity),
+        ):
             column.clear(row)
+            has.clear(row)
             for resource, amount in amounts.items():
                 if resource != PODS:
                     column.array[self.index[resource], row] = amount
-        self.has_allocatable.clear(row)
-        for resource in allocatable:
-            if resource != PODS:
-                self.has_allocatable.array[self.index[resource], row] = True
+                    has.array[self.index[resource], row] = True
         self.allowed_pods.array[row] = allocatable.get(PODS, 0)
         self.pod_capacity.array[row] = capacity.get(PODS, 0)
 

@@ -66,6 +66,11 @@ class Snapshot:
         """A stable hash of each node name, (n_nodes,) uint64."""
         return self._current().nodes.name_hashes.view
 
+    @property
+    def name_codes(self) -> NDArray[np.int32]:
+        """The string code of each node's name, (n_nodes,) int32."""
+        return self._current().nodes.name_codes.view
+
     def row(self, name: str) -> int | None:
         """The row of a node, None if there is no such node."""
         return self._current().nodes.row_of.get(name)
@@ -126,6 +131,11 @@ class Snapshot:
     def has_allocatable(self) -> NDArray[np.bool_]:
         """Whether a node names the resource among its allocatable ones, (n_resources, n_nodes) bool."""
         return self._current().nodes.resources.has_allocatable.view
+
+    @property
+    def has_capacity(self) -> NDArray[np.bool_]:
+        """Whether a node names the resource in its capacity, (n_resources, n_nodes) bool."""
+        return self._current().nodes.resources.has_capacity.view
 
     @property
     def nonzero(self) -> NDArray[np.int64]:
