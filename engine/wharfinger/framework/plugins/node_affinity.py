@@ -1,0 +1,145 @@
+"""NodeAffinity: the nodes a pod selects by label or name, and those it would rather have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import field_validator
+
+from wharfinger.framework import node_selection
+from wharfinger.framework.arguments import Arguments
+from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.normalization import DefaultNormalize
+from wharfinger.framework.verdict import SKIP, Mask, NodeSet, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
+from wharfinger.language.catalogue import Volatility
+from wharfinger.model import objects
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+
+REASONS = (
+    Reason("node(s) didn't match Pod's node affinity/selector", resolvable=False),
+    Reason("node(s) didn't match scheduler-enforced node affinity", resolvable=False),
+)
+CONFLICT = Reason("pod affinity terms conflict", resolvable=False)
+
+
+class NodeAffinityArguments(Arguments):
+    """`addedAffinity`: node affinity that every pod has besides its own, as in NodeAffinityArgs."""
+
+    added_affinity: dict[str, Any] | None = None
+
+    @field_validator("added_affinity")
+    @classmethod
+    def _readable(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        _node_affinity(value)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredNodeAffinity:
+    """What a pod requires of its node: the equalities of `nodeSelector`, and one of the terms of its affinity (None: no such affinity)."""
+
+    selector: node_selection.Term
+    terms: tuple[node_selection.Term, ...] | None
+
+    def matches(self, snapshot: Snapshot, rows: Rows) -> Mask:
+        """Which rows have what is required, `(n_rows,) bool`."""
+        matched = node_selection.matches(self.selector, snapshot, rows)
+        return matched if self.terms is None else matched & node_selection.any_term(self.terms, snapshot, rows)
+
+
+def required(pod: objects.Pod) -> RequiredNodeAffinity | None:
+    """What a pod requires of its node (`nodeaffinity.GetRequiredNodeAffinity`), or None if that is nothing."""
+    terms = node_selection.parse_terms(_required_selector(pod.spec.affinity and pod.spec.affinity.node_affinity))
+    if terms is None and not pod.spec.node_selector:
+        return None
+    return RequiredNodeAffinity(node_selection.equalities(pod.spec.node_selector), terms)
+
+
+class NodeAffinity(FilterPlugin, ScorePlugin):
+    """`pkg/scheduler/framework/plugins/nodeaffinity`, Kubernetes 1.36."""
+
+    name = "NodeAffinity"
+    arguments_model = NodeAffinityArguments
+    filter_volatility = Volatility.STATIC
+    score_volatility = Volatility.STATIC
+    default_weight = 2
+    normalization = DefaultNormalize()
+
+    def __init__(self, arguments: NodeAffinityArguments | None = None) -> None:
+        super().__init__(arguments)
+        added = _node_affinity(self.arguments.added_affinity)
+        self.enforced = node_selection.parse_terms(_required_selector(added))
+        self.added_preferences = _preferences(added)
+
+    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
+        """Skip without requirements; the nodes named, where every term names some; rejected, where the names contradict each other."""
+        needed = required(pod.object)
+        if needed is None and self.enforced is None:
+            return SKIP
+        cycle[self.name] = needed
+        names = _names(_required_selector(pod.object.spec.affinity and pod.object.spec.affinity.node_affinity))
+        if names is None:
+            return None
+        return NodeSet(names) if names else Rejected((CONFLICT,))
+
+    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
+        """The verdicts for `rows`: bit 0 where the pod's own affinity does not match, bit 1 where the enforced one does not."""
+        needed: RequiredNodeAffinity | None = cycle[self.name]
+        bits = np.zeros(node_selection.row_count(snapshot, rows), np.uint8)
+        if needed is not None:
+            bits[~needed.matches(snapshot, rows)] = 1
+        if self.enforced is not None:  # looked at first, and the first failure is the one reported
+            bits[~node_selection.any_term(self.enforced, snapshot, rows)] = 2
+        return Verdicts(REASONS, bits)
+
+    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
+        """Skip without preferences."""
+        affinity = pod.object.spec.affinity
+        preferences = (*_preferences(affinity and affinity.node_affinity), *self.added_preferences)
+        cycle[self.name, "score"] = preferences
+        return None if preferences else SKIP
+
+    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:  # noqa: ARG002 — the extension point
+        """Raw scores for `rows`: the sum of the weights of the preferences that match."""
+        raw = np.zeros(node_selection.row_count(snapshot, rows), np.int64)
+        for weight, term in cycle[self.name, "score"]:
+            if term is not None:
+                raw += weight * node_selection.matches(term, snapshot, rows)
+        return raw
+
+
+def _node_affinity(raw: dict[str, Any] | None) -> objects.NodeAffinity | None:
+    return None if raw is None else msgspec.convert(raw, objects.NodeAffinity)
+
+
+def _required_selector(affinity: objects.NodeAffinity | None) -> objects.NodeSelector | None:
+    return affinity.required_during_scheduling_ignored_during_execution if affinity else None
+
+
+def _preferences(affinity: objects.NodeAffinity | None) -> tuple[tuple[int, node_selection.Term | None], ...]:
+    """(weight, term) for each preference; a preference that can match no node still counts as one."""
+    preferred = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
+    return tuple((preference.weight, node_selection.parse_term(preference.preference)) for preference in preferred)
+
+
+def _names(selector: objects.NodeSelector | None) -> frozenset[str] | None:
+    """The node names outside of which no term can match, or None where a term names none."""
+    if selector is None or not selector.node_selector_terms:
+        return None
+    names: frozenset[str] = frozenset()
+    for term in selector.node_selector_terms:
+        lists = [
+            frozenset(field.values) for field in term.match_fields if field.key == node_selection.NAME_FIELD and field.operator == "In"
+        ]
+        if not lists:
+            return None
+        names |= frozenset.intersection(*lists)
+    return names

@@ -1,0 +1,47 @@
+"""NodePorts: a host port can be taken once per address, and the wildcard address takes it everywhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wharfinger.framework import node_selection
+from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts
+from wharfinger.language.catalogue import Volatility
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+
+WILDCARD = "0.0.0.0"  # noqa: S104 — Kubernetes' name for "every address of the node"; nothing is bound here
+REASONS = (Reason("node(s) didn't have free ports for the requested pod ports"),)
+
+
+class NodePorts(FilterPlugin):
+    """`pkg/scheduler/framework/plugins/nodeports`, Kubernetes 1.36."""
+
+    name = "NodePorts"
+    filter_volatility = Volatility.ROW
+
+    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
+        """Skip for a pod without host ports."""
+        return None if pod.host_ports else SKIP
+
+    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
+        """The verdicts for `rows`: bit 0 where one of the pod's host ports is taken."""
+        taken = [
+            row
+            for ip, protocol, port in pod.host_ports
+            for row, addresses in snapshot.port_users(protocol, port).items()
+            if ip == WILDCARD or ip in addresses or WILDCARD in addresses
+        ]
+        if isinstance(rows, slice):
+            bits = np.zeros(snapshot.n_nodes, np.uint8)
+            bits[taken] = 1
+            return Verdicts(REASONS, bits[rows])
+        if not taken:
+            return Verdicts(REASONS, np.zeros(node_selection.row_count(snapshot, rows), np.uint8))
+        return Verdicts(REASONS, np.isin(rows, taken).view(np.uint8))

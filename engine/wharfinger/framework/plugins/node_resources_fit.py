@@ -1,0 +1,192 @@
+"""NodeResourcesFit: a node must have what the pod requests; fuller or emptier nodes are preferred.
+
+The filter compares exact requests with what is allocatable; the score counts containers without a request as small ones. Resources are
+lanes of one array, so a pod that asks for cpu and memory costs one comparison of two lanes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from wharfinger.framework import resource_names
+from wharfinger.framework.arguments import Arguments
+from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.resource_lanes import Lanes, ResourceSpec, scored_lanes
+from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
+from wharfinger.language.catalogue import Volatility
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+
+TOO_MANY_PODS = Reason("Too many pods")
+MAX_UTILIZATION = 100
+MAX_CUSTOM_SCORE = 10  # shape scores are 0..10, node scores 0..100
+
+
+class UtilizationShapePoint(Arguments):
+    """One point of the function from utilization in percent to a score of 0..10."""
+
+    utilization: int = Field(ge=0, le=MAX_UTILIZATION)
+    score: int = Field(ge=0, le=MAX_CUSTOM_SCORE)
+
+
+class RequestedToCapacityRatio(Arguments):
+    """The shape that RequestedToCapacityRatio scores by."""
+
+    shape: tuple[UtilizationShapePoint, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _ascending(self) -> RequestedToCapacityRatio:
+        if any(left.utilization >= right.utilization for left, right in itertools.pairwise(self.shape)):
+            raise ValueError("the utilizations of a shape must ascend")
+        return self
+
+
+class ScoringStrategy(Arguments):
+    """How full a node should be, and which resources count how much."""
+
+    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
+    resources: tuple[ResourceSpec, ...] = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
+    requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
+
+    @model_validator(mode="after")
+    def _shaped(self) -> ScoringStrategy:
+        if self.type == "RequestedToCapacityRatio" and self.requested_to_capacity_ratio is None:
+            raise ValueError("the strategy RequestedToCapacityRatio needs requestedToCapacityRatio with a shape")
+        return self
+
+
+class NodeResourcesFitArguments(Arguments):
+    """NodeResourcesFitArgs: extended resources to leave unchecked, and the scoring strategy."""
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: ScoringStrategy = ScoringStrategy()
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What the filter compares: the resources asked for, how much of each, and the reasons in the order of the bits."""
+
+    names: tuple[str, ...]
+    amounts: NDArray[np.int64]  # (n_resources, 1)
+    reasons: tuple[Reason, ...]
+    short_bits: NDArray[np.uint64]  # (n_resources, 1): set where the node is too full
+    never_bits: NDArray[np.uint64]  # (n_resources, 1): set where even the empty node is too small
+
+
+class NodeResourcesFit(FilterPlugin, ScorePlugin):
+    """`pkg/scheduler/framework/plugins/noderesources/fit.go`, Kubernetes 1.36."""
+
+    name = "NodeResourcesFit"
+    arguments_model = NodeResourcesFitArguments
+    filter_volatility = Volatility.ROW
+    score_volatility = Volatility.ROW
+
+    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
+        """None; every pod takes at least one of a node's places."""
+        cycle[self.name] = _need([(name, amount) for name, amount in pod.requests.items() if amount > 0 and self._checked(name)])
+        return None
+
+    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
+        """The verdicts for `rows`: bit 0 where no place for a pod is left, two bits for each resource (too full, too small)."""
+        need: Need = cycle[self.name]
+        crowded = snapshot.pod_count[rows] >= snapshot.allowed_pods[rows]
+        if not need.names:
+            return Verdicts(need.reasons, crowded.view(np.uint8))
+        lanes = Lanes.of(snapshot, need.names)
+        allocatable = lanes.take(snapshot.allocatable, rows)
+        short = need.amounts > allocatable - lanes.take(snapshot.requested, rows)
+        if not short.any():
+            return Verdicts(need.reasons, crowded.view(np.uint8))
+        never = need.amounts > allocatable
+        resource_bits = np.where(never, need.never_bits, np.where(short, need.short_bits, np.uint64(0)))
+        return Verdicts(need.reasons, np.bitwise_or.reduce(resource_bits, axis=0) | crowded)
+
+    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
+        """None; keeps the lanes that count for this pod."""
+        cycle[self.name, "score"] = scored_lanes(self.arguments.scoring_strategy.resources, pod, exact=False)
+        return None
+
+    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:  # noqa: ARG002 — the extension point
+        """Points for `rows`, 0..100, by the scoring strategy; a resource that the node does not have does not count there."""
+        allocatable, requested, weights = cycle[self.name, "score"].columns(snapshot, rows)
+        strategy = self.arguments.scoring_strategy
+        if strategy.type == "RequestedToCapacityRatio":
+            return _ratio(allocatable, requested, weights, strategy.requested_to_capacity_ratio.shape)
+        divisor = np.maximum(allocatable, 1)
+        if strategy.type == "LeastAllocated":
+            points = np.maximum(allocatable - requested, 0) * 100 // divisor
+        else:
+            points = np.minimum(requested, allocatable) * 100 // divisor
+        return _weighted(points, weights, allocatable)
+
+    def _checked(self, name: str) -> bool:
+        """Whether the filter looks at a resource: what nodes count, unless it is extended and ignored."""
+        if name in resource_names.NATIVE:
+            return True
+        if not resource_names.is_extended(name):
+            return resource_names.is_scalar(name)
+        return name not in self.arguments.ignored_resources and name.partition("/")[0] not in self.arguments.ignored_resource_groups
+
+
+def _need(requests: Sequence[tuple[str, int]]) -> Need:
+    ordered = sorted(requests, key=lambda request: _place(request[0]))
+    reasons = [TOO_MANY_PODS]
+    for name, _ in ordered:
+        reasons += [Reason(f"Insufficient {name}"), Reason(f"Insufficient {name}", resolvable=False)]
+    bits = np.uint64(1) << np.arange(1, len(reasons), dtype=np.uint64)
+    return Need(
+        names=tuple(name for name, _ in ordered),
+        amounts=np.array([amount for _, amount in ordered], np.int64).reshape(-1, 1),
+        reasons=tuple(reasons),
+        short_bits=bits[0::2].reshape(-1, 1),
+        never_bits=bits[1::2].reshape(-1, 1),
+    )
+
+
+def _place(name: str) -> tuple[int, str]:
+    return (resource_names.NATIVE.index(name), "") if name in resource_names.NATIVE else (len(resource_names.NATIVE), name)
+
+
+def _weighted(points: NDArray[np.int64], weights: NDArray[np.int64], allocatable: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The weighted mean of `(n_resources, n_rows)` points over the resources that each node has, truncated; 0 where it has none."""
+    if allocatable.all():
+        total: NDArray[np.int64] = (points * weights).sum(axis=0) // weights.sum()
+        return total
+    present = weights * (allocatable > 0)
+    mean: NDArray[np.int64] = (points * present).sum(axis=0) // np.maximum(present.sum(axis=0), 1)
+    return mean
+
+
+def _ratio(
+    allocatable: NDArray[np.int64], requested: NDArray[np.int64], weights: NDArray[np.int64], shape: Sequence[UtilizationShapePoint]
+) -> NDArray[np.int64]:
+    """RequestedToCapacityRatio: the shape at each resource's utilization; resources that score 0 do not count."""
+    utilization = requested * MAX_UTILIZATION // np.maximum(allocatable, 1)
+    points = _broken_linear(np.where(requested > allocatable, MAX_UTILIZATION, utilization), shape)
+    counted = weights * ((allocatable > 0) & (points > 0))
+    total = counted.sum(axis=0)
+    return np.floor((points * counted).sum(axis=0) / np.maximum(total, 1) + 0.5).astype(np.int64)
+
+
+def _broken_linear(utilization: NDArray[np.int64], shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
+    """The piecewise linear function through the shape's points, in integers (`buildBrokenLinearFunction`)."""
+    scale = 100 // MAX_CUSTOM_SCORE
+    points = np.full(utilization.shape, shape[-1].score * scale, np.int64)
+    for left, right in reversed(list(itertools.pairwise(shape))):
+        rise, run = (right.score - left.score) * scale, right.utilization - left.utilization
+        climbed = np.trunc(rise * (utilization - left.utilization) / run).astype(
+            np.int64
+        )  # small integers: the float division is exact enough
+        points = np.where(utilization <= right.utilization, left.score * scale + climbed, points)
+    return np.where(utilization <= shape[0].utilization, shape[0].score * scale, points)

@@ -1,0 +1,36 @@
+"""NodeUnschedulable: cordoned nodes take only pods that tolerate being there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wharfinger.framework import tolerations
+from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts
+from wharfinger.language.catalogue import Volatility
+from wharfinger.model import objects
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+
+TAINT = objects.Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+REASONS = (Reason("node(s) were unschedulable", resolvable=False),)
+
+
+class NodeUnschedulable(FilterPlugin):
+    """`pkg/scheduler/framework/plugins/nodeunschedulable`, Kubernetes 1.36."""
+
+    name = "NodeUnschedulable"
+    filter_volatility = Volatility.STATIC
+
+    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
+        """Skip for a pod that tolerates the taint which goes with `spec.unschedulable`."""
+        return SKIP if tolerations.tolerated(pod.object.spec.tolerations, TAINT) else None
+
+    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
+        """The verdicts for `rows`: bit 0 where the node is cordoned."""
+        return Verdicts(REASONS, snapshot.unschedulable[rows].view(np.uint8))

@@ -1,0 +1,64 @@
+"""TaintToleration: pods stay off nodes whose taints they do not tolerate, and prefer nodes with fewer such marks.
+
+Nodes repeat a handful of taint sets, so the tolerations are held against each distinct set once and the answer is gathered per node.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework import tolerations
+from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.normalization import DefaultNormalize
+from wharfinger.framework.verdict import Reason, Rows, Verdicts
+from wharfinger.language.catalogue import Volatility
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+
+REASONS = (Reason("node(s) had untolerated taint(s)", resolvable=False),)
+
+
+class TaintToleration(FilterPlugin, ScorePlugin):
+    """`pkg/scheduler/framework/plugins/tainttoleration`, Kubernetes 1.36."""
+
+    name = "TaintToleration"
+    filter_volatility = Volatility.STATIC
+    score_volatility = Volatility.STATIC
+    default_weight = 3
+    normalization = DefaultNormalize(reverse=True)
+
+    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """The verdicts for `rows`: bit 0 where a NoSchedule or NoExecute taint is not tolerated."""
+        taint_sets = snapshot.taint_set[rows]
+        known = _gather(cycle, (self.name, "filter"), taint_sets)
+        for taint_set in _missing(known, taint_sets):
+            known[taint_set] = tolerations.untolerated(pod.object.spec.tolerations, snapshot.taints(taint_set)) > 0
+        return Verdicts(REASONS, known[taint_sets].astype(np.uint8))
+
+    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
+        """Raw scores for `rows`: the number of PreferNoSchedule taints that are not tolerated."""
+        taint_sets = snapshot.taint_set[rows]
+        known = _gather(cycle, (self.name, "score"), taint_sets)
+        for taint_set in _missing(known, taint_sets):
+            soft = [each for each in pod.object.spec.tolerations if each.effect in {"", tolerations.PREFER_NO_SCHEDULE}]
+            known[taint_set] = tolerations.untolerated(soft, snapshot.taints(taint_set), {tolerations.PREFER_NO_SCHEDULE})
+        return known[taint_sets]
+
+
+def _gather(cycle: CycleState, key: tuple[str, str], taint_sets: NDArray[np.int32]) -> NDArray[np.int64]:
+    """What is known of each taint set so far, -1 where nothing is; kept with the template, as a set's number never changes its meaning."""
+    known: NDArray[np.int64] = cycle.get(key, np.empty(0, np.int64))
+    size = int(taint_sets.max(initial=-1)) + 1
+    if size > len(known):
+        known = cycle[key] = np.concatenate([known, np.full(size - len(known), -1, np.int64)])
+    return known
+
+
+def _missing(known: NDArray[np.int64], taint_sets: NDArray[np.int32]) -> list[int]:
+    return np.unique(taint_sets[known[taint_sets] < 0]).tolist()

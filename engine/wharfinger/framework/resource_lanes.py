@@ -1,0 +1,102 @@
+"""The resource columns that a filter or score looks at, as lanes of one array.
+
+A pod asks for a few resources by name; the columns are two-dimensional with one lane per resource. `Lanes` picks the lanes once per call,
+as a plain slice where they stand side by side (cpu and memory always do), which costs no copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from wharfinger.framework import resource_names
+from wharfinger.framework.arguments import Arguments
+from wharfinger.framework.verdict import Rows
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+
+
+class ResourceSpec(Arguments):
+    """A resource that counts in a score, and how much."""
+
+    name: str
+    weight: int = Field(default=1, ge=1, le=100)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Where the lanes of some resources are; `missing` are the places of those that no node has."""
+
+    places: slice | NDArray[np.intp]
+    missing: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, names: Sequence[str]) -> Lanes:
+        """The lanes of these resources, in order."""
+        found = [snapshot.resource_index(name) for name in names]
+        places = [0 if place is None else place for place in found]
+        missing = tuple(lane for lane, place in enumerate(found) if place is None)
+        if not missing and places == list(range(places[0], places[0] + len(places))):
+            return cls(slice(places[0], places[0] + len(places)))
+        return cls(np.array(places, np.intp), missing)
+
+    def take(self, columns: NDArray[Any], rows: Rows) -> NDArray[Any]:
+        """The lanes at `rows`, `(n_resources, n_rows)`; 0 where no node has the resource."""
+        if isinstance(self.places, slice):
+            return columns[self.places, rows]
+        taken = columns[self.places][:, rows]
+        if self.missing:
+            taken[list(self.missing)] = 0
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredLanes:
+    """The resources a score counts for one pod template: what the pod adds `(n_resources, 1)`, and the weights `(n_resources, 1)`."""
+
+    names: tuple[str, ...]
+    added: NDArray[np.int64]
+    weights: NDArray[np.int64]
+    nonzero: tuple[tuple[int, int], ...]  # (lane here, lane of `snapshot.nonzero`) for those counted with defaults
+
+    def columns(self, snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Allocatable, requested with the pod, and weights; the first two `(n_resources, n_rows)`."""
+        if not self.names:
+            nothing = np.zeros((1, len(snapshot.pod_count[rows])), np.int64)
+            return nothing, nothing, np.ones((1, 1), np.int64)
+        lanes = Lanes.of(snapshot, self.names)
+        if self.names == _CPU_MEMORY and self.nonzero:
+            used = snapshot.nonzero[:, rows]
+        else:
+            used = lanes.take(snapshot.requested, rows)
+            if self.nonzero:
+                used = used.copy()
+                for here, lane in self.nonzero:
+                    used[here] = snapshot.nonzero[lane, rows]
+        return lanes.take(snapshot.allocatable, rows), used + self.added, self.weights
+
+
+_CPU_MEMORY = ("cpu", "memory")
+
+
+def scored_lanes(resources: Sequence[ResourceSpec], pod: PodView, *, exact: bool) -> ScoredLanes:
+    """The lanes that a score counts for a pod: all but scalar resources that the pod does not ask for.
+
+    `exact` counts requests as they are; otherwise cpu and memory are counted with the defaults for containers that request none.
+    """
+    counted = [spec for spec in resources if not resource_names.is_scalar(spec.name) or pod.requests.get(spec.name, 0)]
+    amounts = dict(pod.requests) if exact else {**pod.requests, **dict(zip(_CPU_MEMORY, pod.score_nonzero, strict=True))}
+    known = [spec for spec in counted if spec.name in resource_names.NATIVE or resource_names.is_scalar(spec.name)]
+    return ScoredLanes(
+        names=tuple(spec.name for spec in known),
+        added=np.array([amounts.get(spec.name, 0) for spec in known], np.int64).reshape(-1, 1),
+        weights=np.array([spec.weight for spec in known], np.int64).reshape(-1, 1),
+        nonzero=() if exact else tuple((lane, _CPU_MEMORY.index(spec.name)) for lane, spec in enumerate(known) if spec.name in _CPU_MEMORY),
+    )

@@ -1,0 +1,89 @@
+"""Reading of vector files, and the cluster of a case as the scheduler would hold it.
+
+A line is `{"case": …, "answer": …}`; docs/kubernetes-parity.md describes both. The cluster is built with the calls that the live scheduler
+makes for watch events, one object at a time.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wharfinger.framework import chain as chains
+from wharfinger.framework.configuration import ChainConfig
+from wharfinger.framework.registry import default_registry
+from wharfinger.model import decode, objects
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+
+OTHERS: Mapping[str, type[objects.AnyObject]] = {
+    "namespaces": objects.Namespace,
+    "services": objects.Service,
+    "replicationControllers": objects.ReplicationController,
+    "replicaSets": objects.ReplicaSet,
+    "statefulSets": objects.StatefulSet,
+    "persistentVolumeClaims": objects.PersistentVolumeClaim,
+    "persistentVolumes": objects.PersistentVolume,
+    "storageClasses": objects.StorageClass,
+    "csiNodes": objects.CSINode,
+    "csiDrivers": objects.CSIDriver,
+    "csiStorageCapacities": objects.CSIStorageCapacity,
+    "podDisruptionBudgets": objects.PodDisruptionBudget,
+    "priorityClasses": objects.PriorityClass,
+}
+SETTINGS = frozenset({"id", "pod", "nodes", "pods", "preempt", "scoring"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vector:
+    """One question with the answer of kube-scheduler's plugins."""
+
+    case: Mapping[str, Any]
+    answer: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """The name of the case: `spread-17`."""
+        return str(self.case["id"])
+
+
+def read(path: Path) -> Iterator[Vector]:
+    """The vectors of one file, `.jsonl` or `.jsonl.gz`, in order."""
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    for line in content.splitlines():
+        if line.strip():
+            parts = json.loads(line)
+            yield Vector(case=parts["case"], answer=parts["answer"])
+
+
+def cluster(case: Mapping[str, Any]) -> ClusterState:
+    """The cluster of a case; ValueError for a part that is not understood, rather than an answer that leaves it out."""
+    unknown = case.keys() - SETTINGS - OTHERS.keys()
+    if unknown:
+        raise ValueError(f"case {case['id']} has parts that are not understood: {', '.join(sorted(unknown))}")
+    state = ClusterState()
+    for field, kind in OTHERS.items():
+        for plain in case.get(field) or ():
+            state.put(decode.convert(plain, kind))
+    for plain in case["nodes"] or ():
+        state.add_node(decode.convert(plain, objects.Node))
+    for plain in case.get("pods") or ():
+        state.add_pod(decode.convert(plain, objects.Pod))
+    return state
+
+
+def pending(case: Mapping[str, Any]) -> PodView:
+    """The pod that the case asks about."""
+    return PodView(decode.convert(case["pod"], objects.Pod))
+
+
+def chain(case: Mapping[str, Any]) -> chains.Chain:
+    """The default chain, with the scoring strategy that the case names; without preemption unless the case asks for it."""
+    strategy = case.get("scoring")
+    fit = {} if strategy is None else {"scoringStrategy": strategy if isinstance(strategy, dict) else {"type": strategy}}
+    disabled = frozenset() if case.get("preempt") else frozenset({"DefaultPreemption"}) & default_registry().keys()
+    return chains.assemble(config=ChainConfig(arguments={"NodeResourcesFit": fit}, disabled=disabled))
