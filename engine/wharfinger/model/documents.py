@@ -6,23 +6,24 @@ JSON items stay raw bytes (a view into the file's content), YAML items are plain
 from __future__ import annotations
 
 import gzip
+import io
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias, cast
 
 import msgspec
 import yaml
 
 from wharfinger.errors import UsageError
+from wharfinger.model import item_stream
 
 Item: TypeAlias = msgspec.Raw | Any  # Raw for JSON, plain values for YAML
 
 SUFFIXES = (".json", ".yaml", ".yml", ".jsonl", ".ndjson")
 _GZIP_MAGIC = b"\x1f\x8b"
-_NOT_LISTED = object()
 
 
 class NotReadable(Exception):  # noqa: N818 - a sentence about the file, turned into InvalidObject where the file's name is known
@@ -35,7 +36,7 @@ class Document:
 
     kind: str = ""
     api_version: str = ""
-    items: list[Item] | None = None
+    items: Iterable[Item] | None = None
     is_list: bool = False
     metrics: Item | None = None
 
@@ -51,20 +52,21 @@ _OUTLINE = msgspec.json.Decoder(_Outline)
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def contents(path: str | Path) -> Iterator[tuple[str, bytes]]:
-    """(name for messages, content) of a file, of every file in a folder (sorted, with the suffixes above), or of standard input (`-`)."""
+def streams(path: str | Path) -> Iterator[tuple[str, BinaryIO]]:
+    """(name for messages, unpacked content) of a file, of each file in a folder, or of standard input (`-`).
+
+    Of a folder those files are read, sorted, that have one of the suffixes above. UsageError when there is nothing to read.
+    """
     if str(path) == "-":
-        yield "standard input", _inflate(sys.stdin.buffer.read(), "standard input")
+        yield "standard input", _unpacked(sys.stdin.buffer)
         return
     path = Path(path)
-    if not path.is_dir():
-        yield str(path), _load(path)
-        return
-    found = [file for file in sorted(path.rglob("*")) if _is_wanted(file, path)]
+    found = [file for file in sorted(path.rglob("*")) if _is_wanted(file, path)] if path.is_dir() else [path]
     if not found:
         raise UsageError(f"{path}: no files that end in {', '.join(SUFFIXES)} (or one of these and .gz) in this folder")
     for file in found:
-        yield str(file), _load(file)
+        with _opened(file) as stream:
+            yield str(file), _unpacked(stream)
 
 
 def _is_wanted(file: Path, folder: Path) -> bool:
@@ -72,24 +74,33 @@ def _is_wanted(file: Path, folder: Path) -> bool:
     return not hidden and file.name.removesuffix(".gz").endswith(SUFFIXES) and file.is_file()
 
 
-def _load(path: Path) -> bytes:
+def _opened(file: Path) -> BinaryIO:
     try:
-        return _inflate(path.read_bytes(), str(path))
+        return file.open("rb")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from None
+        raise UsageError(f"{file}: {error.strerror or error}") from None
 
 
-def _inflate(content: bytes, label: str) -> bytes:
-    if not content.startswith(_GZIP_MAGIC):
-        return content
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UsageError(f"{label}: broken gzip: {error}") from None
+def _unpacked(stream: BinaryIO) -> BinaryIO:
+    buffered = io.BufferedReader(cast("io.RawIOBase", stream))
+    return cast("BinaryIO", gzip.GzipFile(fileobj=buffered)) if buffered.peek(2)[:2] == _GZIP_MAGIC else buffered
 
 
-def split(content: bytes, *, yaml_likely: bool = False) -> Iterator[Document]:
+def split(stream: BinaryIO, *, yaml_likely: bool = False) -> Iterator[Document]:
     """The documents of one file; NotReadable when it is neither JSON nor YAML."""
+    try:
+        items, start = item_stream.open_stream(stream)
+        if items is None:
+            yield from _split_bytes(start + stream.read(), yaml_likely=yaml_likely)
+        else:
+            yield Document(kind="List", api_version=items.api_version, items=items, is_list=True)
+    except OSError as error:
+        raise NotReadable(error.strerror or str(error)) from None
+    except (EOFError, zlib.error) as error:
+        raise NotReadable(f"broken gzip: {error}") from None
+
+
+def _split_bytes(content: bytes, *, yaml_likely: bool) -> Iterator[Document]:
     content = content.removeprefix(b"\xef\xbb\xbf")
     if content.lstrip()[:1] not in {b"{", b"["}:
         yield from _split_yaml(content)
@@ -145,7 +156,7 @@ def as_list(item: Item) -> Document | None:
 def _split_yaml(content: bytes) -> Iterator[Document]:
     try:
         text = content.decode("utf-8")
-        for document in yaml.load_all(text, Loader=_loader()):
+        for document in yaml.load_all(text, Loader=_LOADER):
             if document is not None:
                 yield _plain_document(document)
     except UnicodeDecodeError:
@@ -166,10 +177,6 @@ def _plain_document(document: Any) -> Document:
     if metrics is not None and kind in {"", "MetricSamples"}:
         return Document(kind=kind, api_version=api_version, metrics=metrics)
     return Document(kind=kind, api_version=api_version, items=[document])
-
-
-def _loader() -> type[yaml.SafeLoader]:
-    return _LOADER
 
 
 def _make_loader() -> type[Any]:

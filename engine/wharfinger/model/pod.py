@@ -18,7 +18,9 @@ from wharfinger.model import objects, qos, requests
 HostPort = tuple[str, str, int]
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
-_TEMPLATE_FIELDS = operator.attrgetter(*(name for name in objects.PodSpec.__struct_fields__ if name != "node_name"))
+_TEMPLATE_FIELDS = operator.attrgetter(*(name for name in objects.PodSpec.__struct_fields__ if name not in {"node_name", "volumes"}))
+_VOLUME_SOURCES = operator.attrgetter(*(name for name in objects.Volume.__struct_fields__ if name != "name"))
+_NO_SOURCES = _VOLUME_SOURCES(objects.Volume())
 _MOST_TEMPLATES = 16384
 
 
@@ -162,10 +164,23 @@ def _digest(view: PodView) -> bytes:
         view.terminating,
         view.object.status.qos_class,
         _resized_requests(view),
-        view.name if any(volume.ephemeral is not None for volume in spec.volumes) else None,
+        _volume_parts(view),
         _TEMPLATE_FIELDS(spec),
     )
     return hashlib.blake2b(_ENCODER.encode(parts), digest_size=16).digest()
+
+
+def deciding_volumes(spec: objects.PodSpec) -> tuple[objects.Volume, ...]:
+    """The volumes that a decision can depend on: not tokens, config maps and the like."""
+    return tuple(volume for volume in spec.volumes if _VOLUME_SOURCES(volume) != _NO_SOURCES)
+
+
+def _volume_parts(view: PodView) -> list[object]:
+    """Volumes without their names, which tell nothing; only an ephemeral one's claim is named by pod and volume."""
+    return [
+        (_VOLUME_SOURCES(volume), None if volume.ephemeral is None else (view.name, volume.name))
+        for volume in deciding_volumes(view.object.spec)
+    ]
 
 
 def _resized_requests(view: PodView) -> object:

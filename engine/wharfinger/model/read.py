@@ -7,17 +7,20 @@ reading goes on is the caller's choice, never silent.
 
 from __future__ import annotations
 
+import gc
+import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 import msgspec
 
 from wharfinger.errors import InvalidObject
-from wharfinger.model import decode, documents, objects, samples
+from wharfinger.model import decode, documents, item_stream, objects, samples, sharing
 
 T = TypeVar("T", bound=objects.KubeStruct)
 
@@ -67,17 +70,30 @@ def read_objects(paths: Iterable[str | Path], *, skip_invalid: bool = False) -> 
     instead.
     """
     reader = _Reader(skip_invalid=skip_invalid)
-    for path in paths:
-        for label, content in documents.contents(path):
-            reader.read(label, content)
+    with _paused_collection():
+        for path in paths:
+            for label, stream in documents.streams(path):
+                reader.read(label, stream)
     return reader.finish()
 
 
 def read_bytes(content: bytes, label: str = "-", *, skip_invalid: bool = False) -> Objects:
     """Everything that one file's content holds; `label` is its name in messages."""
     reader = _Reader(skip_invalid=skip_invalid)
-    reader.read(label, content)
+    reader.read(label, io.BytesIO(content))
     return reader.finish()
+
+
+@contextmanager
+def _paused_collection() -> Iterator[None]:
+    """Reading makes millions of objects and no garbage in cycles: looking for it would double the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class _Reader:
@@ -86,6 +102,7 @@ class _Reader:
     def __init__(self, *, skip_invalid: bool) -> None:
         self._skip_invalid = skip_invalid
         self._found: dict[type[objects.AnyObject], dict[str, objects.AnyObject]] = {}
+        self._sharing = sharing.Sharing()
         self._metrics: MetricTable = {}
         self._ignored: Counter[str] = Counter()
         self._skipped: list[str] = []
@@ -100,11 +117,11 @@ class _Reader:
             replaced=self._replaced,
         )
 
-    def read(self, label: str, content: bytes) -> None:
+    def read(self, label: str, stream: BinaryIO) -> None:
         try:
-            for document in documents.split(content, yaml_likely=label.endswith((".yaml", ".yml", ".yaml.gz", ".yml.gz"))):
+            for document in documents.split(stream, yaml_likely=label.removesuffix(".gz").endswith((".yaml", ".yml"))):
                 self._read_document(document, label)
-        except documents.NotReadable as error:
+        except (documents.NotReadable, item_stream.BrokenItem) as error:
             self._refuse(f"{label}: {error}")
 
     def _read_document(self, document: documents.Document, label: str) -> None:
@@ -138,7 +155,12 @@ class _Reader:
         obj = decode.decode_json(item, struct) if isinstance(item, msgspec.Raw) else decode.convert(item, struct)
         if not obj.metadata.name and not (obj.metadata.generate_name and kind == "Pod"):
             raise InvalidObject("metadata.name: it has no name")
-        self._keep(obj)
+        self._keep(self._shared(obj))
+
+    def _shared(self, obj: objects.AnyObject) -> objects.AnyObject:
+        if isinstance(obj, objects.Pod):
+            return self._sharing.pod(obj)
+        return self._sharing.node(obj) if isinstance(obj, objects.Node) else obj
 
     def _keep(self, obj: objects.AnyObject) -> None:
         found = self._found.setdefault(type(obj), {})
