@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class Plugin:
     """Base of every plugin: a name people configure it by, and its arguments."""
 
-    name: ClassVar[str]
+    name: str
     arguments_model: ClassVar[type[Arguments]] = Arguments
 
     def __init__(self, arguments: Arguments | None = None) -> None:
@@ -54,7 +54,7 @@ class Plugin:
 class FilterPlugin(Plugin, ABC):
     """A hard constraint: which nodes can take the pod."""
 
-    filter_volatility: ClassVar[Volatility] = Volatility.GLOBAL
+    filter_volatility: Volatility = Volatility.GLOBAL
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — a hook
         """None to go on, `Skip`, `Rejected` for every node, or the `NodeSet` worth looking at.
@@ -80,8 +80,9 @@ class FilterPlugin(Plugin, ABC):
 class Normalization(Protocol):
     """How raw scores become points of 0..100, given the extremes over the feasible nodes; must work on any subset of the nodes."""
 
-    least: float
-    """Raw scores below this are not counted in `low` and `high` (a plugin's mark for nodes it ignores); −inf to count all."""
+    @property
+    def least(self) -> float:
+        """Raw scores below this are not counted in `low` and `high` (a plugin's mark for nodes it ignores); −inf to count all."""
 
     def points(self, scores: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:
         """The points `(n_rows,) int64` for raw `scores`; `low`, `high`: the extremes over all feasible nodes (0, 0 where none counts)."""
@@ -90,9 +91,9 @@ class Normalization(Protocol):
 class ScorePlugin(Plugin, ABC):
     """A preference: how good each feasible node is."""
 
-    score_volatility: ClassVar[Volatility] = Volatility.GLOBAL
+    score_volatility: Volatility = Volatility.GLOBAL
     default_weight: ClassVar[int] = 1
-    normalization: ClassVar[Normalization | None] = None
+    normalization: Normalization | None = None
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — a hook
         """None to go on, or `Skip` to contribute nothing.
@@ -109,8 +110,18 @@ class ScorePlugin(Plugin, ABC):
         Rows may include nodes that are not feasible; whatever is returned there is not used (it must still be finite).
         """
 
-    def score_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: ARG002 — a hook
-        """For GLOBAL plugins: the rows whose raw score may differ from what it was at revision `since`, as in `filter_changes`."""
+    def score_changes(
+        self,
+        cycle: CycleState,  # noqa: ARG002 — a hook
+        pod: PodView,  # noqa: ARG002
+        snapshot: Snapshot,  # noqa: ARG002
+        since: int,  # noqa: ARG002
+        flipped: NDArray[np.intp],  # noqa: ARG002
+    ) -> Rows | None:
+        """For GLOBAL plugins: the rows whose raw score may differ from what it was at revision `since`, as in `filter_changes`.
+
+        `flipped` are the rows that became feasible since then or ceased to be.
+        """
         return slice(None)
 
 

@@ -1,0 +1,196 @@
+"""The chain: which plugins and policies decide, with which weights and arguments.
+
+A chain is a value. It is assembled once, prints as a table, and has a revision that changes with anything that could change a decision.
+Which of its policies govern a pod gives the pod's *lineup*; pods with the same governing policies share one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from wharfinger.errors import UsageError
+from wharfinger.framework import extension, overrides, scale
+from wharfinger.framework.configuration import ChainConfig, arguments
+from wharfinger.framework.extension import FilterPlugin, PostFilterPlugin, PreEnqueuePlugin, QueueSortPlugin, ScorePlugin
+from wharfinger.framework.lineup import Lineup, ScoreTerm, in_summing_order
+from wharfinger.framework.policy_rules import PolicyRules
+from wharfinger.framework.registry import Registry, default_registry
+
+if TYPE_CHECKING:
+    from wharfinger.compiler.program import CompiledPolicy
+    from wharfinger.model.pod import PodView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A plugin as the chain uses it; `weight` is None where it does not score."""
+
+    plugin: extension.Plugin
+    weight: int | None
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        return self.plugin.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """Plugins in the order in which they run, and policies sorted by name."""
+
+    links: tuple[Link, ...]
+    rules: tuple[PolicyRules, ...] = ()
+    _lineups: dict[tuple[int, ...], Lineup] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def policies(self) -> tuple[CompiledPolicy, ...]:
+        """The policies, sorted by name."""
+        return tuple(rules.policy for rules in self.rules)
+
+    @cached_property
+    def policy_revision(self) -> str:
+        """SHA-256 over the names and revisions of the policies, in hexadecimal; the same for no policies everywhere."""
+        return _digest([[policy.name, policy.revision] for policy in self.policies])
+
+    @cached_property
+    def revision(self) -> str:
+        """SHA-256 over everything that could change a decision, in hexadecimal."""
+        return _digest([self._rows(), self.policy_revision])
+
+    @cached_property
+    def n_rules(self) -> int:
+        """How many filters and scores there are in all."""
+        return sum(len(extension.points(type(link.plugin))) for link in self.links) + sum(rules.n_rules for rules in self.rules)
+
+    @cached_property
+    def filters(self) -> tuple[FilterPlugin, ...]:
+        """The plugins that filter, in order."""
+        return tuple(link.plugin for link in self.links if isinstance(link.plugin, FilterPlugin))
+
+    @cached_property
+    def post_filters(self) -> tuple[PostFilterPlugin, ...]:
+        """The PostFilter plugins, in order."""
+        return tuple(link.plugin for link in self.links if isinstance(link.plugin, PostFilterPlugin))
+
+    @cached_property
+    def pre_enqueues(self) -> tuple[PreEnqueuePlugin, ...]:
+        """The PreEnqueue plugins, in order."""
+        return tuple(link.plugin for link in self.links if isinstance(link.plugin, PreEnqueuePlugin))
+
+    @cached_property
+    def queue_sort(self) -> QueueSortPlugin | None:
+        """The plugin that orders the queue, if the chain has one."""
+        return next((link.plugin for link in self.links if isinstance(link.plugin, QueueSortPlugin)), None)
+
+    def at(self, point: str) -> tuple[extension.Plugin, ...]:
+        """The plugins at an extension point (`"Reserve"`, `"PreBind"`, … of `extension.POINTS`), in order."""
+        return tuple(link.plugin for link in self.links if isinstance(link.plugin, extension.POINTS[point]))
+
+    def plugin(self, name: str) -> extension.Plugin | None:
+        """The plugin of that name, or None."""
+        return next((link.plugin for link in self.links if link.name == name), None)
+
+    def key(self, pod: PodView) -> Hashable:
+        """What a decision about the pod depends on besides the cluster: pods with equal keys get equal answers (ties apart)."""
+        own = tuple(plugin.identity(pod) for plugin in self._identities)
+        if self._reads_identity:
+            return pod.template, pod.node_name, own, pod.uid
+        return pod.template, pod.node_name, own
+
+    @cached_property
+    def _identities(self) -> tuple[extension.Plugin, ...]:
+        return tuple(link.plugin for link in self.links if type(link.plugin).identity is not extension.Plugin.identity)
+
+    @cached_property
+    def _reads_identity(self) -> bool:
+        return any(policy.reads_identity for policy in self.policies)
+
+    def lineup(self, pod: PodView, now: float) -> Lineup:
+        """The rules that the pod meets at time `now`."""
+        governing = tuple(index for index, rules in enumerate(self.rules) if rules.policy.governs(pod, now))
+        found = self._lineups.get(governing)
+        if found is None:
+            found = self._lineups[governing] = self._assemble([self.rules[index] for index in governing])
+        return found
+
+    def _assemble(self, governing: Sequence[PolicyRules]) -> Lineup:
+        settled = overrides.settle([rules.policy for rules in governing])
+        scores = [term for link in self.links for term in _base_terms(link, settled)]
+        return Lineup(
+            filters=(*self.filters, *(plugin for rules in governing for plugin in rules.filters)),
+            scores=in_summing_order([*scores, *(term for rules in governing for term in rules.scores)]),
+            policies=tuple(rules.policy.name for rules in governing),
+            quanta=overrides.quanta([rules.policy for rules in governing]),
+            tie_breaks=tuple(rule for rules in governing for rule in rules.tie_breaks),
+            notes=settled.notes,
+        )
+
+    def __str__(self) -> str:
+        rows = [("plugin", "points", "weight", "arguments"), *self._rows(), *(row for rules in self.rules for row in rules.rows())]
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        return "\n".join(
+            "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]).rstrip() for row in rows
+        )
+
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        return [_row(link) for link in self.links]
+
+
+def assemble(policies: Sequence[CompiledPolicy] = (), config: ChainConfig | None = None, registry: Registry | None = None) -> Chain:
+    """The chain of all plugins of the registry (by default: built-in and installed ones) and the given policies, in any order.
+
+    Raises `UsageError` for settings that do not fit, for two policies of one name, and for policies that contradict each other about a base
+    plugin; `UnknownObject` for a plugin that is not there.
+    """
+    config = ChainConfig() if config is None else config
+    registry = default_registry() if registry is None else registry
+    config.check(registry)
+    ordered = sorted(policies, key=lambda policy: policy.name)
+    for left, right in itertools.pairwise(ordered):
+        if left.name == right.name:
+            raise UsageError(f'two policies are called "{left.name}": {left.policy.source.name} and {right.policy.source.name}')
+    overrides.check(ordered, registry)
+    links = tuple(_link(plugin, config) for name, plugin in registry.items() if name not in config.disabled)
+    if len([link for link in links if isinstance(link.plugin, QueueSortPlugin)]) > 1:
+        raise UsageError("a chain has one QueueSort plugin; disable the others")
+    return Chain(links=links, rules=tuple(PolicyRules(policy) for policy in ordered))
+
+
+def _link(plugin: type[extension.Plugin], config: ChainConfig) -> Link:
+    built = plugin(arguments(plugin, config.arguments.get(plugin.name, {})))
+    return Link(plugin=built, weight=config.weight(plugin) if issubclass(plugin, ScorePlugin) else None)
+
+
+def _base_terms(link: Link, settled: overrides.Settled) -> list[ScoreTerm]:
+    """The score of a plugin for pods with these overrides: none where its weight is 0."""
+    if link.weight is None:
+        return []
+    weight = settled.weights.get(link.name, float(link.weight))
+    if not weight:
+        return []
+    plugin = link.plugin
+    if link.name in settled.arguments:  # only the score is another: filters keep the arguments of the chain
+        own = plugin.arguments.model_dump(by_alias=True, exclude_unset=True)
+        plugin = type(plugin)(arguments(type(plugin), {**own, **settled.arguments[link.name]}))
+    assert isinstance(plugin, ScorePlugin)  # noqa: S101 — weight is None for the others
+    return [ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=scale.of(plugin.name, plugin.normalization))]
+
+
+def _row(link: Link) -> tuple[str, str, str, str]:
+    shown = link.plugin.arguments.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return (
+        link.name,
+        " ".join(extension.points(type(link.plugin))),
+        "" if link.weight is None else str(link.weight),
+        " ".join(f"{name}={json.dumps(value, sort_keys=True, separators=(',', ':'))}" for name, value in sorted(shown.items())),
+    )
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()).hexdigest()

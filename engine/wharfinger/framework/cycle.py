@@ -1,0 +1,102 @@
+"""The scheduling cycle: a chain, a snapshot and a pod in, a decision out.
+
+`decide` is the definition: everything is evaluated over all nodes. `Decider` gives the same answers faster by keeping the evaluation of
+each pod template it has seen lately and bringing it up to date; a property test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.decision import Decision
+from wharfinger.framework.diagnosis import Diagnosis
+from wharfinger.framework.evaluation import Evaluation
+from wharfinger.framework.extension import PostFilterOutcome, Rejection
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+
+MOST_CELLS = 50_000_000
+"""How many node × rule results a `Decider` keeps, by default: about a gigabyte at the very most, a hundred templates at 50,000 nodes."""
+
+
+def decide(chain: Chain, snapshot: Snapshot, pod: PodView) -> Decision:
+    """The decision about one pod. Pure: the same chain, snapshot and pod give the same decision, everywhere."""
+    return _conclude(chain, snapshot, pod, Evaluation(chain.lineup(pod, snapshot.now)))
+
+
+class Decider:
+    """Decides like `decide`, and remembers.
+
+    Bounded: what was not asked for lately is forgotten once node × rule results of all templates exceed `most_cells`.
+    """
+
+    def __init__(self, chain: Chain, most_cells: int = MOST_CELLS) -> None:
+        self.chain = chain
+        self._most_cells = most_cells
+        self._kept: OrderedDict[Hashable, Evaluation] = OrderedDict()
+
+    def decide(self, snapshot: Snapshot, pod: PodView) -> Decision:
+        """The decision about one pod; equal to `decide(chain, snapshot, pod)`. Its details are readable until the next decision."""
+        return _conclude(self.chain, snapshot, pod, self._evaluation(snapshot, pod))
+
+    def _evaluation(self, snapshot: Snapshot, pod: PodView) -> Evaluation:
+        key = self.chain.key(pod)
+        evaluation = self._kept.get(key)
+        if evaluation is None:
+            evaluation = Evaluation(self.chain.lineup(pod, snapshot.now))
+            self._kept[key] = evaluation
+            self._forget(snapshot.n_nodes * self.chain.n_rules)
+        else:
+            self._kept.move_to_end(key)
+        return evaluation
+
+    def _forget(self, cells: int) -> None:
+        most = max(1, self._most_cells // max(1, cells))
+        while len(self._kept) > most:
+            self._kept.popitem(last=False)
+
+
+def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> Decision:
+    evaluation.update(pod, snapshot)
+    choice = evaluation.choose(pod, snapshot)
+    outcome = PostFilterOutcome()
+    message = ""
+    if choice is None:
+        outcome, message = _post_filter(chain, snapshot, pod, evaluation)
+    return Decision(
+        pod=pod,
+        node=None if choice is None else snapshot.names[choice.row],
+        row=None if choice is None else choice.row,
+        n_nodes=snapshot.n_nodes,
+        feasible=evaluation.filtering.count,
+        ties=0 if choice is None else choice.ties,
+        message=message,
+        chain=chain,
+        snapshot_revision=snapshot.revision,
+        nominated=outcome.nominated,
+        victims=outcome.victims,
+        evaluation=evaluation,
+        version=evaluation.version,
+        snapshot=snapshot,
+    )
+
+
+def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> tuple[PostFilterOutcome, str]:
+    """What the PostFilter plugins make of a pod that fits nowhere, and the message that tells it all."""
+    diagnosis = Diagnosis(evaluation.filtering, snapshot.n_nodes)
+    outcome = PostFilterOutcome()
+    messages = []
+    for plugin in chain.post_filters if snapshot.n_nodes else ():
+        rejection = Rejection(rejected=np.ones(snapshot.n_nodes, np.bool_), unresolvable=diagnosis.unresolvable)
+        outcome = plugin.post_filter(evaluation.cycle, pod, snapshot, rejection)
+        messages += [outcome.message] if outcome.message else []
+        if outcome.nominated is not None:
+            break
+    return outcome, " ".join([evaluation.rejection_message(snapshot), *([", ".join(messages)] if messages else [])])

@@ -1,0 +1,122 @@
+"""Everything the chain has to say of one pod template, kept up to date with the cluster.
+
+    Filtering ─ feasible set ─→ Scoring ─ keys ─→ choose
+
+An evaluation remembers the revision it stands at. When it is asked again it looks at the rows that changed since; if rows were added, moved
+or removed, or too much happened, it starts afresh. Either way the answer is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework import tie_break
+from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.diagnosis import Diagnosis
+from wharfinger.framework.filtering import Filtering
+from wharfinger.framework.lineup import Lineup
+from wharfinger.framework.question import Changes, Question, union
+from wharfinger.framework.scoring import Scoring
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The best row, how many rows were as good until the hash decided."""
+
+    row: int
+    ties: int
+
+
+class Evaluation:
+    """The kept result for one template. `version` grows whenever anything in it changes."""
+
+    __slots__ = ("_layout", "_message", "_now", "_scored", "cycle", "filtering", "lineup", "revision", "scoring", "version")
+
+    def __init__(self, lineup: Lineup) -> None:
+        self.lineup = lineup
+        self.cycle = CycleState()
+        self.filtering = Filtering(lineup.filters)
+        self.scoring = Scoring(lineup)
+        self.revision = -1
+        self.version = 0
+        self._layout = -1
+        self._now = 0.0
+        self._scored = False
+        self._message: str | None = None
+
+    def update(self, pod: PodView, snapshot: Snapshot) -> None:
+        """Make it what a fresh evaluation of `pod` over `snapshot` would be."""
+        revision = snapshot.revision
+        if revision == self.revision and snapshot.now == self._now:
+            return
+        self.version += 1
+        self._message = None
+        asked = Question(self.cycle, pod, snapshot)
+        changes = self._changes(snapshot)
+        if changes is None:
+            self._start(asked)
+        else:
+            self._refresh(asked, changes)
+        self.revision, self._layout, self._now = revision, snapshot.layout_revision, snapshot.now
+
+    def _changes(self, snapshot: Snapshot) -> Changes | None:
+        """What happened since the last update; None if rows have moved or it is not known."""
+        if snapshot.layout_revision != self._layout:
+            return None
+        node_rows, usage_rows = snapshot.node_changes(self.revision), snapshot.usage_changes(self.revision)
+        if node_rows is None or usage_rows is None:
+            return None
+        return Changes(self.revision, node_rows, union(node_rows, usage_rows))
+
+    def _start(self, asked: Question) -> None:
+        self.cycle.clear()
+        self.filtering.evaluate(asked)
+        self._score(asked)
+
+    def _refresh(self, asked: Question, changes: Changes) -> None:
+        flips = self.filtering.refresh(asked, changes)
+        if self._scored and self.filtering.count and not isinstance(flips, slice):
+            self.scoring.refresh(asked, changes, flips, self.filtering.feasible)
+        else:
+            self._score(asked)
+
+    def _score(self, asked: Question) -> None:
+        self._scored = self.filtering.count > 0
+        if self._scored:
+            self.scoring.evaluate(asked, self.filtering.feasible)
+
+    def rejection_message(self, snapshot: Snapshot) -> str:
+        """Why no node is feasible, as kube-scheduler would say it; made once, however many pods of the template ask."""
+        if self._message is None:
+            self._message = Diagnosis(self.filtering, snapshot.n_nodes).message
+        return self._message
+
+    def choose(self, pod: PodView, snapshot: Snapshot) -> Choice | None:
+        """The best of all feasible nodes for `pod`; None where there is none."""
+        if not self.filtering.count:
+            return None
+        keys = self.scoring.keys
+        best = np.flatnonzero(keys == keys.max())
+        if len(best) > 1:
+            best = self._narrow(best, pod, snapshot)
+        if len(best) == 1:
+            return Choice(int(best[0]), 1)
+        return Choice(int(best[tie_break.winner(pod.uid, snapshot.name_hashes[best])]), len(best))
+
+    def _narrow(self, rows: NDArray[np.intp], pod: PodView, snapshot: Snapshot) -> NDArray[np.intp]:
+        """The rows that are still equal after the later tiers and the policies' tie breaks."""
+        for tier in self.scoring.tiers[1:]:
+            keys = tier.key(rows)
+            rows = rows[keys == keys.max()]
+        for rule in self.lineup.tie_breaks:
+            if len(rows) > 1:
+                rows = rule.best(self.cycle, pod, snapshot, rows)
+        return rows

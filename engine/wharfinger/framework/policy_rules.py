@@ -1,0 +1,121 @@
+"""The rules of a compiled policy as plugins of the chain, named `policy/rule`.
+
+A policy is bound to a pod once per template (everything that depends on the pod alone is worked out then); its rules share that binding
+through the cycle state, and with it whatever subexpressions they have in common.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.lineup import ScoreTerm
+from wharfinger.framework.policy_scale import MISSING, SKIPPED, PolicyScale
+from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
+from wharfinger.language.catalogue import Volatility
+
+if TYPE_CHECKING:
+    from wharfinger.compiler.program import BoundPolicy, CompiledPolicy
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+
+VALUE_MISSING = 1
+VALUE_SKIPPED = 2
+
+
+class PolicyFilter(FilterPlugin):
+    """A filter rule. A clause that only node objects can change is unresolvable: moving pods away would not help."""
+
+    def __init__(self, policy: CompiledPolicy, index: int) -> None:
+        super().__init__()
+        self._policy = policy
+        self._index = index
+        rule = policy.filters[index]
+        self.name = f"{policy.name}/{rule.name}"
+        self.filter_volatility = rule.volatility
+
+    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
+        """None; binds the policy."""
+        bound = _bound(self._policy, cycle, pod, snapshot)
+        resolvable = self.filter_volatility is not Volatility.STATIC
+        cycle[self.name] = tuple(Reason(text, resolvable) for text in bound.reasons(self._index))
+        return None
+
+    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """The verdicts of the rule's clauses: bits as the compiled policy numbers them."""
+        bound = _bound(self._policy, cycle, pod, snapshot)
+        return Verdicts(cycle[self.name], bound.filter_bits(self._index, snapshot, rows))
+
+
+class PolicyScore(ScorePlugin):
+    """A score rule. Raw scores are float64; NaN where the value is missing, +inf where the rule leaves the node alone."""
+
+    def __init__(self, policy: CompiledPolicy, index: int) -> None:
+        super().__init__()
+        self._policy = policy
+        self._index = index
+        rule = policy.scores[index]
+        self.name = f"{policy.name}/{rule.name}"
+        self.score_volatility = rule.volatility
+
+    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — a rule is scored node by node
+        """None; binds the policy."""
+        _bound(self._policy, cycle, pod, snapshot)
+        return None
+
+    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
+        """The raw scores."""
+        raw, state = _bound(self._policy, cycle, pod, snapshot).score(self._index, snapshot, rows)
+        if not state.any():
+            return raw
+        return np.where(state == VALUE_MISSING, MISSING, np.where(state == VALUE_SKIPPED, SKIPPED, raw))
+
+
+class TieBreak:
+    """One key of a policy's `tie_break`."""
+
+    def __init__(self, policy: CompiledPolicy, index: int) -> None:
+        self._policy = policy
+        self._index = index
+        self._descending = policy.tie_break[index].descending
+
+    def best(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of `rows` (at least one) whose key comes first; a missing key comes last either way."""
+        keys = _bound(self._policy, cycle, pod, snapshot).tie_key(self._index, snapshot, rows)
+        keys = np.where(np.isnan(keys), np.inf, -keys if self._descending else keys)
+        return rows[keys == keys.min()]
+
+
+class PolicyRules:
+    """A policy and its rules as plugins."""
+
+    def __init__(self, policy: CompiledPolicy) -> None:
+        self.policy = policy
+        self.filters = tuple(PolicyFilter(policy, index) for index in range(len(policy.filters)))
+        self.scores = tuple(
+            ScoreTerm(plugin=PolicyScore(policy, index), weight=rule.weight, tier=rule.tier, scale=PolicyScale(rule))
+            for index, rule in enumerate(policy.scores)
+            if rule.weight
+        )
+        self.tie_breaks = tuple(TieBreak(policy, index) for index in range(len(policy.tie_break)))
+
+    @property
+    def n_rules(self) -> int:
+        """How many filters and scores it has."""
+        return len(self.filters) + len(self.scores)
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Its rows in the chain's table."""
+        scored = [(term.plugin.name, "Score", f"{term.weight:g}", f"tier={term.tier}" if term.tier != 1 else "") for term in self.scores]
+        return [*((plugin.name, "Filter", "", "") for plugin in self.filters), *scored]
+
+
+def _bound(policy: CompiledPolicy, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> BoundPolicy:
+    found: BoundPolicy | None = cycle.get(policy.name)
+    if found is None:
+        found = cycle[policy.name] = policy.bind(pod, snapshot)
+    return found

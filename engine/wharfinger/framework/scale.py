@@ -1,0 +1,103 @@
+"""From raw scores to points, in a form that can be brought up to date one node at a time.
+
+Normalising looks at all feasible nodes: its *extent* (the lowest and highest raw score, say). After a placement a few raw scores have
+changed and the extent usually has not; then only those nodes' points change. A scale splits the two steps, and says when a change may have
+moved the extent.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework import contract
+from wharfinger.framework.extension import Normalization
+from wharfinger.framework.verdict import Mask
+
+Extent: TypeAlias = tuple[float, ...]
+
+NO_EXTENT: Extent = ()
+
+
+class Scale(Protocol):
+    """How one score's raw values become points of 0..100."""
+
+    @property
+    def relative(self) -> bool:
+        """Whether the points of a node depend on the other feasible nodes."""
+
+    def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:
+        """What Score returned for `n_rows` nodes, checked."""
+
+    def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:
+        """What the points depend on besides a node's own raw score; arrays are `(n_nodes,)`."""
+
+    def moves(self, extent: Extent, values: NDArray[Any]) -> bool:
+        """Whether feasible nodes with these raw scores, coming or going, may change `extent`; True when in doubt."""
+
+    def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:
+        """The points `(n_rows,)` of some nodes, a new array; of no meaning where not feasible."""
+
+
+class Plain:
+    """The raw scores of a plugin without a normalization: they are the points."""
+
+    relative = False
+
+    def __init__(self, plugin: str) -> None:
+        self._plugin = plugin
+
+    def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:
+        """`answer`, if it is an int64 array of points in 0..100."""
+        return contract.points(self._plugin, contract.raw_scores(self._plugin, answer, n_rows), n_rows)
+
+    def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:  # noqa: ARG002 — nothing to know
+        """Nothing."""
+        return NO_EXTENT
+
+    def moves(self, extent: Extent, values: NDArray[Any]) -> bool:  # noqa: ARG002 — nothing to move
+        """False."""
+        return False
+
+    def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:  # noqa: ARG002 — as is
+        """A copy of `raw`."""
+        return raw.copy()
+
+
+class Normalized:
+    """The scale of a plugin with a normalization; the extent is (low, high)."""
+
+    relative = True
+
+    def __init__(self, plugin: str, normalization: Normalization) -> None:
+        self._plugin = plugin
+        self._normalization = normalization
+        self._least = normalization.least
+
+    def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:
+        """`answer`, if it is an array of finite numbers."""
+        return contract.raw_scores(self._plugin, answer, n_rows)
+
+    def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:
+        """The lowest and highest raw score that counts, (0, 0) where none does."""
+        counted = raw[feasible]
+        if self._least > -np.inf:
+            counted = counted[counted >= self._least]
+        return (counted.min().item(), counted.max().item()) if counted.size else (0, 0)
+
+    def moves(self, extent: Extent, values: NDArray[Any]) -> bool:
+        """Whether a value is, or is beyond, an extreme."""
+        low, high = extent
+        return any(not low < value < high for value in values.tolist())
+
+    def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:
+        """The normalised scores, checked where feasible; 0 elsewhere."""
+        scores = contract.whole_numbers(self._plugin, self._normalization.points(raw, *extent), len(raw))
+        return contract.points(self._plugin, scores * feasible, len(raw))
+
+
+def of(plugin: str, normalization: Normalization | None) -> Scale:
+    """The scale of a plugin."""
+    return Plain(plugin) if normalization is None else Normalized(plugin, normalization)

@@ -1,0 +1,75 @@
+"""Sums of weight × points, one per tier, kept up to date.
+
+A floating-point sum depends on the order of its terms. Here it is always STATIC terms, then ROW, then GLOBAL, each in the lineup's order;
+so the sum up to each class can be kept and only the classes that changed are added again, with the same result to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework.verdict import Rows
+from wharfinger.language.catalogue import Volatility
+
+N_CLASSES = len(Volatility)
+
+
+class Addend(Protocol):
+    """A weighted score with its points."""
+
+    @property
+    def weight(self) -> float:
+        """The factor."""
+
+    @property
+    def volatility(self) -> Volatility:
+        """What can change the points."""
+
+    @property
+    def skipped(self) -> bool:
+        """Whether it is left out."""
+
+    @property
+    def points(self) -> NDArray[Any]:
+        """The points, `(n_nodes,)`."""
+
+
+class TierTotals:
+    """The totals of one tier: `total` `(n_nodes,) float64`, whatever the feasible set is."""
+
+    __slots__ = ("_classes", "_sums", "quantum", "tier", "total")
+
+    def __init__(self, tier: int, quantum: float, addends: Sequence[Addend]) -> None:
+        self.tier = tier
+        self.quantum = quantum
+        self._classes = tuple(tuple(addend for addend in addends if addend.volatility is volatility) for volatility in Volatility)
+        self._sums: list[NDArray[np.float64]] = [np.empty(0)] * N_CLASSES
+        self.total = self._sums[-1]
+
+    def evaluate(self, n_nodes: int, first: int = 0) -> None:
+        """Form the sums of class `first` (a `Volatility` value) and the later ones anew."""
+        running = self._sums[first - 1] if first else np.zeros(n_nodes)
+        for index in range(first, N_CLASSES):
+            for addend in self._classes[index]:
+                if not addend.skipped:
+                    running = running + addend.weight * addend.points
+            self._sums[index] = running
+        self.total = running
+
+    def patch(self, rows: NDArray[np.intp], first: int = 0) -> None:
+        """Form the sums anew on some rows, of class `first` and the later ones."""
+        running: Any = self._sums[first - 1][rows] if first else np.zeros(len(rows))
+        for index in range(first, N_CLASSES):
+            for addend in self._classes[index]:
+                if not addend.skipped:
+                    running = running + addend.weight * addend.points[rows]
+            self._sums[index][rows] = running
+
+    def key(self, rows: Rows) -> NDArray[np.float64]:
+        """What is compared: the total of each row in whole quanta."""
+        quanta: NDArray[np.float64] = np.rint(self.total[rows] / self.quantum)
+        return quanta
