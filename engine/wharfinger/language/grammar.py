@@ -41,7 +41,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Everything the lexer and the parser need. A row maps a terminal to the next state (≥ 0) or to the rule to reduce by (~index)."""
+    """Everything the lexer and the parser need.
+
+    A row maps a terminal to the next state (≥ 0) or to the rule to reduce by (~index). `reserved` are the keywords that cannot be names.
+    """
 
     rows: tuple[Mapping[str, int], ...]
     rules: tuple[Rule, ...]
@@ -50,6 +53,7 @@ class Tables:
     patterns: Mapping[str, str]
     symbols: Mapping[str, str]
     keywords: Mapping[str, str]
+    reserved: frozenset[str]
 
 
 def directory() -> Path:
@@ -86,6 +90,7 @@ def revive(plain: Mapping[str, Any]) -> Tables:
         patterns=plain["patterns"],
         symbols=plain["symbols"],
         keywords=plain["keywords"],
+        reserved=frozenset(plain["reserved"]),
     )
 
 
@@ -110,7 +115,9 @@ def build(text: str) -> dict[str, Any]:
         "rules": [_rule(rule) for rule in rules],
         "rows": [{symbol: cell(*entry) for symbol, entry in sorted(table.states[state].items())} for state in states],
     }
-    return plain | _terminals(parser.terminals)
+    plain |= _terminals(parser.terminals)
+    names = {rule.expansion[0].name for rule in rules if rule.origin.name == "name"}
+    return plain | {"reserved": sorted(word for word, terminal in plain["keywords"].items() if terminal not in names)}
 
 
 def _rule(rule: Any) -> list[Any]:

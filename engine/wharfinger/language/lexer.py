@@ -105,6 +105,17 @@ def spelling(terminal: str) -> str:
     return next((text for words in (tables.symbols, tables.keywords) for text, name in words.items() if name == terminal), terminal)
 
 
+def comments(source: Source) -> list[Span]:
+    """The comments of a source in order, each without the spaces behind it."""
+    pattern = re.compile(grammar.tables().patterns["COMMENT"])
+    found = []
+    for skipped in _scanner().finditer(source.text):
+        if skipped.lastgroup == "skip":
+            for comment in pattern.finditer(source.text, skipped.start(), skipped.end()):
+                found.append(Span(source, comment.start(), comment.start() + len(comment.group().rstrip())))
+    return found
+
+
 class Lexer:
     """Reads one text, or a part of one, into tokens, and reports what cannot be a token."""
 

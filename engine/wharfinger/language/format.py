@@ -1,0 +1,116 @@
+"""The one way to write a policy: syntax tree to text.
+
+Only white space, parentheses, quotes and the order of a rule's parts are decided here; names, values and the order of items stay. Comments
+stay with what they were written above or beside; a comment in the middle of an expression moves above its statement. At most one blank line
+is kept between items, and items with a body always have one around them.
+
+`canonical` is the same without comments and with blank lines by rule only: two files with equal canonical texts are the same policy, which
+is what its revision is a digest of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wharfinger.language import ast, tree
+from wharfinger.language.comments import Margin
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.format_expression import STEP
+from wharfinger.language.format_statement import Statement, statements
+from wharfinger.language.parser import parse
+from wharfinger.language.source import Source, Span
+
+
+def format_file(file: ast.File) -> str:
+    """The formatted text of a file, comments kept; formatting it again changes nothing."""
+    return _Page(file.span.source, Margin.of(file.span.source)).written(statements(file))
+
+
+def canonical(file: ast.File) -> str:
+    """The formatted text of a file without comments."""
+    return _Page(file.span.source, None).written(statements(file))
+
+
+def format_source(source: Source, diagnostics: Diagnostics) -> str | None:
+    """The formatted text of a source, or None with findings where it does not parse.
+
+    The result is parsed again and compared, so that formatting can never change what a policy says.
+    """
+    file = parse(source, diagnostics)
+    if file is None or diagnostics.has_errors:
+        return None
+    text = format_file(file)
+    again = parse(Source(name=source.name, text=text), Diagnostics())
+    if again is None or tree.without_places(again) != tree.without_places(file):
+        raise AssertionError(f"formatting {source.name} would change what it says; its text is left alone")
+    return text
+
+
+class _Page:
+    """Text as it grows: lines, and where in the source the last thing written ended."""
+
+    def __init__(self, source: Source, margin: Margin | None) -> None:
+        self.source = source
+        self.margin = margin
+        self.lines: list[str] = []
+        self.last_end = 0
+
+    def written(self, found: Sequence[Statement]) -> str:
+        """The whole text."""
+        before: Statement | None = None
+        for statement in found:
+            self._statement(statement, "", blank=before is not None and _apart(before, statement), first=before is None)
+            before = statement
+        self._comments(len(self.source.text), "", first=not self.lines)
+        return "\n".join(self.lines) + "\n" if self.lines else ""
+
+    def _statement(self, statement: Statement, indent: str, *, blank: bool, first: bool) -> None:
+        content_end = statement.end if statement.body is None else statement.head_end
+        if blank:
+            self._blank()
+        self._comments(content_end, indent, first=first)
+        if not first and self._blank_before(statement.start):
+            self._blank()
+        self.lines += [f"{indent}{line}" for line in statement.text.split("\n")]
+        self._beside(content_end)
+        if statement.body is not None:
+            self._body(statement, indent)
+
+    def _body(self, statement: Statement, indent: str) -> None:
+        first = True
+        for inner in statement.body or ():
+            self._statement(inner, indent + STEP, blank=False, first=first)
+            first = False
+        self._comments(statement.end, indent + STEP, first=first)
+        self.lines.append(f"{indent}}}")
+        self._beside(statement.end)
+
+    def _comments(self, offset: int, indent: str, *, first: bool) -> None:
+        """Write the comments before a place on lines of their own, with the blank lines between them."""
+        for comment in self.margin.before(offset) if self.margin else ():
+            if not first and self._blank_before(comment.start):
+                self._blank()
+            self.lines.append(f"{indent}{comment.text}")
+            self.last_end = comment.end
+            first = False
+
+    def _beside(self, offset: int) -> None:
+        """Write the comment behind a place on its line."""
+        comment: Span | None = self.margin.beside(offset) if self.margin else None
+        if comment:
+            self.lines[-1] += f"  {comment.text}"
+        self.last_end = max(self.last_end, comment.end if comment else offset)
+
+    def _blank(self) -> None:
+        if self.lines and self.lines[-1]:
+            self.lines.append("")
+
+    def _blank_before(self, offset: int) -> bool:
+        return self.margin is not None and self.margin.blank_between(self.last_end, offset)
+
+
+def _apart(before: Statement, statement: Statement) -> bool:
+    """Whether a blank line always stands between two statements of a file: around bodies, and where the kind of item changes."""
+    if before.annotates or before.group == statement.group == "policy":
+        return False
+    return before.group != statement.group or before.body is not None or statement.body is not None

@@ -1,0 +1,49 @@
+"""Questions about syntax trees that do not depend on what the nodes mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+from wharfinger.language import ast
+from wharfinger.language.source import Span
+
+
+def children(node: ast.Node) -> Iterator[ast.Node]:
+    """The nodes directly below a node, in the order of its fields."""
+    for field in _fields(type(node)):
+        value = getattr(node, field)
+        if isinstance(value, ast.Node):
+            yield value
+        elif isinstance(value, tuple):
+            yield from (member for member in value if isinstance(member, ast.Node))
+
+
+def deepest(node: ast.Node, most: int) -> ast.Node | None:
+    """A node that stands more than `most` deep below `node`, or None; does not recurse, so it may be asked about any tree."""
+    waiting = [(node, 0)]
+    while waiting:
+        current, depth = waiting.pop()
+        if depth > most:
+            return current
+        # A node of n characters cannot have more than n levels below it.
+        if current.span.end - current.span.start + depth > most:
+            waiting.extend((child, depth + 1) for child in children(current))
+    return None
+
+
+def without_places(value: Any) -> Any:
+    """The tree as nested tuples without its spans: equal for two texts exactly if they say the same."""
+    if isinstance(value, ast.Node):
+        kept = (without_places(getattr(value, field)) for field in _fields(type(value)))
+        return (type(value).__name__, *kept)
+    if isinstance(value, tuple):
+        return tuple(without_places(member) for member in value if not isinstance(member, Span))
+    return value
+
+
+@cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.name != "span" and not field.name.endswith("_span"))
