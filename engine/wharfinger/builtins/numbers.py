@@ -124,6 +124,7 @@ FUNCTIONS = (
         scalar=_ratio,
         vector=_ratio_kernel,
         interval=_ratio_interval,
+        absent=lambda _part, whole: whole[0] <= 0 <= whole[1],
     ),
     Function(
         name="min",
@@ -209,6 +210,7 @@ FUNCTIONS = (
         scalar=_sqrt,
         vector=lambda x: (np.sqrt(x), np.greater_equal(x, 0)),
         interval=lambda x: (math.sqrt(max(x[0], 0)), math.sqrt(max(x[1], 0))),
+        absent=lambda x: x[0] < 0,
     ),
     Function(
         name="log",
@@ -219,6 +221,7 @@ FUNCTIONS = (
         scalar=_log,
         vector=lambda x: (np.log(x), np.greater(x, 0)),
         interval=lambda x: (math.log(x[0]) if x[0] > 0 else -math.inf, math.log(x[1]) if x[1] > 0 else -math.inf),
+        absent=lambda x: x[0] <= 0,
     ),
     Function(
         name="exp",

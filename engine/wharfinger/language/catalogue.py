@@ -113,6 +113,7 @@ class Function:
     variadic: Parameter | None = None
     named: Mapping[str, Parameter] = field(default_factory=dict)
     interval: Callable[..., tuple[float, float]] | None = None
+    absent: Callable[..., bool] | None = None
     context: bool = False
     volatility: Volatility = Volatility.STATIC
     own_shape: bool = False

@@ -1,0 +1,171 @@
+"""What surrounds the rules: the base scores of Kubernetes, quanta, the tie break, annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wharfinger.language import ast, typed
+from wharfinger.language.check.constants import folded, literal_of
+from wharfinger.language.check.context import Context, constant, is_unknown, type_text
+from wharfinger.language.check.forms import infer
+from wharfinger.language.check.rules import tier_of, weight_of
+from wharfinger.language.codes import Code
+from wharfinger.language.diagnostics import Label
+from wharfinger.language.source import Span
+from wharfinger.language.suggest import closest, listed
+from wharfinger.language.types import NUMERIC, Kind, Type
+
+# Hard constraints of kube-scheduler 1.36 (pkg/scheduler/apis/config/v1/default_plugins.go): plugins that filter and do not score.
+HARD = frozenset(
+    {
+        "NodeUnschedulable",
+        "NodeName",
+        "NodePorts",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
+        "DynamicResources",
+        "SchedulingGates",
+        "PrioritySort",
+        "DefaultPreemption",
+        "DefaultBinder",
+    }
+)
+
+
+def base_of(context: Context, items: Sequence[ast.Base]) -> tuple[typed.BaseOverride, ...]:
+    """The overrides of built-in score plugins that are right."""
+    found: dict[str, typed.BaseOverride] = {}
+    seen: dict[str, Span] = {}
+    for entry in (entry for item in items for entry in item.entries):
+        if entry.plugin in seen:
+            _twice(context, f"`{entry.plugin}` is already reweighed", entry.plugin_span, seen[entry.plugin])
+            continue
+        seen[entry.plugin] = entry.plugin_span
+        override = _override(context, entry)
+        if override is not None:
+            found[entry.plugin] = override
+    return tuple(found.values())
+
+
+def _override(context: Context, entry: ast.BaseEntry) -> typed.BaseOverride | None:
+    weight = weight_of(context, entry.weight, entry) if entry.weight else None
+    plugins = context.catalogue.score_plugins()
+    if entry.plugin not in plugins:
+        _no_plugin(context, entry, tuple(plugins))
+        return None
+    arguments = _plugin_arguments(context, entry, plugins[entry.plugin])
+    if arguments is None or (weight is not None and is_unknown(weight)):
+        return None
+    return typed.BaseOverride(plugin=entry.plugin, span=entry.plugin_span, weight=weight, arguments=arguments)
+
+
+def _no_plugin(context: Context, entry: ast.BaseEntry, plugins: tuple[str, ...]) -> None:
+    if entry.plugin in HARD:
+        help_ = f"only scores can be reweighed: {listed(plugins)}"
+        message = f"`{entry.plugin}` is a hard constraint and always holds"
+        context.error(Code.P312, message, entry.plugin_span, label="not a score", help=help_)
+        return
+    near = closest(entry.plugin, plugins)
+    help_ = f"did you mean `{near}`?" if near else f"score plugins are {listed(plugins)}"
+    message = f"there is no score plugin `{entry.plugin}`"
+    context.error(Code.P304, message, entry.plugin_span, label="unknown plugin", help=help_, suggestion=near)
+
+
+def _plugin_arguments(context: Context, entry: ast.BaseEntry, known: frozenset[str]) -> dict[str, Any] | None:
+    """The arguments of a plugin as plain values, or None when one is wrong."""
+    found: dict[str, Any] = {}
+    whole = True
+    for argument in entry.arguments:
+        if argument.name not in known:
+            near = closest(argument.name, known)
+            help_ = f"did you mean `{near}`?" if near else f"it takes {listed(known)}" if known else "it takes none"
+            message = f"`{entry.plugin}` has no argument `{argument.name}`"
+            span = Span(argument.span.source, argument.span.start, argument.span.start + len(argument.name))
+            context.error(Code.P305, message, span, label="unknown argument", help=help_, suggestion=near)
+            whole = False
+        else:
+            value = _plain(context, argument.value)
+            whole = whole and value is not None
+            found[argument.name] = value
+    return found if whole else None
+
+
+def _plain(context: Context, value: ast.Expr | tuple[Any, ...]) -> Any:
+    """A plugin argument as JSON has it; None after reporting what is wrong."""
+    if isinstance(value, tuple):
+        return _plain_tuple(context, value)
+    if isinstance(value, ast.SetLiteral):
+        return [_plain(context, item) for item in value.items]
+    found = infer(context.at(constant("an argument of a plugin")), value)
+    plain = folded(found)
+    if plain is None and not is_unknown(found):
+        context.error(Code.P215, "an argument of a plugin is written out", value.span, label="not a literal")
+    if isinstance(plain, float) and plain == int(plain):
+        return int(plain)
+    return plain
+
+
+def _plain_tuple(context: Context, value: tuple[Any, ...]) -> Any:
+    if all(isinstance(v, ast.PluginArgument) for v in value):
+        return {v.name: _plain(context, v.value) for v in value}
+    return [_plain(context, v) for v in value]
+
+
+def quantum_of(context: Context, items: Sequence[ast.Quantum]) -> dict[int, float]:
+    """The quantum of each tier that has one."""
+    found: dict[int, float] = {}
+    seen: dict[int, Span] = {}
+    for item in items:
+        tier = tier_of(context, item.tier)
+        value = literal_of(context, item.value, Type(Kind.NUMBER), "a quantum", Code.P505)
+        if value is not None and value.value <= 0:
+            context.error(Code.P505, "a quantum is larger than 0", value.span, label="not larger than 0")
+        elif tier is not None and tier in seen:
+            _twice(context, f"tier {tier} already has a quantum", item.span, seen[tier])
+        elif tier is not None and value is not None:
+            found[tier] = value.value
+            seen[tier] = item.span
+    return found
+
+
+def tie_break_of(context: Context, items: Sequence[ast.TieBreak]) -> tuple[typed.TieKey, ...]:
+    """The keys of the tie break."""
+    for second in items[1:]:
+        _twice(context, "a policy has one `tie_break`", second.span, items[0].span, "join them: `tie_break a asc, b desc`")
+    keys: list[typed.TieKey] = []
+    for key in items[0].keys if items else ():
+        value = infer(context, key.value)
+        if value.type.kind in NUMERIC:
+            keys.append(typed.TieKey(value=value, descending=key.descending))
+        elif not is_unknown(value):
+            help_ = f"write `if {value.span.text} then 1 else 0`" if value.type.kind is Kind.BOOL else None
+            context.error(
+                Code.P206,
+                f"ties are broken by a number, not by {type_text(value.type)}",
+                value.span,
+                label=type_text(value.type),
+                help=help_,
+            )
+    return tuple(keys)
+
+
+def annotations_of(context: Context, items: Sequence[ast.Annotation]) -> dict[str, Any]:
+    """Annotations of the policy as plain values."""
+    found: dict[str, Any] = {}
+    for item in items:
+        if item.value is None:
+            found[item.name] = True
+            continue
+        value = infer(context.at(constant("an annotation")), item.value)
+        plain = folded(value)
+        if plain is None and not is_unknown(value):
+            context.error(Code.P215, "an annotation is written out", item.value.span, label="not a literal")
+        found[item.name] = sorted(plain) if isinstance(plain, frozenset) else plain
+    return found
+
+
+def _twice(context: Context, message: str, span: Span, first: Span, help_: str = "keep one of the two") -> None:
+    context.error(Code.P602, message, span, label="given again", others=(Label(first, "first given here"),), help=help_)

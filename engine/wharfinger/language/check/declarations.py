@@ -1,0 +1,279 @@
+"""Params, lets, metrics and imports: what the names of a policy mean.
+
+Lets are checked in the order of what they need, not of where they stand, so that a policy can be written top down. That order also finds the lets that
+go in a circle, and it keeps the depth of the recursion independent of the number of lets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+
+from wharfinger.language import ast, typed
+from wharfinger.language.check.constants import literal_of
+from wharfinger.language.check.context import RULE, Binding, Context, type_text, unknown
+from wharfinger.language.check.forms import infer
+from wharfinger.language.check.metrics import metric_of
+from wharfinger.language.check.references import SUBJECTS
+from wharfinger.language.codes import Code
+from wharfinger.language.diagnostics import Label
+from wharfinger.language.intervals import ANYTHING, Interval
+from wharfinger.language.source import Span
+from wharfinger.language.suggest import closest
+from wharfinger.language.types import NUMERIC, Kind, Shape, Type
+
+SCALARS = {k.value: k for k in (Kind.BOOL, Kind.STRING, Kind.NUMBER, Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION)}
+# What cannot be negative unless a range says so.
+_NOT_NEGATIVE = frozenset({Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION})
+
+
+@dataclass(slots=True)
+class Declared:
+    """What a policy and its imports declare, in an order in which each let stands behind those it needs."""
+
+    params: list[typed.Param] = field(default_factory=list)
+    lets: list[typed.Let] = field(default_factory=list)
+    metrics: list[typed.Metric] = field(default_factory=list)
+
+
+def declare(context: Context, declared: Declared, items: Sequence[ast.Item], prefix: str = "") -> None:
+    """Checks the declarations among some items and adds them to the context's names; `prefix` is "shared." for an import."""
+    lets: list[ast.Let] = []
+    for item in items:
+        if isinstance(item, ast.Let) and _is_free(context, "let", item.name, item.name_span):
+            lets.append(item)
+            context.names[item.name] = Binding(name=prefix + item.name, what="let", span=item.name_span, reference=unknown)
+        elif isinstance(item, ast.Param) and _is_free(context, "param", item.name, item.name_span):
+            _declare_param(context, declared, item, prefix)
+        elif isinstance(item, ast.Metric) and _is_free(context, "metric", item.name, item.name_span):
+            _declare_metric(context, declared, item, prefix)
+    for let in in_order(context, lets):
+        _declare_let(context, declared, let, prefix)
+
+
+def _is_free(context: Context, what: str, name: str, span: Span) -> bool:
+    """Whether a name can be declared; reports why not."""
+    if name in SUBJECTS:
+        context.error(
+            Code.P311, f"`{name}` cannot be the name of a {what}", span, label="always means something else", help="choose another name"
+        )
+        return False
+    first = context.names.get(name)
+    if first is not None:
+        message = f"`{name}` is already a {first.what}"
+        context.error(
+            Code.P306,
+            message,
+            span,
+            label="declared again",
+            others=(Label(first.span, "first declared here"),),
+            help="rename one of the two",
+        )
+        return False
+    return True
+
+
+# ── params ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _declare_param(context: Context, declared: Declared, item: ast.Param, prefix: str) -> None:
+    name = prefix + item.name
+    type_ = _type_named(context, item.type)
+    reference: typed.ParamRef | None = None
+    if type_ is not None:
+        low, high = _range(context, item, type_)
+        default = literal_of(context, item.default, type_, f"the default of `{item.name}`") if item.default else None
+        _within(context, item, default, (low, high))
+        declared.params.append(
+            typed.Param(
+                name=name,
+                span=item.name_span,
+                type=type_,
+                default=default.value if default else None,
+                low=None if low == ANYTHING[0] else low,
+                high=None if high == ANYTHING[1] else high,
+            )
+        )
+        context.intervals.params[name] = (low, high)
+        reference = typed.ParamRef(span=item.name_span, type=type_, name=name)
+    context.names[item.name] = _binding(name, "param", item.name_span, reference)
+
+
+def _binding(name: str, what: str, span: Span, value: typed.ParamRef | typed.MetricRef | typed.LetRef | None) -> Binding:
+    def reference(at: Span) -> typed.Expr:
+        return type(value)(span=at, type=value.type, name=name) if value is not None else unknown(at)
+
+    return Binding(name=name, what=what, span=span, reference=reference)
+
+
+def _type_named(context: Context, name: ast.TypeName) -> Type | None:
+    """The type that a declaration names, or None after reporting that there is no such type."""
+    word = name.element if name.name == "set" and name.element is not None else name.name
+    kind = SCALARS.get(word)
+    if kind is None:
+        known = ", ".join(f"`{k}`" for k in SCALARS)
+        near = closest(word, SCALARS)
+        help_ = (
+            "write what it holds, for example `set<string>`"
+            if word == "set"
+            else f"did you mean `{near}`?"
+            if near
+            else f"types are {known} and `set<…>`"
+        )
+        context.error(Code.P210, f"`{word}` is not a type of params and metrics", name.span, label="unknown type", help=help_)
+        return None
+    return Type(Kind.SET, element=kind) if name.element is not None else Type(kind)
+
+
+def _range(context: Context, item: ast.Param, type_: Type) -> Interval:
+    least = 0.0 if type_.kind in _NOT_NEGATIVE else ANYTHING[0]
+    if item.low is None or item.high is None:
+        return (least, ANYTHING[1])
+    if type_.kind not in NUMERIC:
+        context.error(Code.P211, f"a range is for numbers, not for {type_}", item.low.span.to(item.high.span), label="leave it out")
+        return ANYTHING
+    ends = [literal_of(context, end, type_, f"the range of `{item.name}`") for end in (item.low, item.high)]
+    low, high = ends
+    if low is None or high is None:
+        return (least, ANYTHING[1])
+    if low.value > high.value:
+        span = item.low.span.to(item.high.span)
+        context.error(
+            Code.P212, f"the range of `{item.name}` is empty", span, label="from larger to smaller", help="write the smaller end first"
+        )
+        return (least, ANYTHING[1])
+    return (low.value, high.value)
+
+
+def _within(context: Context, item: ast.Param, default: typed.Const | None, limits: Interval) -> None:
+    if default is None or default.type.kind not in NUMERIC or limits[0] <= default.value <= limits[1]:
+        return
+    message = f"the default of `{item.name}` is outside of its range"
+    if item.low is not None and item.high is not None:
+        others = (Label(item.low.span.to(item.high.span), "the range"),)
+        context.error(
+            Code.P212, message, default.span, label="not in the range", others=others, help="widen the range or change the default"
+        )
+    else:
+        help_ = f"a {default.type.kind.value} is 0 or more; a `range` can say otherwise"
+        context.error(Code.P212, message, default.span, label="negative", help=help_)
+
+
+# ── metrics ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _declare_metric(context: Context, declared: Declared, item: ast.Metric, prefix: str) -> None:
+    type_ = _type_named(context, item.type)
+    name = prefix + item.name
+    if type_ is not None and type_.kind not in NUMERIC:
+        context.error(Code.P210, f"a metric is a number, not {type_}", item.type.span, label="not a number")
+        type_ = None
+    metric = metric_of(context, item, type_, name) if type_ is not None else None
+    reference = None
+    if type_ is not None:
+        reference = typed.MetricRef(span=item.name_span, type=type_.shaped(Shape.NODE).maybe(), name=name)
+    if metric is not None:
+        declared.metrics.append(metric)
+    context.names[item.name] = _binding(name, "metric", item.name_span, reference)
+
+
+# ── lets ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _declare_let(context: Context, declared: Declared, item: ast.Let, prefix: str) -> None:
+    name = prefix + item.name
+    value = infer(context.at(RULE), item.value)
+    if value.type.kind in (Kind.POD, Kind.NODE):
+        help_ = f"write `{item.value.span.text}` where it is needed"
+        value = context.error(
+            Code.P213, f"{type_text(value.type)} cannot have another name", value.span, label=type_text(value.type), help=help_
+        )
+    binding = context.names[item.name]
+    if value.type.kind is Kind.UNKNOWN:
+        binding.reference = unknown
+    elif value.type.kind is Kind.LABELS and isinstance(value, typed.AttributeRef):
+        labels = value  # labels are not a value of their own: the name stands for the attribute
+        binding.reference = lambda at: typed.AttributeRef(span=at, type=labels.type, attribute=labels.attribute)
+    else:
+        reference = typed.LetRef(span=item.name_span, type=value.type, name=name)
+        context.names[item.name] = _binding(name, "let", item.name_span, reference)
+        context.names[item.name].used = binding.used
+        let = typed.Let(name=name, span=item.name_span, value=value)
+        declared.lets.append(let)
+        context.lets[name] = let
+        context.intervals.lets[name] = context.intervals.of(value)
+
+
+def in_order(context: Context, lets: Sequence[ast.Let]) -> list[ast.Let]:
+    """Lets so that each stands behind those it needs; those that go in a circle are reported and left out."""
+    by_name = {let.name: let for let in lets}
+    needs = {let.name: [n for n in names_in(let.value) if n in by_name] for let in lets}
+    order: list[ast.Let] = []
+    state: dict[str, int] = {}  # 1 while its needs are being followed, 2 when done
+    for start in by_name:
+        _follow(context, start, needs, by_name, state, order)
+    return order
+
+
+def _follow(
+    context: Context, start: str, needs: dict[str, list[str]], by_name: dict[str, ast.Let], state: dict[str, int], order: list[ast.Let]
+) -> None:
+    if start in state:
+        return
+    path = [start]
+    pending: dict[str, Iterator[str]] = {start: iter(needs[start])}
+    state[start] = 1
+    circular: set[str] = set()
+    while path:
+        name = path[-1]
+        following = next(pending[name], None)
+        if following is None:
+            state[path.pop()] = 2
+            if name not in circular:
+                order.append(by_name[name])
+        elif state.get(following) == 1:
+            circle = path[path.index(following) :]
+            if not circular & set(circle):
+                _report_circle(context, [by_name[n] for n in circle])
+            circular |= set(circle)
+        elif following not in state:
+            state[following] = 1
+            path.append(following)
+            pending[following] = iter(needs[following])
+
+
+def _report_circle(context: Context, circle: list[ast.Let]) -> None:
+    first = min(circle, key=lambda let: let.name_span.start)
+    at = circle.index(first)
+    names = [let.name for let in (*circle[at:], *circle[:at], first)]
+    others = tuple(Label(let.name_span, f"needs `{name}`") for let, name in zip(circle[at + 1 :] + circle[:at], names[2:], strict=False))
+    context.error(
+        Code.P307,
+        f"`{first.name}` needs itself: {' → '.join(names)}",
+        first.name_span,
+        label=f"needs `{names[1]}`" if len(circle) > 1 else "needs itself",
+        others=others,
+        help="let one of them not depend on the others",
+    )
+
+
+def names_in(expr: ast.Expr) -> list[str]:
+    """The bare names in an expression, each once, in order."""
+    return list(dict.fromkeys(node.name for node in nodes_in(expr) if isinstance(node, ast.Name)))
+
+
+def nodes_in(root: object) -> Iterator[ast.Node]:
+    """Every node of a tree, without recursion, in order of appearance."""
+    pending: list[object] = [root]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, tuple):
+            pending.extend(reversed(node))
+        elif isinstance(node, ast.Node) and is_dataclass(node):
+            yield node
+            pending.extend(getattr(node, f.name) for f in reversed(fields(node)) if f.name != "span")
+
+
+def unused(names: Iterable[Binding]) -> list[Binding]:
+    """The names that nothing refers to."""
+    return [binding for binding in names if not binding.used]

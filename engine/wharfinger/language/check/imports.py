@@ -1,0 +1,90 @@
+"""`import "file" as name`: the declarations of other files under a name.
+
+Here the files are already read (`load` does that); this is about what they offer. A library that is imported twice is checked once, and its lets are shared.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from wharfinger.language import ast
+from wharfinger.language.check.context import Binding, Context
+from wharfinger.language.check.declarations import Declared, declare
+from wharfinger.language.check.references import SUBJECTS
+from wharfinger.language.codes import Code
+from wharfinger.language.diagnostics import Label
+from wharfinger.language.source import Source
+
+
+def import_key(importing: str, path: str) -> str:
+    """The name under which a file must be offered: the path of an `import` relative to the file named `importing`."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(importing), path))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Libraries:
+    """Libraries as they are met: their names once they are checked, None while they are being checked."""
+
+    declared: Declared
+    files: Mapping[str, ast.File]
+    names: dict[str, dict[str, Binding] | None] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+
+
+def import_all(context: Context, declared: Declared, file: ast.File, files: Mapping[str, ast.File]) -> tuple[Source, ...]:
+    """Adds the imports of a file to the context's names; returns the sources of all imported files."""
+    libraries = _Libraries(declared=declared, files=files)
+    _import_into(context, libraries, file, "")
+    return tuple(libraries.sources)
+
+
+def _import_into(context: Context, libraries: _Libraries, file: ast.File, prefix: str) -> None:
+    for item in file.imports:
+        if item.name in SUBJECTS or item.name in context.names:
+            _taken(context, item)
+            continue
+        members = _library(context, libraries, item, prefix)
+        context.names[item.name] = Binding(name=prefix + item.name, what="import", span=item.name_span, members=members)
+
+
+def _taken(context: Context, item: ast.Import) -> None:
+    first = context.names.get(item.name)
+    if first is None:
+        context.error(Code.P311, f"`{item.name}` cannot be the name of an import", item.name_span, label="always means something else")
+    else:
+        others = (Label(first.span, "first declared here"),)
+        context.error(Code.P306, f"`{item.name}` is already an import", item.name_span, label="declared again", others=others)
+
+
+def _library(context: Context, libraries: _Libraries, item: ast.Import, prefix: str) -> dict[str, Binding] | None:
+    """The names of a library; None when there is none, which silences what is taken from it."""
+    key = import_key(item.span.source.name, item.path.value)
+    file = libraries.files.get(key)
+    if key in libraries.names:
+        found = libraries.names[key]
+        if found is None:
+            context.error(Code.P308, f"`{item.path.value}` imports itself", item.path.span, label="goes in a circle")
+        return found
+    if file is None:
+        context.error(
+            Code.P308, f"`{item.path.value}` cannot be read", item.path.span, label="not found", help="the path is relative to this file"
+        )
+        return None
+    if file.policy is not None:
+        context.error(
+            Code.P308,
+            f"`{item.path.value}` is a policy, not a library",
+            item.path.span,
+            label="holds a policy",
+            help="move what both need into a file without a `policy` line, and import that",
+        )
+        return None
+    libraries.names[key] = None
+    inner = replace(context, names={})
+    _import_into(inner, libraries, file, f"{prefix}{item.name}.")
+    declare(inner, libraries.declared, file.items, f"{prefix}{item.name}.")
+    libraries.sources.append(file.span.source)
+    libraries.names[key] = {name: binding for name, binding in inner.names.items() if binding.members is None}
+    return libraries.names[key]

@@ -1,0 +1,126 @@
+"""`metric name: type = prometheus('query', …)`: the options of a metric and what they may be.
+
+The source is not a function of the language: it is a declaration of where samples come from and how old they may be. Its options are a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wharfinger.language import ast, typed
+from wharfinger.language.check.constants import literal_of
+from wharfinger.language.check.context import Context
+from wharfinger.language.codes import Code
+from wharfinger.language.suggest import closest, listed
+from wharfinger.language.types import Kind, Type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """An option of a source: its kind, what it is when left out, and between which values it lies."""
+
+    kind: Kind
+    default: Any
+    low: float = 0.0
+    high: float = float("inf")
+
+
+_FRESHNESS = {
+    "refresh": Option(kind=Kind.DURATION, default=15.0, low=1.0),
+    "max_age": Option(kind=Kind.DURATION, default=120.0, low=1.0),
+    "min_coverage": Option(kind=Kind.PERCENT, default=0.8, high=1.0),
+}
+SOURCES: Mapping[str, Mapping[str, Option]] = {
+    "prometheus": {"node": Option(kind=Kind.STRING, default="node"), "relabel": Option(kind=Kind.STRING, default=None), **_FRESHNESS},
+    "metrics_api": _FRESHNESS,
+}
+_API_KINDS = {"cpu": Kind.CPU, "memory": Kind.MEMORY}
+
+
+def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typed.Metric | None:
+    """The typed metric, or None after reporting why its declaration is wrong."""
+    source = item.source
+    options = SOURCES.get(source.function)
+    if options is None:
+        near = closest(source.function, SOURCES)
+        help_ = f"did you mean `{near}`?" if near else f"sources are {listed(SOURCES)}"
+        context.error(
+            Code.P603, f"there is no source `{source.function}`", source.function_span, label="unknown source", help=help_, suggestion=near
+        )
+        return None
+    query = _query(context, item, type_)
+    given = _given(context, source, options)
+    if query is None or given is None:
+        return None
+    values = {key: given.get(key, option.default) for key, option in options.items()}
+    return typed.Metric(
+        name=name,
+        span=item.name_span,
+        type=type_.maybe(),
+        source=source.function,
+        query=query,
+        options={key: value for key, value in values.items() if key not in _FRESHNESS and value is not None},
+        refresh=values["refresh"],
+        max_age=values["max_age"],
+        min_coverage=values["min_coverage"],
+    )
+
+
+def _query(context: Context, item: ast.Metric, type_: Type) -> str | None:
+    positional = [a for a in item.source.arguments if a.name is None and a.to is None]
+    what = "a query in quotes" if item.source.function == "prometheus" else '`"cpu"` or `"memory"`'
+    if len(positional) != 1 or not isinstance(positional[0].value, ast.String) or not positional[0].value.value.strip():
+        span = positional[min(1, len(positional) - 1)].span if positional else item.source.span
+        context.error(Code.P603, f"`{item.source.function}` takes {what} and then options by name", span, label="does not fit")
+        return None
+    query = positional[0].value
+    if item.source.function == "prometheus":
+        return query.value
+    kind = _API_KINDS.get(query.value)
+    if kind is None or kind is not type_.kind:
+        message = (
+            f"`metrics_api` offers {what}" if kind is None else f'`metrics_api("{query.value}")` is {kind.value}, not {type_.kind.value}'
+        )
+        context.error(Code.P603, message, query.span, label="does not fit")
+        return None
+    return query.value
+
+
+def _given(context: Context, source: ast.Call, options: Mapping[str, Option]) -> dict[str, Any] | None:
+    """The options that were given, by name; None when one is wrong."""
+    found: dict[str, Any] = {}
+    faulty = False
+    for argument in source.arguments:
+        if argument.name is None:
+            faulty = faulty or argument.to is not None
+            continue
+        option = options.get(argument.name)
+        if option is None or argument.name in found:
+            _no_option(context, source, argument, options)
+            faulty = True
+            continue
+        value = _option(context, source, argument, option)
+        faulty = faulty or value is None
+        found[argument.name] = value.value if value is not None else None
+    return None if faulty else found
+
+
+def _no_option(context: Context, source: ast.Call, argument: ast.Argument, options: Mapping[str, Option]) -> None:
+    if argument.name in options:
+        context.error(Code.P603, f"`{argument.name}` is given twice", argument.span, label="given again")
+        return
+    near = closest(argument.name or "", options)
+    help_ = f"did you mean `{near}`?" if near else f"options are {listed(options)}"
+    context.error(Code.P603, f"`{source.function}` has no option `{argument.name}`", argument.span, label="unknown option", help=help_)
+
+
+def _option(context: Context, source: ast.Call, argument: ast.Argument, option: Option) -> typed.Const | None:
+    place = f"`{argument.name}` of `{source.function}`"
+    value = literal_of(context, argument.value, Type(option.kind), place, Code.P603)
+    if value is not None and option.kind is not Kind.STRING and not option.low <= value.value <= option.high:
+        limits = "between 0% and 100%" if option.kind is Kind.PERCENT else "at least `1s`"
+        context.error(Code.P603, f"{place} is {limits}", argument.value.span, label="out of range")
+        return None
+    return value

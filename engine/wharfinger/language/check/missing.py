@@ -1,0 +1,216 @@
+"""Where a value may be missing, and which guards rule that out.
+
+`type.optional` says what may be missing taken by itself. Whether it may be missing *here* depends on what is already known: after `has(x) and …`,
+under `when has(x)`, behind `require has(x)`, in the branch of `if has(x) then …`, x is there. What is known is a set of facts, each the text of
+an expression that has a value. The logic is Kleene's: `missing and false` is false, so in `a and b` a missing `b` only matters
+where `a` is not false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from wharfinger.language import typed
+from wharfinger.language.check.calls import parameters_of
+from wharfinger.language.describe import describe, quoted
+from wharfinger.language.intervals import Intervals, holds_zero
+
+Facts = frozenset[str]
+Causes = tuple[typed.Expr, ...]
+NOTHING: Facts = frozenset()
+# A chain of lets longer than this is taken as it is, without looking into it for guards.
+DEEPEST_LET = 40
+
+_STRICT = frozenset({typed.Op.EQ, typed.Op.LT, typed.Op.LE, typed.Op.GT, typed.Op.GE, typed.Op.IN})
+_ENTAILED = frozenset({typed.SelectorOp.IN, typed.SelectorOp.EXISTS, typed.SelectorOp.GT, typed.SelectorOp.LT})
+
+
+class Presence:
+    """Answers what may be missing in expressions over these lets."""
+
+    def __init__(self, lets: Mapping[str, typed.Let], intervals: Intervals) -> None:
+        self.lets = lets
+        self.intervals = intervals
+        self._depth = 0
+        self._known: dict[tuple[int, Facts], Causes] = {}
+        self._keep: list[typed.Expr] = []
+
+    # ── what may be missing ──
+
+    def causes(self, expr: typed.Expr, facts: Facts = NOTHING) -> Causes:
+        """The innermost expressions whose absence makes `expr` missing, in order of appearance; empty when it always has a value."""
+        if not expr.type.optional:
+            return ()
+        key = (id(expr), facts)
+        if key not in self._known:
+            self._keep.append(expr)  # an id is only good as long as its object lives
+            self._known[key] = () if describe(expr) in facts else _unique(_CAUSES[type(expr)](self, expr, facts))
+        return self._known[key]
+
+    def _all(self, exprs: Iterable[typed.Expr], facts: Facts) -> Causes:
+        return tuple(cause for e in exprs for cause in self.causes(e, facts))
+
+    def _attribute(self, expr: typed.AttributeRef, facts: Facts) -> Causes:
+        key = self.causes(expr.key, facts) if expr.key else ()
+        return key or (expr,)
+
+    def _itself(self, expr: typed.Expr, _facts: Facts) -> Causes:
+        return (expr,)
+
+    def _let(self, expr: typed.LetRef, facts: Facts) -> Causes:
+        let = self.lets.get(expr.name)
+        if let is None or self._depth >= DEEPEST_LET:
+            return (expr,)
+        self._depth += 1
+        try:
+            return self.causes(let.value, facts)
+        finally:
+            self._depth -= 1
+
+    def _operation(self, expr: typed.Operation, facts: Facts) -> Causes:
+        if expr.op in (typed.Op.AND, typed.Op.OR):
+            left, right = expr.operands
+            known = self.not_false if expr.op is typed.Op.AND else self.not_true
+            return self.causes(left, facts | known(right)) + self.causes(right, facts | known(left))
+        if expr.op is typed.Op.COALESCE:
+            left, right = expr.operands
+            return self.causes(right, facts) if self.causes(left, facts) else ()
+        found = self._all(expr.operands, facts)
+        divides = expr.op is typed.Op.DIV and holds_zero(self.intervals.of(expr.operands[-1]))
+        return found + ((expr,) if divides else ())
+
+    def _if(self, expr: typed.If, facts: Facts) -> Causes:
+        asked = self.causes(expr.condition, facts)
+        then = self.causes(expr.then, facts | self.where_true(expr.condition))
+        return asked + then + self.causes(expr.otherwise, facts | self.where_false(expr.condition))
+
+    def _curve(self, expr: typed.Curve, facts: Facts) -> Causes:
+        return self._all((expr.x, *(e for point in expr.points for e in point)), facts)
+
+    def _aggregate(self, expr: typed.Aggregate, facts: Facts) -> Causes:
+        on_domain = expr.per is typed.Per.DOMAIN and f"node.labels[{quoted(expr.topology_key or '')}]" not in facts
+        of_none = expr.reduction not in (typed.Reduction.COUNT, typed.Reduction.SUM)
+        return (expr,) if on_domain or of_none else ()
+
+    def _call(self, expr: typed.Call, facts: Facts) -> Causes:
+        parameters = parameters_of(expr.function, len(expr.arguments))
+        strict = [a for p, a in zip(parameters, expr.arguments, strict=True) if not p.optional_ok]
+        found = self._all((*strict, *expr.named.values()), facts)
+        metrics = self._all((a for p, a in zip(parameters, expr.arguments, strict=True) if p.name == "metric"), facts)
+        if metrics or any(p.name == "metric" for p in parameters):
+            return found + metrics  # a function of a metric is missing where its sample is
+        return found + ((expr,) if self._partial(expr) else ())
+
+    def _partial(self, expr: typed.Call) -> bool:
+        """Whether a function can be missing with all its arguments there."""
+        function = expr.function
+        if function.absent is not None:
+            return function.absent(*(self.intervals.of(a) for a in expr.arguments))
+        return function.result(tuple(a.type.present() for a in expr.arguments)).optional
+
+    # ── what is known ──
+
+    def present(self, expr: typed.Expr) -> Facts:
+        """What has a value where `expr` has one."""
+        facts = {describe(expr)}
+        if isinstance(expr, typed.LetRef) and expr.name in self.lets and self._depth < DEEPEST_LET:
+            self._depth += 1
+            facts |= self.present(self.lets[expr.name].value)
+            self._depth -= 1
+        elif isinstance(expr, typed.Operation) and expr.op not in (typed.Op.AND, typed.Op.OR, typed.Op.COALESCE):
+            facts |= self._present_all(expr.operands)
+        elif isinstance(expr, typed.Curve):
+            facts |= self.present(expr.x)
+        elif isinstance(expr, typed.AttributeRef) and expr.key is not None:
+            facts |= self.present(expr.key)
+        elif isinstance(expr, typed.Call):
+            parameters = parameters_of(expr.function, len(expr.arguments))
+            facts |= self._present_all(
+                a for p, a in zip(parameters, expr.arguments, strict=True) if not p.optional_ok or p.name == "metric"
+            )
+        return frozenset(facts)
+
+    def _present_all(self, exprs: Iterable[typed.Expr]) -> Facts:
+        return frozenset(fact for e in exprs for fact in self.present(e))
+
+    def where_true(self, expr: typed.Expr) -> Facts:
+        """What has a value where a condition is true."""
+        return self._where(expr, truth=True)
+
+    def where_false(self, expr: typed.Expr) -> Facts:
+        """What has a value where a condition is false."""
+        return self._where(expr, truth=False)
+
+    def not_false(self, expr: typed.Expr) -> Facts:
+        """What has a value where a condition is true or missing."""
+        return self._unless(expr, truth=False)
+
+    def not_true(self, expr: typed.Expr) -> Facts:
+        """What has a value where a condition is false or missing."""
+        return self._unless(expr, truth=True)
+
+    def _where(self, expr: typed.Expr, *, truth: bool) -> Facts:
+        if isinstance(expr, typed.Has):
+            return self.present(expr.operand) if truth else NOTHING
+        if isinstance(expr, typed.Matches):
+            return _labels_of(expr) if truth else NOTHING
+        if isinstance(expr, typed.LetRef):
+            return self.present(expr) | self._in_let(expr, lambda value: self._where(value, truth=truth))
+        if not isinstance(expr, typed.Operation):
+            return self.present(expr) if isinstance(expr, (typed.AttributeRef, typed.Call)) else NOTHING
+        return self._where_operation(expr, truth)
+
+    def _where_operation(self, expr: typed.Operation, truth: bool) -> Facts:
+        if expr.op is typed.Op.NOT:
+            return self._where(expr.operands[0], truth=not truth)
+        if expr.op in (typed.Op.AND, typed.Op.OR):
+            first, second = (self._where(side, truth=truth) for side in expr.operands)
+            return first | second if (expr.op is typed.Op.AND) is truth else first & second
+        if expr.op is typed.Op.COALESCE:
+            left, default = expr.operands
+            decided = isinstance(default, typed.Const) and default.value is not truth
+            return self._where(left, truth=truth) if decided else NOTHING
+        return self._present_all(expr.operands) if expr.op in _STRICT else NOTHING
+
+    def _unless(self, expr: typed.Expr, *, truth: bool) -> Facts:
+        """What is known where a condition is not `truth`: it is the opposite, or missing."""
+        if isinstance(expr, typed.Operation) and expr.op is typed.Op.NOT:
+            return self._unless(expr.operands[0], truth=not truth)
+        if isinstance(expr, typed.Operation) and expr.op in (typed.Op.AND, typed.Op.OR):
+            left, right = (self._unless(side, truth=truth) for side in expr.operands)
+            return left | right if (expr.op is typed.Op.OR) is truth else left & right
+        if isinstance(expr, typed.LetRef):
+            return self._in_let(expr, lambda value: self._unless(value, truth=truth))
+        return NOTHING if self.causes(expr) else self._where(expr, truth=not truth)
+
+    def _in_let(self, expr: typed.LetRef, ask: Callable[[typed.Expr], Facts]) -> Facts:
+        if expr.name not in self.lets or self._depth >= DEEPEST_LET:
+            return NOTHING
+        self._depth += 1
+        try:
+            return ask(self.lets[expr.name].value)
+        finally:
+            self._depth -= 1
+
+
+def _labels_of(expr: typed.Matches) -> Facts:
+    """The labels that are there where a selector matches."""
+    owner = describe(expr.labels)
+    return frozenset(f"{owner}[{quoted(r.key)}]" for r in expr.requirements if r.op in _ENTAILED)
+
+
+def _unique(causes: Causes) -> Causes:
+    return tuple({describe(cause): cause for cause in reversed(causes)}.values())[::-1]
+
+
+_CAUSES: Mapping[type[typed.Expr], Callable[[Presence, Any, Facts], Causes]] = {
+    typed.AttributeRef: Presence._attribute,
+    typed.MetricRef: Presence._itself,
+    typed.LetRef: Presence._let,
+    typed.Operation: Presence._operation,
+    typed.If: Presence._if,
+    typed.Curve: Presence._curve,
+    typed.Aggregate: Presence._aggregate,
+    typed.Call: Presence._call,
+}

@@ -1,0 +1,92 @@
+"""A whole file: from the syntax tree to the typed policy, in an order in which each step finds what it needs.
+
+imports → params, metrics, lets → scope → rules → base, quantum, tie break → tests → lints
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from wharfinger.language import ast, typed
+from wharfinger.language.catalogue import Catalogue
+from wharfinger.language.check import calls, literals, operators, references, special
+from wharfinger.language.check.arrangement import annotations_of, base_of, quantum_of, tie_break_of
+from wharfinger.language.check.context import SCOPE, Context, is_unknown
+from wharfinger.language.check.declarations import Declared, declare
+from wharfinger.language.check.forms import condition
+from wharfinger.language.check.imports import import_all
+from wharfinger.language.check.missing import NOTHING, Presence
+from wharfinger.language.check.rules import RuleContext, filter_of, score_of
+from wharfinger.language.codes import Code, Severity
+from wharfinger.language.diagnostics import Diagnostics, Label
+from wharfinger.language.source import Source, Span
+
+# Importing these registers the forms of expressions that they know.
+FORMS = (literals, references, operators, calls, special)
+T = TypeVar("T", bound=ast.Item)
+
+
+def check(
+    file: ast.File, catalogue: Catalogue, diagnostics: Diagnostics, imports: Mapping[str, ast.File] | None = None
+) -> typed.Policy | None:
+    """The typed policy of a file, or None when it has errors or holds no policy; never raises because of what the file says.
+
+    `imports` holds the files that `import` can mean, by `imports.import_key`.
+    """
+    context = Context(catalogue=catalogue, diagnostics=diagnostics)
+    declared = Declared()
+    sources = import_all(context, declared, file, imports or {})
+    if file.policy is None:
+        declare(context, declared, file.items)
+        return None
+    policy = _checked(context, declared, file, file.policy, sources)
+    return None if _has_errors(diagnostics, (file.span.source, *sources)) else policy
+
+
+def _has_errors(diagnostics: Diagnostics, sources: Sequence[Source]) -> bool:
+    return any(d.severity is Severity.ERROR and any(d.span.source is s for s in sources) for d in diagnostics.found)
+
+
+def _checked(context: Context, declared: Declared, file: ast.File, policy: ast.Policy, sources: Sequence[Source]) -> typed.Policy:
+    declare(context, declared, policy.items)
+    presence = Presence(context.lets, context.intervals)
+    scope = condition(context.at(SCOPE), policy.scope, "`for pods where`") if policy.scope else None
+    known = presence.where_true(scope) if scope is not None and not is_unknown(scope) else NOTHING
+    rules = RuleContext(context=context, presence=presence, known=known)
+    unique_rules(context, policy.items)
+    return typed.Policy(
+        name=policy.name.value,
+        version=policy.version.value if policy.version else None,
+        source=file.span.source,
+        imports=tuple(sources),
+        annotations=annotations_of(context, policy.annotations),
+        scope=scope,
+        params=tuple(declared.params),
+        lets=tuple(declared.lets),
+        metrics=tuple(declared.metrics),
+        filters=tuple(f for item in of_type(policy.items, ast.Filter) if (f := filter_of(rules, item))),
+        scores=tuple(s for item in of_type(policy.items, ast.Score) if (s := score_of(rules, item))),
+        base=base_of(context, of_type(policy.items, ast.Base)),
+        quantum=quantum_of(context, of_type(policy.items, ast.Quantum)),
+        tie_break=tie_break_of(context, of_type(policy.items, ast.TieBreak)),
+        tests=file.tests,
+    )
+
+
+def of_type(items: Sequence[ast.Item], kind: type[T]) -> list[T]:
+    """The items of one class, in order."""
+    return [item for item in items if isinstance(item, kind)]
+
+
+def unique_rules(context: Context, items: Sequence[ast.Item]) -> None:
+    """Reports filters and scores that share a name."""
+    seen: dict[str, Span] = {}
+    for item in items:
+        if not isinstance(item, (ast.Filter, ast.Score)):
+            continue
+        if item.name in seen:
+            others = (Label(seen[item.name], "first declared here"),)
+            message = f"there is already a rule `{item.name}`"
+            context.error(Code.P306, message, item.name_span, label="declared again", others=others, help="rename one of the two")
+        seen.setdefault(item.name, item.name_span)

@@ -1,0 +1,127 @@
+"""Which numbers an expression can have, as an interval: the proof that a score stays within 0..100 points.
+
+Every numeric expression gets the smallest interval that can be derived from the ranges of params, the limits of attributes and functions, and the
+operators. The answer errs on the wide side: what is outside of the interval is impossible, what is inside may be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wharfinger.language import typed
+from wharfinger.language.types import NUMERIC
+
+Interval = tuple[float, float]
+ANYTHING: Interval = (-math.inf, math.inf)
+
+
+@dataclass(slots=True)
+class Intervals:
+    """The intervals of params and lets, filled in as they are declared, and of any expression over them."""
+
+    params: dict[str, Interval] = field(default_factory=dict)
+    lets: dict[str, Interval] = field(default_factory=dict)
+
+    def of(self, expr: typed.Expr) -> Interval:
+        """The interval of an expression; `ANYTHING` for what is not a number."""
+        rule = _RULES.get(type(expr))
+        if rule is None or expr.type.kind not in NUMERIC:
+            return ANYTHING
+        low, high = rule(self, expr)
+        return ANYTHING if math.isnan(low) or math.isnan(high) else (low, high)
+
+
+def union(intervals: Iterable[Interval]) -> Interval:
+    """The smallest interval that holds all of these."""
+    lows, highs = zip(*intervals, strict=True)
+    return (min(lows), max(highs))
+
+
+def product(a: Interval, b: Interval) -> Interval:
+    """The interval of x·y; 0·∞ is 0, because no value is infinite, only unbounded."""
+    corners = [0.0 if 0 in (x, y) else x * y for x in a for y in b]
+    return (min(corners), max(corners))
+
+
+def quotient(a: Interval, b: Interval) -> Interval:
+    """The interval of x/y for the y that are not 0."""
+    if b[0] < 0 < b[1] or b == (0, 0):
+        return ANYTHING
+    inverse = (1 / b[1] if b[1] else -math.inf, 1 / b[0] if b[0] else math.inf)
+    return product(a, inverse)
+
+
+def holds_zero(interval: Interval) -> bool:
+    """Whether 0 is possible."""
+    return interval[0] <= 0 <= interval[1]
+
+
+def _const(_self: Intervals, expr: typed.Const) -> Interval:
+    return (expr.value, expr.value) if isinstance(expr.value, (int, float)) else ANYTHING
+
+
+def _param(self: Intervals, expr: typed.ParamRef) -> Interval:
+    return self.params.get(expr.name, ANYTHING)
+
+
+def _let(self: Intervals, expr: typed.LetRef) -> Interval:
+    return self.lets.get(expr.name, ANYTHING)
+
+
+def _attribute(_self: Intervals, expr: typed.AttributeRef) -> Interval:
+    low, high = expr.attribute.low, expr.attribute.high
+    return (-math.inf if low is None else low, math.inf if high is None else high)
+
+
+def _operation(self: Intervals, expr: typed.Operation) -> Interval:
+    return _ARITHMETIC[expr.op](*(self.of(operand) for operand in expr.operands))
+
+
+_ARITHMETIC: Mapping[typed.Op, Callable[..., Interval]] = {
+    typed.Op.ADD: lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    typed.Op.SUB: lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    typed.Op.NEG: lambda a: (-a[1], -a[0]),
+    typed.Op.MUL: product,
+    typed.Op.DIV: quotient,
+    typed.Op.COALESCE: lambda a, b: union((a, b)),
+}
+
+
+def _if(self: Intervals, expr: typed.If) -> Interval:
+    return union((self.of(expr.then), self.of(expr.otherwise)))
+
+
+def _curve(self: Intervals, expr: typed.Curve) -> Interval:
+    return union(self.of(y) for _, y in expr.points) if expr.points else ANYTHING
+
+
+def _aggregate(self: Intervals, expr: typed.Aggregate) -> Interval:
+    if expr.value is None:
+        return (0.0, math.inf)
+    low, high = self.of(expr.value)
+    if expr.reduction is typed.Reduction.SUM:
+        return (0.0 if low >= 0 else -math.inf, 0.0 if high <= 0 else math.inf)
+    return (low, high)
+
+
+def _call(self: Intervals, expr: typed.Call) -> Interval:
+    if expr.function.interval is None:
+        return ANYTHING
+    low, high = expr.function.interval(*(self.of(a) for a in expr.arguments))
+    return (low, high)
+
+
+_RULES: Mapping[type[typed.Expr], Callable[[Intervals, Any], Interval]] = {
+    typed.Const: _const,
+    typed.ParamRef: _param,
+    typed.LetRef: _let,
+    typed.AttributeRef: _attribute,
+    typed.Operation: _operation,
+    typed.If: _if,
+    typed.Curve: _curve,
+    typed.Aggregate: _aggregate,
+    typed.Call: _call,
+}

@@ -1,0 +1,190 @@
+"""Paths to typed policies: files, folders, standard input, imports and tests kept in files of their own.
+
+Everything that is wrong with what the files say becomes a diagnostic. Only a path that the caller named and that cannot be read at all raises
+`UsageError`, because then there is no file to speak about.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from wharfinger.errors import UsageError
+from wharfinger.language import ast, typed
+from wharfinger.language.catalogue import Catalogue
+from wharfinger.language.check import check, import_key
+from wharfinger.language.codes import Code
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.parser import parse
+from wharfinger.language.source import Source, Span
+from wharfinger.language.source_file import read_source, read_stream
+
+SUFFIX = ".policy"
+TEST_SUFFIX = "_test.policy"
+STDIN = "-"
+MOST_IMPORTS = 100
+
+
+def load_policies(paths: Sequence[str | Path], catalogue: Catalogue) -> tuple[list[typed.Policy | None], Diagnostics]:
+    """The policy of each file (None where it has errors or holds none), in the order of the paths, and everything found wrong.
+
+    A folder stands for the `*.policy` files in it and below, sorted; `-` for standard input. `X_test.policy` adds its tests to the policy
+    of `X.policy` beside it, and either brings the other along. Raises `UsageError` for a path that cannot be read.
+    """
+    loader = _Loader(catalogue=catalogue)
+    for name in policy_files(paths):
+        loader.add(name)
+    return loader.policies(), loader.diagnostics
+
+
+def load_source(source: Source, catalogue: Catalogue, diagnostics: Diagnostics) -> typed.Policy | None:
+    """The policy of a text that does not come from a file; imports are relative to the source's name."""
+    loader = _Loader(catalogue=catalogue, diagnostics=diagnostics)
+    file = parse(source, diagnostics)
+    return loader.checked(file) if file is not None else None
+
+
+def policy_files(paths: Iterable[str | Path]) -> list[str]:
+    """The names of the files that some paths stand for, each once; raises `UsageError` for a path that is not there."""
+    found: dict[str, None] = {}
+    for path in map(str, paths):
+        if path != STDIN and Path(path).is_dir():
+            inside = sorted(str(p) for p in Path(path).rglob(f"*{SUFFIX}") if p.is_file())
+            found.update(dict.fromkeys(inside))
+        elif path == STDIN or Path(path).exists():
+            found[path] = None
+        else:
+            raise UsageError(f"cannot read {path}: no such file or folder")
+    return list(found)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Loader:
+    """Files as they are read, by name; None for one that holds no policy text."""
+
+    catalogue: Catalogue
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    files: dict[str, ast.File | None] = field(default_factory=dict)
+    wanted: list[str] = field(default_factory=list)
+
+    def add(self, name: str) -> None:
+        """Reads a file, and the file of its tests or of what it tests."""
+        partner = _partner(name)
+        if name in self.files:
+            return
+        self.read(name)
+        if partner is not None and Path(partner).is_file() and partner not in self.files:
+            self.read(partner)
+            if name.endswith(TEST_SUFFIX):
+                self.wanted.append(partner)
+        self.wanted.append(name)
+
+    def read(self, name: str) -> ast.File | None:
+        """The syntax tree of a file; raises `UsageError` when it cannot be read."""
+        if name not in self.files:
+            self.files[name] = None  # also for one whose reading fails
+            if name == STDIN:
+                source = read_stream(sys.stdin.buffer, "<stdin>", self.diagnostics)
+            else:
+                source = read_source(name, self.diagnostics)
+            self.files[name] = parse(source, self.diagnostics) if source is not None else None
+        return self.files[name]
+
+    def policies(self) -> list[typed.Policy | None]:
+        """The policy of each wanted file that is not only tests."""
+        found: list[typed.Policy | None] = []
+        for name in dict.fromkeys(self.wanted):
+            file = self.files[name]
+            if file is not None and _only_tests(file):
+                self._tests_belong(name, file)
+            else:
+                found.append(self.checked(self._with_tests(name, file)) if file is not None else None)
+        self._unique_names()
+        return found
+
+    def _with_tests(self, name: str, file: ast.File) -> ast.File:
+        """A file together with the tests kept beside it."""
+        beside = _partner(name)
+        tests = self.files.get(beside) if beside is not None and not name.endswith(TEST_SUFFIX) else None
+        return replace(file, tests=file.tests + tests.tests) if tests is not None and _only_tests(tests) else file
+
+    def _tests_belong(self, name: str, file: ast.File) -> None:
+        """Reports tests that belong to no policy."""
+        tested = self.files.get(_partner(name) or "") if name.endswith(TEST_SUFFIX) else None
+        if tested is not None and tested.policy is not None:
+            return
+        beside = f"`{_partner(name)}`" if name.endswith(TEST_SUFFIX) else f"a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
+        title = file.tests[0].title.span
+        help_ = (
+            f"they are tests of the policy in {beside}" if name.endswith(TEST_SUFFIX) else f"put them beside the rules, or into {beside}"
+        )
+        self.diagnostics.error(Code.P604, "these tests belong to no policy", title, label="the first of them", help=help_)
+
+    def checked(self, file: ast.File) -> typed.Policy | None:
+        """The typed policy of a file with its imports."""
+        imports: dict[str, ast.File] = {}
+        for key, imported in self._imports(file):
+            imports[key] = imported
+        return check(file, self.catalogue, self.diagnostics, imports)
+
+    def _imports(self, file: ast.File) -> Iterator[tuple[str, ast.File]]:
+        """Every file that is imported, directly or by another import."""
+        seen: set[str] = set()
+        pending = list(file.imports)
+        while pending:
+            item = pending.pop(0)
+            key = import_key(item.span.source.name, item.path.value)
+            if key in seen:
+                continue
+            seen.add(key)
+            imported = self._imported(item, key, len(seen))
+            if imported is not None:
+                pending.extend(imported.imports)
+                yield key, imported
+
+    def _imported(self, item: ast.Import, key: str, count: int) -> ast.File | None:
+        file, why = None, f"{key} holds no declarations"
+        if count > MOST_IMPORTS:
+            why = f"there are more than {MOST_IMPORTS} imports"
+        else:
+            try:
+                file = self.read(key)
+            except UsageError as error:
+                why = str(error)
+        if file is None:
+            self._refused(item, why)
+        return file
+
+    def _refused(self, item: ast.Import, why: str) -> None:
+        self.diagnostics.error(
+            Code.P308, f"cannot import `{item.path.value}`: {why}", item.path.span, label="not imported", help=_IMPORT_HELP
+        )
+
+    def _unique_names(self) -> None:
+        """Reports policies that share a name."""
+        seen: dict[str, Span] = {}
+        for name in dict.fromkeys(self.wanted):
+            file = self.files[name]
+            if file is None or file.policy is None:
+                continue
+            title = file.policy.name
+            if title.value in seen:
+                help_ = f"the other one is at {seen[title.value]}; rename one of the two"
+                self.diagnostics.error(Code.P601, f"there are two policies `{title.value}`", title.span, label="named again", help=help_)
+            seen.setdefault(title.value, title.span)
+
+
+_IMPORT_HELP = "the path is relative to this file"
+
+
+def _only_tests(file: ast.File) -> bool:
+    return file.policy is None and not file.items and bool(file.tests)
+
+
+def _partner(name: str) -> str | None:
+    """The file of the tests of a policy file, or the policy file of a file of tests."""
+    if name.endswith(TEST_SUFFIX):
+        return name.removesuffix(TEST_SUFFIX) + SUFFIX
+    return name.removesuffix(SUFFIX) + TEST_SUFFIX if name.endswith(SUFFIX) else None
