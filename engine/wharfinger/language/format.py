@@ -68,8 +68,8 @@ class _Page:
         content_end = statement.end if statement.body is None else statement.head_end
         if blank:
             self._blank()
-        self._comments(content_end, indent, first=first)
-        if not first and self._blank_before(statement.start):
+        commented = self._comments(content_end, indent, first=first)
+        if (commented or not first) and self._blank_before(statement.start):
             self._blank()
         self.lines += [f"{indent}{line}" for line in statement.text.split("\n")]
         self._beside(content_end)
@@ -85,14 +85,16 @@ class _Page:
         self.lines.append(f"{indent}}}")
         self._beside(statement.end)
 
-    def _comments(self, offset: int, indent: str, *, first: bool) -> None:
-        """Write the comments before a place on lines of their own, with the blank lines between them."""
+    def _comments(self, offset: int, indent: str, *, first: bool) -> bool:
+        """Whether comments stood before a place; they are written on lines of their own, with the blank lines between them."""
+        begun = len(self.lines)
         for comment in self.margin.before(offset) if self.margin else ():
             if not first and self._blank_before(comment.start):
                 self._blank()
             self.lines.append(f"{indent}{comment.text}")
             self.last_end = comment.end
             first = False
+        return len(self.lines) > begun
 
     def _beside(self, offset: int) -> None:
         """Write the comment behind a place on its line."""

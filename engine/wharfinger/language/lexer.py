@@ -111,8 +111,8 @@ def comments(source: Source) -> list[Span]:
     found = []
     for skipped in _scanner().finditer(source.text):
         if skipped.lastgroup == "skip":
-            for comment in pattern.finditer(source.text, skipped.start(), skipped.end()):
-                found.append(Span(source, comment.start(), comment.start() + len(comment.group().rstrip())))
+            inside = pattern.finditer(source.text, skipped.start(), skipped.end())
+            found += [Span(source, each.start(), each.start() + len(each.group().rstrip())) for each in inside]
     return found
 
 

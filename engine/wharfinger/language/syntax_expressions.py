@@ -82,11 +82,11 @@ class Expressions:
         """`(inner)`: the inner expression, underlined with its parentheses."""
         return replace(inner, span=self.at(left, right))
 
-    def set_literal(self, left: Token, items: list[ast.Expr] | None, _comma: Token | None, right: Token) -> ast.SetLiteral:
+    def set_literal(self, left: Token, items: list[ast.Expr] | None, right: Token) -> ast.SetLiteral:
         """`["a", "b"]`."""
         return ast.SetLiteral(span=self.at(left, right), items=tuple(items or ()))
 
-    def items(self, first: ast.Expr, *rest: ast.Expr | Token) -> list[ast.Expr]:
+    def items(self, first: ast.Expr, *rest: ast.Expr | Token | None) -> list[ast.Expr]:
         """`a, b`."""
         return [first, *(part for part in rest if isinstance(part, ast.Expr))]
 
@@ -98,12 +98,12 @@ class Expressions:
         """`base["key"]`."""
         return ast.Index(span=self.at(base, right), base=base, key=key)
 
-    def call(self, name: Token, _left: Token, arguments: list[ast.Argument] | None, _comma: Token | None, right: Token) -> ast.Call:
+    def call(self, name: Token, _left: Token, arguments: list[ast.Argument] | None, right: Token) -> ast.Call:
         """`function(arguments)`."""
         span = self.at(name, right)
         return ast.Call(span=span, function=name.text, function_span=self.at(name, name), arguments=tuple(arguments or ()))
 
-    def arguments(self, first: ast.Argument, *rest: ast.Argument | Token) -> list[ast.Argument]:
+    def arguments(self, first: ast.Argument, *rest: ast.Argument | Token | None) -> list[ast.Argument]:
         """`x, name: y`."""
         return [first, *(part for part in rest if isinstance(part, ast.Argument))]
 
@@ -150,12 +150,12 @@ class Expressions:
 class Objects(Expressions):
     """Builds objects in braces."""
 
-    def object(self, left: Token, fields: list[ast.ObjectField] | None, _comma: Token | None, right: Token) -> Object:
+    def object(self, left: Token, fields: list[ast.ObjectField] | None, right: Token) -> Object:
         """`{ fields }`."""
         words.no_repeated_fields(self.diagnostics, fields or [])
         return Object(left, tuple(fields or ()), right)
 
-    def fields(self, first: ast.ObjectField, *rest: ast.ObjectField | Token) -> list[ast.ObjectField]:
+    def fields(self, first: ast.ObjectField, *rest: ast.ObjectField | Token | None) -> list[ast.ObjectField]:
         """`a: 1, b: 2`."""
         return [first, *(part for part in rest if isinstance(part, ast.ObjectField))]
 

@@ -93,9 +93,7 @@ class SyntaxTree(Rules):
             fields=fields.fields if fields else (),
         )
 
-    def metric_step(
-        self, keyword: Token, name: Token, _left: Token, samples: list[Sample] | None, _comma: Token | None, right: Token
-    ) -> ast.TestMetric:
+    def metric_step(self, keyword: Token, name: Token, _left: Token, samples: list[Sample] | None, right: Token) -> ast.TestMetric:
         """`metric cpu5m { a: 40%, b: 90% age 3min }`."""
         return ast.TestMetric(
             span=self.at(keyword, right),
@@ -106,7 +104,7 @@ class SyntaxTree(Rules):
             ages=tuple(sample.age for sample in samples or ()),
         )
 
-    def samples(self, first: Sample, *rest: Sample | Token) -> list[Sample]:
+    def samples(self, first: Sample, *rest: Sample | Token | None) -> list[Sample]:
         """`a: 40%, b: 90%`."""
         return [first, *(part for part in rest if isinstance(part, Sample))]
 

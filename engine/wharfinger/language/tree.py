@@ -13,7 +13,7 @@ from wharfinger.language.source import Span
 
 def children(node: ast.Node) -> Iterator[ast.Node]:
     """The nodes directly below a node, in the order of its fields."""
-    for field in _fields(type(node)):
+    for field in _fields(node.__class__):
         value = getattr(node, field)
         if isinstance(value, ast.Node):
             yield value
@@ -37,7 +37,7 @@ def deepest(node: ast.Node, most: int) -> ast.Node | None:
 def without_places(value: Any) -> Any:
     """The tree as nested tuples without its spans: equal for two texts exactly if they say the same."""
     if isinstance(value, ast.Node):
-        kept = (without_places(getattr(value, field)) for field in _fields(type(value)))
+        kept = (without_places(getattr(value, field)) for field in _fields(value.__class__))
         return (type(value).__name__, *kept)
     if isinstance(value, tuple):
         return tuple(without_places(member) for member in value if not isinstance(member, Span))
