@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wharfinger.model.snapshot import Snapshot
@@ -42,9 +41,9 @@ class Utilisation:
 FIRST = ("cpu", "memory", "ephemeral-storage")
 
 
-def utilisation(snapshot: Snapshot, resources: Sequence[str]) -> Utilisation:
-    """The use of `resources` (those no node offers are left out), in the order cpu, memory, ephemeral-storage, then by name."""
-    ordered = sorted(set(resources), key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
+def utilisation(snapshot: Snapshot) -> Utilisation:
+    """The use of every resource that some node offers, in the order cpu, memory, ephemeral-storage, then by name."""
+    ordered = sorted(snapshot.resource_names, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
     return Utilisation(
         nodes=snapshot.n_nodes,
         touched=int((snapshot.pod_count > 0).sum()),

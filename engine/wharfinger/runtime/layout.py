@@ -5,7 +5,6 @@ Nothing here asks for the terminal's width, the locale or the time; a column is 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 
 GAP = "  "
@@ -45,13 +44,3 @@ def amount(resource: str, value: float) -> str:
     if resource in ("memory", "ephemeral-storage"):
         return f"{value / 2**30:,.1f}Gi"
     return f"{value:,.0f}"
-
-
-def out(text: str) -> None:
-    """None; writes text to stdout."""
-    sys.stdout.write(text)
-
-
-def complain(text: str) -> None:
-    """None; writes one line to stderr."""
-    sys.stderr.write(f"wharf: {text}\n")

@@ -1,0 +1,82 @@
+"""`wharf dry-run`: where pods would go, without a cluster to bind in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from wharfinger.cli import dry_run_formats, options, policy_set, progress, streams
+from wharfinger.errors import UsageError
+from wharfinger.framework.chain import assemble
+from wharfinger.model.pod import PodView
+from wharfinger.runtime import cluster, label_keys
+from wharfinger.runtime.dry_run import dry_run
+from wharfinger.runtime.simulator import Mode
+
+
+class Format(Enum):
+    """How the report is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+    snapshot: options.Snapshots,
+    policy: options.Policies = None,
+    pods: Annotated[
+        list[str] | None,
+        typer.Option("--pods", metavar="FILE", help="Place these pods (or the pods of these workloads) instead of pending ones."),
+    ] = None,
+    pending: Annotated[bool, typer.Option("--pending", help="Place the snapshot's pods that have no node; the default.")] = False,
+    param: options.Params = None,
+    mode: Annotated[Mode, typer.Option("--mode", help="Whether a placement counts for the pods after it.")] = Mode.SEQUENTIAL,
+    output: Annotated[Format, typer.Option("--format", help="How the report is printed.")] = Format.TABLE,
+    explain: Annotated[bool, typer.Option("--explain", help="Say for each pod what every rule said, with values.")] = False,
+    node: Annotated[
+        list[str] | None, typer.Option("--node", metavar="NODE", help="Explain this node in full; may be given several times.")
+    ] = None,
+    pod: Annotated[list[str] | None, typer.Option("--pod", metavar="POD", help="Explain this pod only (name or namespace/name).")] = None,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Leave out objects that cannot be read instead of stopping.")
+    ] = False,
+) -> int:
+    """Place pods of a snapshot and report where each goes or why not: exit code 0 when all found a node, 1 when some did not."""
+    if pods and pending:
+        raise UsageError("--pods and --pending exclude each other: the first says which pods, the second takes the snapshot's")
+    policies = policy_set.compiled(policy, param)
+    found = cluster.load_cluster(snapshot, skip_invalid=skip_invalid)
+    waiting = cluster.load_pods(pods, skip_invalid=skip_invalid) if pods else found.pending
+    for sentence in [*found.skipped, *label_keys.warnings(policies, found.state.snapshot(), waiting)]:
+        streams.complain(f"warning: {sentence}")
+    with progress.bar(sys.stderr, "placing", len(waiting)) as advance:
+        result = dry_run(
+            assemble(policies),
+            found.state,
+            waiting,
+            mode=mode,
+            explained=_wanted(explain, node, pod, waiting),
+            nodes=node or (),
+            advance=advance,
+        )
+    streams.out(_RENDERERS[output](result, found))
+    return 1 if result.unplaced else 0
+
+
+def _wanted(explain: bool, nodes: list[str] | None, names: list[str] | None, waiting: tuple[PodView, ...]) -> Callable[[PodView], bool]:
+    """Which pods to explain: those named, or all as soon as an explanation is asked for."""
+    if not names:
+        everything = explain or bool(nodes)
+        return lambda _pod: everything
+    for name in names:
+        if not any(name in (pod.name, pod.key) for pod in waiting):
+            raise UsageError(f"--pod {name}: no such pod is to be placed")
+    return lambda pod: pod.name in names or pod.key in names
+
+
+_RENDERERS = {Format.TABLE: dry_run_formats.table, Format.JSON: dry_run_formats.as_json, Format.YAML: dry_run_formats.as_yaml}

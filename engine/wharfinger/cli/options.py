@@ -1,0 +1,55 @@
+"""Parts of the command line that several verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wharfinger.errors import UsageError
+
+Paths = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[PATHS]...", help="Files, folders (every *.policy below them) or - for stdin; without any, this folder."),
+]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option("--policy", "-p", metavar="PATH", help="A policy file, or a folder of them; may be given several times."),
+]
+Snapshots = Annotated[
+    list[str],
+    typer.Option(
+        "--snapshot",
+        "-s",
+        metavar="FILE",
+        help="What `kubectl get nodes,pods -A -o json` printed: files, folders, - for stdin, .gz; or openb:default, a trace.",
+    ),
+]
+Params = Annotated[
+    list[str] | None,
+    typer.Option("--param", metavar="NAME=VALUE", help="Sets a param, as it would be written in the file: keep_free=20%."),
+]
+
+
+def existing(paths: Sequence[str] | None) -> list[str]:
+    """The paths, or the current folder when there are none; raises UsageError for one that does not exist."""
+    chosen = list(paths or ["."])
+    for path in chosen:
+        if path != "-" and not Path(path).exists():
+            raise UsageError(f"{path}: no such file or folder")
+    return chosen
+
+
+def params(assignments: Sequence[str] | None) -> Mapping[str, str]:
+    """Param texts by name; raises UsageError for an assignment without `=` or one given twice."""
+    found: dict[str, str] = {}
+    for assignment in assignments or ():
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"--param {assignment}: expected NAME=VALUE")
+        if name.strip() in found:
+            raise UsageError(f"--param {name.strip()} is given twice")
+        found[name.strip()] = value.strip()
+    return found

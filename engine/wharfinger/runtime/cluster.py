@@ -1,0 +1,121 @@
+"""A cluster to try things on: what files, or the trace that comes with the package, say about nodes and pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from wharfinger.errors import InvalidObject, UsageError
+from wharfinger.model import objects, read, workloads
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+from wharfinger.runtime import openb
+
+TRACE = "openb:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A cluster's state and the pods that wait for a node, with what was left aside while reading.
+
+    `ignored` counts kinds that no decision needs; `skipped` says what was broken and left out because the caller asked for that.
+    """
+
+    state: ClusterState
+    pending: tuple[PodView, ...]
+    ignored: Mapping[str, int]
+    skipped: tuple[str, ...]
+
+
+def load_cluster(paths: Sequence[str | Path], *, skip_invalid: bool = False) -> Cluster:
+    """The cluster that files, folders and `-` describe.
+
+    `openb:default` and `openb:gpuspec33` are the trace in the package; `*.csv` files are read in the trace's own format. Raises UsageError
+    for a file that cannot be read, InvalidObject for an object that cannot be (unless `skip_invalid`).
+    """
+    return cluster_of(read_paths(paths, skip_invalid=skip_invalid))
+
+
+def load_pods(paths: Sequence[str | Path], *, skip_invalid: bool = False) -> tuple[PodView, ...]:
+    """The pods to be placed that files hold: pods themselves and those that their workloads would make."""
+    found = read_paths(paths, skip_invalid=skip_invalid)
+    return tuple(map(PodView, [*found.pods, *workloads.expand(found)]))
+
+
+def cluster_of(found: read.Objects) -> Cluster:
+    """The cluster that these objects describe."""
+    waiting = [PodView(pod) for pod in found.pods if not pod.spec.node_name]
+    return Cluster(
+        state=ClusterState.from_objects(found),
+        pending=tuple(pod for pod in waiting if not pod.finished and not pod.terminating),
+        ignored=found.ignored,
+        skipped=found.skipped,
+    )
+
+
+def read_paths(paths: Sequence[str | Path], *, skip_invalid: bool = False) -> read.Objects:
+    """Everything the paths hold, in one value."""
+    names = [str(path) for path in paths]
+    plain = [name for name in names if not _is_trace(name)]
+    traced = [_objects(name, manifests) for name in names if _is_trace(name) for manifests in [_manifests(name)]]
+    return _joined([read.read_objects(plain, skip_invalid=skip_invalid), *traced]) if plain else _joined(traced)
+
+
+def _is_trace(name: str) -> bool:
+    return name.startswith(TRACE) or name.endswith(".csv")
+
+
+def _manifests(name: str) -> list[dict[str, Any]]:
+    if name.startswith(TRACE):
+        return [*openb.node_manifests(), *openb.pod_manifests(_variant(name))]
+    try:
+        return openb.manifests_from_csv(name, Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidObject(f"{name}: not UTF-8 at byte {error.start}") from error
+
+
+def _variant(name: str) -> openb.Variant:
+    try:
+        return openb.Variant(name.removeprefix(TRACE))
+    except ValueError:
+        known = ", ".join(TRACE + variant.value for variant in openb.Variant)
+        raise UsageError(f"{name}: no such trace; there are {known}") from None
+
+
+def _objects(name: str, manifests: Sequence[dict[str, Any]]) -> read.Objects:
+    nodes = [manifest for manifest in manifests if manifest["kind"] == "Node"]
+    pods = [manifest for manifest in manifests if manifest["kind"] == "Pod"]
+    try:
+        return read.Objects(
+            by_kind={objects.Node: msgspec.convert(nodes, list[objects.Node]), objects.Pod: msgspec.convert(pods, list[objects.Pod])}
+        )
+    except msgspec.ValidationError as error:
+        raise InvalidObject(f"{name}: {error}") from error
+
+
+def _joined(parts: Sequence[read.Objects]) -> read.Objects:
+    if len(parts) == 1:
+        return parts[0]
+    by_kind: dict[type[objects.AnyObject], list[objects.AnyObject]] = {}
+    metrics: read.MetricTable = {}
+    ignored: dict[str, int] = {}
+    for part in parts:
+        for kind, found in part.by_kind.items():
+            by_kind.setdefault(kind, []).extend(found)
+        for metric, samples in part.metrics.items():
+            metrics.setdefault(metric, {}).update(samples)
+        for kind_name, count in part.ignored.items():
+            ignored[kind_name] = ignored.get(kind_name, 0) + count
+    return read.Objects(
+        by_kind=by_kind,
+        metrics=metrics,
+        ignored=ignored,
+        skipped=tuple(sentence for part in parts for sentence in part.skipped),
+        replaced=sum(part.replaced for part in parts),
+    )

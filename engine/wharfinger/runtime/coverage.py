@@ -1,0 +1,83 @@
+"""Which answers the conditions of a policy have given while its tests ran.
+
+A clause that no test ever made false has never been seen to reject anything; one whose missing case was never reached may surprise.
+Whether a condition can be missing is in its type, so 100 % is always within reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from wharfinger.language import typed
+from wharfinger.language.source import Span
+from wharfinger.language.types import Type
+from wharfinger.runtime.scenario import Attempt
+from wharfinger.runtime.test_report import Covered, Truth
+
+
+@dataclass(slots=True)
+class _Point:
+    rule: str
+    at: Span
+    possible: tuple[Truth, ...]
+    seen: set[Truth] = field(default_factory=set)
+
+
+class Coverage:
+    """The answers of one policy's clauses, guards and scores."""
+
+    def __init__(self, policy: typed.Policy) -> None:
+        """Nothing has been seen yet."""
+        self._policy = policy
+        self._points = {id(part): _Point(rule, part.span, possible) for rule, part, possible in _parts(policy)}
+
+    def points(self) -> tuple[Covered, ...]:
+        """What was seen so far, in the order of the file."""
+        ordered = sorted(self._points.values(), key=lambda point: (point.at.start, point.at.end))
+        return tuple(
+            Covered(policy=self._policy.name, rule=point.rule, at=point.at, possible=point.possible, seen=frozenset(point.seen))
+            for point in ordered
+        )
+
+    def record(self, attempt: Attempt) -> None:
+        """Take in what every rule said of every node when a pod was placed."""
+        if not attempt.governed:
+            return
+        for row in range(attempt.snapshot.n_nodes):
+            for rule in self._policy.filters:
+                if self._applies(rule.when, attempt, row):
+                    for clause, answer in attempt.interpreter.filter(rule, row):
+                        self._points[id(clause)].seen.add(_truth(answer))
+            for score in self._policy.scores:
+                if self._applies(score.when, attempt, row):
+                    present = attempt.interpreter.value(score.value, row) is not None
+                    self._points[id(score)].seen.add(Truth.TRUE if present else Truth.MISSING)
+
+    def _applies(self, when: typed.Expr | None, attempt: Attempt, row: int) -> bool:
+        if when is None:
+            return True
+        answer = attempt.interpreter.value(when, row)
+        self._points[id(when)].seen.add(_truth(answer))
+        return answer is True
+
+
+def _parts(policy: typed.Policy) -> Iterator[tuple[str, typed.Clause | typed.Score | typed.Expr, tuple[Truth, ...]]]:
+    """Everything that is covered: (rule, part, the answers its type allows). A score has a value (TRUE) or is missing."""
+    for rule in policy.filters:
+        if rule.when is not None:
+            yield f"{rule.name} when", rule.when, _answers(rule.when.type)
+        for clause in rule.clauses:
+            yield rule.name, clause, _answers(clause.condition.type)
+    for score in policy.scores:
+        if score.when is not None:
+            yield f"{score.name} when", score.when, _answers(score.when.type)
+        yield score.name, score, (Truth.TRUE, Truth.MISSING) if score.value.type.optional else (Truth.TRUE,)
+
+
+def _answers(type_: Type) -> tuple[Truth, ...]:
+    return (Truth.TRUE, Truth.FALSE, Truth.MISSING) if type_.optional else (Truth.TRUE, Truth.FALSE)
+
+
+def _truth(answer: object) -> Truth:
+    return Truth.MISSING if answer is None else Truth.TRUE if answer else Truth.FALSE

@@ -1,0 +1,121 @@
+"""A dry run: where each of some pods would go, why not, and what that does to the cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.decision import Decision
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
+from wharfinger.runtime import simulator
+from wharfinger.runtime.commentary import PolicyCommentary
+from wharfinger.runtime.explain import explain_decision
+from wharfinger.runtime.explanation import Explanation
+from wharfinger.runtime.simulator import Mode
+from wharfinger.runtime.utilisation import Utilisation, utilisation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodResult:
+    """What was decided for one pod.
+
+    `reasons` counts nodes by why they were rejected, only where the pod found none; `totals` are by tier.
+    """
+
+    pod: str
+    node: str | None
+    message: str
+    totals: tuple[float, ...]
+    feasible: int
+    reasons: tuple[tuple[str, int], ...]
+    nominated: str | None
+    victims: tuple[str, ...]
+    explanation: Explanation | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonCount:
+    """For how many unplaced pods a reason was given, and for how many it was the only one."""
+
+    reason: str
+    pods: int
+    only: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """A finished dry run. `after` is None in INDEPENDENT mode, where nothing is placed for good."""
+
+    mode: Mode
+    chain: Chain
+    results: tuple[PodResult, ...]
+    before: Utilisation
+    after: Utilisation | None
+
+    @property
+    def placed(self) -> int:
+        """How many pods found a node."""
+        return sum(result.node is not None for result in self.results)
+
+    @property
+    def unplaced(self) -> int:
+        """How many did not."""
+        return len(self.results) - self.placed
+
+    @property
+    def reasons(self) -> tuple[ReasonCount, ...]:
+        """Why pods were not placed, most frequent first."""
+        pods: Counter[str] = Counter()
+        only: Counter[str] = Counter()
+        for result in self.results:
+            if result.node is None:
+                pods.update(reason for reason, _ in result.reasons)
+                only.update([result.reasons[0][0]] if len(result.reasons) == 1 else [])
+        ordered = sorted(pods, key=lambda reason: (-pods[reason], reason))
+        return tuple(ReasonCount(reason=reason, pods=pods[reason], only=only[reason]) for reason in ordered)
+
+
+def dry_run(  # noqa: PLR0913 — the keywords are independent choices
+    chain: Chain,
+    state: ClusterState,
+    pods: Sequence[PodView],
+    *,
+    mode: Mode = Mode.SEQUENTIAL,
+    explained: Callable[[PodView], bool] = lambda _pod: False,
+    nodes: Sequence[str] = (),
+    advance: Callable[[], None] = lambda: None,
+) -> DryRun:
+    """The dry run of `pods`; in SEQUENTIAL mode `state` is left with every placement assumed.
+
+    Pods that `explained` says yes to get an explanation, with a report on each of `nodes`. `advance` is called after every pod.
+    """
+    commentary = PolicyCommentary(chain)
+    before = utilisation(state.snapshot())
+
+    def watch(decision: Decision, snapshot: Snapshot) -> PodResult:
+        explanation = explain_decision(decision, snapshot, commentary, nodes) if explained(decision.pod) else None
+        advance()
+        return _result(decision, explanation)
+
+    results = tuple(outcome.seen for outcome in simulator.place(chain, state, pods, watch=watch, mode=mode))
+    after = utilisation(state.snapshot()) if mode is Mode.SEQUENTIAL else None
+    return DryRun(mode=mode, chain=chain, results=results, before=before, after=after)
+
+
+def _result(decision: Decision, explanation: Explanation | None) -> PodResult:
+    reasons = decision.diagnosis.reasons if decision.node is None else {}
+    return PodResult(
+        pod=decision.pod.key,
+        node=decision.node,
+        message=decision.message,
+        totals=decision.totals,
+        feasible=decision.feasible,
+        reasons=tuple(sorted(reasons.items())),
+        nominated=decision.nominated,
+        victims=tuple(victim.key for victim in decision.victims),
+        explanation=explanation,
+    )

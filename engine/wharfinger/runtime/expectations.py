@@ -1,0 +1,184 @@
+"""Checking what a test expects against what happened, and saying why it did not."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from wharfinger.framework.decision import Decision
+from wharfinger.language import ast
+from wharfinger.runtime import commentary, layout, scenario
+from wharfinger.runtime.scenario import Attempt, Scenario
+from wharfinger.runtime.test_report import Failure
+
+_COMPARE: Mapping[ast.BinaryOp, Callable[[Any, Any], bool]] = {
+    ast.BinaryOp.EQ: operator.eq,
+    ast.BinaryOp.NE: operator.ne,
+    ast.BinaryOp.LT: operator.lt,
+    ast.BinaryOp.LE: operator.le,
+    ast.BinaryOp.GT: operator.gt,
+    ast.BinaryOp.GE: operator.ge,
+}
+_TOLERANCE = 1e-9  # points are sums and quotients of floats; an author writes 33.3 and means it to a hair
+
+
+def check(world: Scenario, step: ast.TestExpect) -> Failure | None:
+    """Why an expectation does not hold, or None where it does."""
+    attempt = _attempt(world, step)
+    if attempt is None:
+        return Failure(at=step.span, sentence="nothing has been placed that this could be about")
+    return _CHECKS[step.expectation](world, attempt, step)
+
+
+def _attempt(world: Scenario, step: ast.TestExpect) -> Attempt | None:
+    """The placement an `expect` speaks of: that of its subject pod, else of the pod before the colon, else the last one."""
+    if step.expectation in _ABOUT_PODS:
+        return world.attempts.get(step.subject)
+    pod = getattr(step, "pod", None)
+    return world.attempts.get(pod) if pod is not None else world.last
+
+
+def _on(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
+    wanted = [name for name, _ in step.nodes]
+    if attempt.decision.node in wanted:
+        return None
+    details = [line for name in wanted for line in _why_not(world, attempt, name)]
+    return Failure(at=step.span, sentence=f"{_happened(attempt.decision)}, not on {' or '.join(wanted)}", details=tuple(details))
+
+
+def _not_on(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
+    del world
+    if attempt.decision.node not in [name for name, _ in step.nodes]:
+        return None
+    return Failure(at=step.span, sentence=_happened(attempt.decision), details=tuple(_score_lines(attempt.decision, [])))
+
+
+def _pending(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
+    decision = attempt.decision
+    if decision.node is not None:
+        return Failure(at=step.span, sentence=_happened(decision), details=tuple(_score_lines(decision, [])))
+    said = [decision.message, *(sentence for name in attempt.snapshot.names for _, sentence, _ in _rejections(world, attempt, name))]
+    return _message_missing(step, said)
+
+
+def _rejected(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
+    found = _rejections(world, attempt, step.subject)
+    rule = None if step.rule is None else f"{world.policy.name}/{step.rule}"
+    by_rule = [sentence for name, sentence, _ in found if rule is None or name in (rule, step.rule)]
+    if by_rule:
+        return _message_missing(step, by_rule)
+    by = "" if step.rule is None else f" by {step.rule}"
+    others = [f"{name}: {sentence}" for name, sentence, _ in found]
+    return Failure(
+        at=step.span,
+        sentence=f"{step.subject} was not rejected{by}" + (f", but by {'; '.join(others)}" if others else ": every filter let it pass"),
+        details=tuple(_rule_values(world, attempt, step.rule, step.subject)),
+    )
+
+
+def _accepted(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
+    found = _rejections(world, attempt, step.subject)
+    if not found:
+        return None
+    details = [line for _, _, values in found for line in values]
+    sentence = f"{step.subject} was rejected: {'; '.join(f'{name}: {said}' for name, said, _ in found)}"
+    return Failure(at=step.span, sentence=sentence, details=tuple(details))
+
+
+def _score(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
+    assert step.op is not None and step.points is not None  # noqa: S101, PT018 — the grammar gives a `scores` both
+    wanted = scenario.literal(step.points)
+    name = f"{world.policy.name}/{step.rule}"
+    parts = {part.name: part for part in attempt.decision.scores_at(step.subject)}
+    if name not in parts:
+        why = _rejections(world, attempt, step.subject)
+        reason = f"it was rejected by {why[0][0]}" if why else "the rule does not apply or has weight 0"
+        return Failure(at=step.span, sentence=f"{step.subject} has no points of {step.rule}: {reason}")
+    points = parts[name].points
+    rounded = wanted if abs(points - wanted) <= _TOLERANCE * max(1.0, abs(wanted)) else points
+    if _COMPARE[step.op](rounded, wanted):
+        return None
+    return Failure(
+        at=step.span,
+        sentence=f"{step.subject} has {layout.number(points)} points of {step.rule}, expected {step.op.value} {layout.number(wanted)}",
+        details=tuple(_score_values(world, attempt, step.rule, step.subject)),
+    )
+
+
+def _message_missing(step: ast.TestExpect, said: Sequence[str]) -> Failure | None:
+    if step.message is None or any(step.message.value in sentence for sentence in said):
+        return None
+    return Failure(
+        at=step.message.span, sentence=f"no message contains {step.message.value!r}", details=tuple(f"said: {text}" for text in said)
+    )
+
+
+def _happened(decision: Decision) -> str:
+    return (
+        f"{decision.pod.name} is on {decision.node}" if decision.node is not None else f"{decision.pod.name} is pending: {decision.message}"
+    )
+
+
+def _why_not(world: Scenario, attempt: Attempt, name: str) -> list[str]:
+    found = _rejections(world, attempt, name)
+    if not found:
+        return _score_lines(attempt.decision, [name])
+    return [line for rule, sentence, values in found for line in (f"{name} was rejected by {rule}: {sentence}", *values)]
+
+
+def _rejections(world: Scenario, attempt: Attempt, name: str) -> list[tuple[str, str, list[str]]]:
+    """(rule, sentence, lines with values) for everything that speaks against a node."""
+    row = attempt.snapshot.row(name)
+    if row is None:
+        return []
+    found: list[tuple[str, str, list[str]]] = []
+    filters = {f"{world.policy.name}/{rule.name}": rule for rule in world.policy.policy.filters}
+    for rejection in attempt.decision.diagnosis.at(row):
+        rule = filters.get(rejection.plugin)
+        if rule is None:
+            found += [(rejection.plugin, reason.text, []) for reason in rejection.reasons]
+            continue
+        for clause, answer in attempt.interpreter.filter(rule, row):
+            if not commentary.passes(clause, answer):
+                lines = commentary.operands(attempt.interpreter, world.policy.policy, clause.condition, row)
+                found.append((rejection.plugin, attempt.interpreter.message(clause, row), lines))
+    return found
+
+
+def _rule_values(world: Scenario, attempt: Attempt, rule: str | None, name: str) -> list[str]:
+    row = attempt.snapshot.row(name)
+    clauses = [clause for found in world.policy.policy.filters if found.name == rule for clause in found.clauses]
+    if row is None:
+        return []
+    return [line for clause in clauses for line in commentary.operands(attempt.interpreter, world.policy.policy, clause.condition, row)]
+
+
+def _score_values(world: Scenario, attempt: Attempt, rule: str | None, name: str) -> list[str]:
+    row = attempt.snapshot.row(name)
+    found = [score.value for score in world.policy.policy.scores if score.name == rule]
+    if row is None:
+        return []
+    return [line for value in found for line in commentary.operands(attempt.interpreter, world.policy.policy, value, row)]
+
+
+def _score_lines(decision: Decision, others: Sequence[str]) -> list[str]:
+    """The scores of the chosen node and of others side by side."""
+    names = [name for name in (decision.node, *others) if name is not None]
+    by_node = {name: decision.scores_at(name) for name in names}
+    rows: list[Sequence[str]] = [("score", *names)]
+    for index, part in enumerate(by_node[names[0]] if names else ()):
+        rows.append((part.name, *(layout.number(by_node[name][index].weighted) for name in names)))
+    rows.append(("total", *(layout.number(sum(part.weighted for part in by_node[name])) for name in names)))
+    return layout.columns(rows, right=frozenset(range(1, len(rows[0])))).splitlines()
+
+
+_ABOUT_PODS = frozenset({ast.Expectation.ON, ast.Expectation.NOT_ON, ast.Expectation.PENDING})
+_CHECKS: Mapping[ast.Expectation, Callable[[Scenario, Attempt, ast.TestExpect], Failure | None]] = {
+    ast.Expectation.ON: _on,
+    ast.Expectation.NOT_ON: _not_on,
+    ast.Expectation.PENDING: _pending,
+    ast.Expectation.REJECTED: _rejected,
+    ast.Expectation.ACCEPTED: _accepted,
+    ast.Expectation.SCORE: _score,
+}

@@ -1,0 +1,30 @@
+"""Typed policies to compiled ones, with the values that people gave to their params."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.errors import UnknownObject
+from wharfinger.language import suggest, typed
+
+
+def compile_all(policies: Sequence[typed.Policy], params: Mapping[str, Any]) -> tuple[CompiledPolicy, ...]:
+    """The compiled policies. `params` are set wherever a policy declares them: `name` in every policy, `policy.name` in one.
+
+    Raises UnknownObject for a param that no policy has.
+    """
+    known = {name for policy in policies for param in policy.params for name in (param.name, f"{policy.name}.{param.name}")}
+    for name in params:
+        if name not in known:
+            meant = suggest.closest(name, known)
+            raise UnknownObject(f"no policy has a param {name}" + (f"; did you mean {meant}?" if meant else ""))
+    return tuple(compile_policy(policy, _own(policy, params)) for policy in policies)
+
+
+def _own(policy: typed.Policy, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The values for one policy; one given for this policy alone outweighs one given for all."""
+    declared = [param.name for param in policy.params]
+    own = {name: params[name] for name in declared if name in params}
+    return own | {name: params[f"{policy.name}.{name}"] for name in declared if f"{policy.name}.{name}" in params}

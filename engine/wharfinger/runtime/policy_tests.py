@@ -1,0 +1,57 @@
+"""Running the `test` blocks of policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wharfinger.errors import WharfingerError
+from wharfinger.language import ast, typed
+from wharfinger.runtime import expectations
+from wharfinger.runtime.coverage import Coverage
+from wharfinger.runtime.scenario import Scenario
+from wharfinger.runtime.test_report import Failure, Report, Result
+
+
+def run(policies: Sequence[typed.Policy]) -> Report:
+    """The results of every test of every policy, and what they covered."""
+    results: list[Result] = []
+    coverages = [Coverage(policy) for policy in policies]
+    for policy, coverage in zip(policies, coverages, strict=True):
+        results += [_run(policy, test, coverage) for test in policy.tests]
+    return Report(
+        results=tuple(results),
+        coverage=tuple(point for coverage in coverages for point in coverage.points()),
+        untested=tuple(policy.name for policy in policies if not policy.tests),
+    )
+
+
+def _run(policy: typed.Policy, test: ast.Test, coverage: Coverage) -> Result:
+    try:
+        failures = _failures(Scenario(policy, test), test, coverage)
+    except WharfingerError as error:
+        failures = [Failure(at=test.span, sentence=f"the test cannot run: {error}")]
+    return Result(policy=policy.name, title=test.title.value, at=test.span, failures=tuple(failures))
+
+
+def _failures(world: Scenario, test: ast.Test, coverage: Coverage) -> list[Failure]:
+    failures: list[Failure] = []
+    placed = expected = False
+    for step in test.steps:
+        world.follow(step)
+        if isinstance(step, ast.TestPlace) and world.last is not None:
+            placed = True
+            coverage.record(world.last)
+            if not world.last.governed:
+                failures.append(Failure(at=step.span, sentence=f"the policy does not govern {step.pod}: {_scope(world)}"))
+        elif isinstance(step, ast.TestExpect):
+            expected = True
+            failure = expectations.check(world, step)
+            failures += [] if failure is None else [failure]
+    if not placed or not expected:
+        failures.append(Failure(at=test.span, sentence="the test places or expects nothing"))
+    return failures
+
+
+def _scope(world: Scenario) -> str:
+    scope = world.policy.policy.scope
+    return "it is for all pods" if scope is None else f"for pods where {scope.span.text}"
