@@ -1,8 +1,9 @@
-"""Label selectors, ready to be asked which labels they match.
+"""Label and node selectors, compiled to values that answer `matches(labels)`.
 
-Parsed once, hashable and in a canonical order, so that a selector can name what is counted by it. Rules of
-`apimachinery/pkg/apis/meta/v1.LabelSelectorAsSelector` and `apimachinery/pkg/labels`, Kubernetes 1.36: no selector at all matches nothing,
-an empty one everything, and one with a malformed requirement is an error.
+The semantics are apimachinery's (labels/selector.go, meta/v1/helpers.go) and component-helpers' (scheduling/corev1/nodeaffinity),
+Kubernetes 1.36: an absent selector selects nothing, an empty one everything, a missing label satisfies NotIn and DoesNotExist, an invalid
+label selector is an error while an invalid node selector term only matches no node. Compiled selectors are hashable and equal when they say
+the same, so counts kept per selector are shared.
 """
 
 from __future__ import annotations
@@ -14,105 +15,183 @@ from dataclasses import dataclass
 from wharfinger.errors import InvalidObject
 from wharfinger.model import objects
 
-_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_VALUE = re.compile(rf"({_NAME})?\Z")
-_KEY = re.compile(rf"(?:(?=[^/]{{1,253}}/){_DOMAIN}/)?{_NAME}\Z")
+_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
+_PREFIX = re.compile(r"(?=.{1,253}\Z)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z")
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_NODE_OPERATORS = (*_LABEL_OPERATORS, "Gt", "Lt")
+_NODE_NAME_FIELD = "metadata.name"
 
 
-def valid_key(text: str) -> bool:
-    """Whether a text may be a label's key: an optional DNS subdomain and a slash, then a name of up to 63 characters."""
-    return _KEY.match(text) is not None
+def valid_key(key: str) -> bool:
+    """True for a label key: a name of up to 63 characters, with or without a DNS domain and a slash before it."""
+    prefix, slash, name = key.rpartition("/")
+    return _NAME.match(name) is not None and (not slash or _PREFIX.match(prefix) is not None)
 
 
-def valid_value(text: str) -> bool:
-    """Whether a text may be a label's value: empty, or a name of up to 63 characters."""
-    return _VALUE.match(text) is not None
+def valid_value(value: str) -> bool:
+    """True for a label value: empty, or a name of up to 63 characters."""
+    return not value or _NAME.match(value) is not None
+
+
+def parse_int64(text: str) -> int | None:
+    """The number that Go's `strconv.ParseInt(text, 10, 64)` reads, or None where that fails."""
+    if len(text) > 4096 or _INTEGER.match(text) is None:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Requirement:
-    """One condition on labels: In, NotIn, Exists or DoesNotExist; `values` ascending."""
+    """One condition on one label; `values` are sorted, each once."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels meet it; NotIn is met by labels without the key."""
+        """Whether labels satisfy the condition."""
+        value = labels.get(self.key)
         match self.operator:
             case "In":
-                return labels.get(self.key) in self.values
+                return value is not None and value in self.values
             case "NotIn":
-                return labels.get(self.key) not in self.values
+                return value is None or value not in self.values
             case "Exists":
-                return self.key in labels
-        return self.key not in labels
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        number = None if value is None else parse_int64(value)
+        if number is None:
+            return False
+        return number > int(self.values[0]) if self.operator == "Gt" else number < int(self.values[0])
+
+    def __str__(self) -> str:
+        match self.operator:
+            case "Exists":
+                return self.key
+            case "DoesNotExist":
+                return f"!{self.key}"
+            case "Gt" | "Lt":
+                return f"{self.key}{'>' if self.operator == 'Gt' else '<'}{self.values[0]}"
+        return f"{self.key} {self.operator.lower()} ({','.join(self.values)})"
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Requirements that must all be met, ascending and each once; `nothing` matches no labels whatever they are."""
+    """Requirements that all have to hold, sorted; `nothing` selects no labels at all."""
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
 
-    @property
-    def everything(self) -> bool:
-        """Whether it matches any labels."""
-        return not self.nothing and not self.requirements
-
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels are selected."""
+        """Whether labels are selected."""
         return not self.nothing and all(requirement.matches(labels) for requirement in self.requirements)
 
-    def and_requirements(self, requirements: Iterable[Requirement]) -> Selector:
-        """The selector with more requirements; one that matches nothing stays so."""
-        return self if self.nothing else Selector(tuple(sorted({*self.requirements, *requirements})))
-
     def and_labels(self, labels: Mapping[str, str]) -> Selector:
-        """The selector with the requirement that each of these labels has its value."""
-        return self.and_requirements(equalities(labels))
+        """The selector with equalities added, as matchLabelKeys does."""
+        more = (Requirement(key, "In", (value,)) for key, value in labels.items())
+        return Selector(_sorted([*self.requirements, *more]), self.nothing)
 
-    def keys(self) -> frozenset[str]:
-        """The label keys that requirements are about."""
-        return frozenset(requirement.key for requirement in self.requirements)
+    def __str__(self) -> str:
+        return "nothing" if self.nothing else ",".join(map(str, self.requirements)) or "everything"
 
 
-NOTHING = Selector(nothing=True)
 EVERYTHING = Selector()
+NOTHING = Selector(nothing=True)
 
 
-def equalities(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
-    """The requirement for each label that it has its value."""
-    return tuple(Requirement(key, "In", (value,)) for key, value in labels.items())
-
-
-def from_labels(labels: Mapping[str, str]) -> Selector:
-    """The selector of a plain map, as in a Service: everything if it is empty."""
-    return EVERYTHING.and_labels(labels)
-
-
-def parse(selector: objects.LabelSelector | None) -> Selector:
-    """The selector of a `labelSelector` field; InvalidObject says which requirement is malformed."""
+def label_selector(selector: objects.LabelSelector | None) -> Selector:
+    """A compiled label selector; None is NOTHING, an empty one EVERYTHING. InvalidObject when Kubernetes would not accept it."""
     if selector is None:
         return NOTHING
-    for key, value in selector.match_labels.items():
-        if not valid_key(key) or not valid_value(value):
-            raise InvalidObject(f"{key!r}: {value!r} cannot be a label")
-    return EVERYTHING.and_requirements((*equalities(selector.match_labels), *map(_requirement, selector.match_expressions)))
+    equalities = (requirement(key, "In", (value,), _LABEL_OPERATORS) for key, value in selector.match_labels.items())
+    expressions = (requirement(one.key, one.operator, one.values, _LABEL_OPERATORS) for one in selector.match_expressions)
+    return Selector(_sorted([*equalities, *expressions]))
 
 
-def _requirement(expression: objects.LabelSelectorRequirement) -> Requirement:
-    key, operator, values = expression.key, expression.operator, expression.values
-    if operator not in {"In", "NotIn", "Exists", "DoesNotExist"}:
-        raise InvalidObject(f"{operator!r} is not a valid label selector operator; there are In, NotIn, Exists and DoesNotExist")
+def of_labels(labels: Mapping[str, str]) -> Selector:
+    """A selector for exactly these labels, unchecked; none selects everything (labels.SelectorFromSet)."""
+    return Selector(_sorted(Requirement(key, "In", (value,)) for key, value in labels.items()))
+
+
+def requirement(key: str, operator: str, values: Iterable[str], operators: tuple[str, ...] = _NODE_OPERATORS) -> Requirement:
+    """A checked requirement; InvalidObject says what labels.NewRequirement would refuse."""
+    values = tuple(values)
+    if operator not in operators:
+        raise InvalidObject(f"selector on {key!r}: operator {operator!r} is none of {', '.join(operators)}")
     if not valid_key(key):
-        raise InvalidObject(f"{key!r} cannot be the key of a label")
-    if operator in {"In", "NotIn"} and not values:
-        raise InvalidObject(f"the requirement {key} {operator} has no values")
-    if operator in {"Exists", "DoesNotExist"} and values:
-        raise InvalidObject(f"the requirement {key} {operator} must not have values")
-    if not all(map(valid_value, values)):
-        raise InvalidObject(f"the requirement {key} {operator} has a value that no label can have: {', '.join(values)}")
+        raise InvalidObject(f"selector: {key!r} is not a label key")
+    wrong = next((value for value in values if not valid_value(value)), None)
+    if wrong is not None:
+        raise InvalidObject(f"selector on {key!r}: {wrong!r} is not a label value")
+    _check_values(key, operator, values)
     return Requirement(key, operator, tuple(sorted(set(values))))
+
+
+def _check_values(key: str, operator: str, values: tuple[str, ...]) -> None:
+    if operator in {"In", "NotIn"} and not values:
+        raise InvalidObject(f"selector on {key!r}: {operator} needs at least one value")
+    if operator in {"Exists", "DoesNotExist"} and values:
+        raise InvalidObject(f"selector on {key!r}: {operator} takes no values")
+    if operator in {"Gt", "Lt"} and (len(values) != 1 or parse_int64(values[0]) is None):
+        raise InvalidObject(f"selector on {key!r}: {operator} needs exactly one whole number")
+
+
+def _sorted(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+    return tuple(sorted(set(requirements)))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """One compiled term of a node selector: conditions on labels, and on the node's name (`fields`)."""
+
+    labels: Selector
+    fields: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether a node of that name and with these labels satisfies the term."""
+        if not self.labels.matches(labels):
+            return False
+        # A node has no other field than its name; any other reads as empty.
+        found = ((name if one.key == _NODE_NAME_FIELD else "") in one.values for one in self.fields)
+        return all(inside == (one.operator == "In") for inside, one in zip(found, self.fields, strict=True))
+
+
+def node_term(term: objects.NodeSelectorTerm) -> NodeTerm | None:
+    """A compiled term; None when it can match no node because it is empty. InvalidObject when it is not valid."""
+    if not term.match_expressions and not term.match_fields:
+        return None
+    labels = (requirement(one.key, one.operator, one.values) for one in term.match_expressions)
+    return NodeTerm(Selector(_sorted(labels)), tuple(_field_requirement(one) for one in term.match_fields))
+
+
+def _field_requirement(one: objects.NodeSelectorRequirement) -> Requirement:
+    if one.operator not in {"In", "NotIn"} or len(one.values) != 1:
+        raise InvalidObject(f"selector on field {one.key!r}: only In and NotIn with exactly one value")
+    return Requirement(one.key, one.operator, one.values)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChoice:
+    """A compiled node selector: terms of which one has to hold; none of them, no node."""
+
+    terms: tuple[NodeTerm, ...]
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether a node of that name and with these labels is selected."""
+        return any(term.matches(labels, name) for term in self.terms)
+
+
+def node_selector(selector: objects.NodeSelector) -> NodeChoice:
+    """A compiled node selector; terms that are empty or not valid match no node, as in nodeaffinity.NewLazyErrorNodeSelector."""
+    terms = []
+    for term in selector.node_selector_terms:
+        try:
+            compiled = node_term(term)
+        except InvalidObject:
+            continue
+        if compiled is not None:
+            terms.append(compiled)
+    return NodeChoice(tuple(terms))

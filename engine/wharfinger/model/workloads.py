@@ -1,0 +1,232 @@
+"""Workloads expanded to the pods that their controllers would make.
+
+A person who asks "where would this go?" has a Deployment, not pods. The pods made here are pending, named `<workload>-<number>`, and carry
+what scheduling reads of real ones: labels including the hash or ordinal the controller adds, the controlling owner (so that default
+spreading finds it), a StatefulSet's claims, a DaemonSet's node affinity and tolerations. Nothing is random, so the same manifest gives the
+same pods.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from wharfinger.errors import InvalidObject
+from wharfinger.model import daemons, objects
+from wharfinger.model.admission import Admission
+from wharfinger.model.read import Objects
+
+_HASH_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: what Kubernetes writes into names never spells anything
+MOST_PODS = 1_000_000
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expansion:
+    """The pods that workloads ask for, pending.
+
+    `made` are the objects that controllers would make along with them (ReplicaSets, claims of StatefulSets) and that have to be in the
+    cluster for the pods to be decided rightly. `warnings` are sentences about what could not be looked up.
+    """
+
+    pods: tuple[objects.Pod, ...]
+    made: tuple[objects.AnyObject, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def expand(given: Objects, cluster: Objects | None = None) -> Expansion:
+    """The pods of every workload and every pod among `given`; `cluster` has the nodes, priority and runtime classes to look up.
+
+    InvalidObject when they ask for more than `MOST_PODS`.
+    """
+    known = [given] if cluster is None else [cluster, given]
+    admission = Admission(_all(known, objects.PriorityClass), _all(known, objects.RuntimeClass))
+    pods: list[objects.Pod] = []
+    made: list[objects.AnyObject] = []
+    for obj in _expanded(given, _all(known, objects.Node)):
+        if isinstance(obj, objects.Pod):
+            pods.append(admission.admit(obj))
+        else:
+            made.append(obj)
+        if len(pods) > MOST_PODS:
+            raise InvalidObject(f"the workloads ask for more than {MOST_PODS:,} pods; {objects.key_of(obj)} is one too many")
+    return Expansion(pods=tuple(pods), made=tuple(made), warnings=tuple(admission.warnings))
+
+
+def _expanded(given: Objects, nodes: Iterable[objects.Node]) -> Iterator[objects.AnyObject]:
+    for kind, found in given.by_kind.items():
+        for workload in found:
+            if isinstance(workload, objects.DaemonSet):
+                yield from _daemon_pods(workload, nodes)
+            elif kind in _EXPANDERS:
+                yield from _EXPANDERS[kind](workload)
+
+
+def _all(sources: Iterable[Objects], kind: type[Any]) -> list[Any]:
+    return [obj for source in sources for obj in source.of(kind)]
+
+
+def _from_template(
+    owner: objects.AnyObject,
+    template: objects.PodTemplateSpec,
+    name: str,
+    *,
+    labels: Mapping[str, str] | None = None,
+    owned_by: objects.OwnerReference | None = None,
+) -> objects.Pod:
+    """One pod of a template; its uid says where it comes from."""
+    namespace = owner.metadata.namespace or "default"
+    metadata = objects.ObjectMeta(
+        name=name,
+        namespace=namespace,
+        uid=f"{objects.kind_of(owner)}/{namespace}/{owner.metadata.name}/{name}",
+        labels={**template.metadata.labels, **(labels or {})},
+        annotations=template.metadata.annotations,
+        owner_references=(owned_by or _reference(owner),),
+    )
+    return objects.Pod(metadata=metadata, spec=template.spec)
+
+
+def _reference(owner: objects.AnyObject) -> objects.OwnerReference:
+    group, kind = next(names for names, struct in objects.KINDS.items() if struct is type(owner))
+    return objects.OwnerReference(
+        api_version=f"{group}/v1" if group else "v1",
+        kind=kind,
+        name=owner.metadata.name,
+        uid=owner.metadata.uid or f"{kind}/{objects.key_of(owner)}",
+        controller=True,
+    )
+
+
+def _count(replicas: int | None) -> range:
+    return range(1 if replicas is None else max(replicas, 0))
+
+
+def _deployment(deployment: objects.Deployment) -> Iterator[objects.AnyObject]:
+    """A ReplicaSet between the Deployment and its pods, with the hash that tells revisions apart."""
+    spec = deployment.spec
+    label = {"pod-template-hash": _short_hash(spec.template)}
+    template = structs.replace(
+        spec.template, metadata=structs.replace(spec.template.metadata, labels={**spec.template.metadata.labels, **label})
+    )
+    selector = spec.selector or objects.LabelSelector(match_labels=spec.template.metadata.labels)
+    replica_set = objects.ReplicaSet(
+        metadata=objects.ObjectMeta(
+            name=f"{deployment.metadata.name}-{label['pod-template-hash']}",
+            namespace=deployment.metadata.namespace or "default",
+            labels=template.metadata.labels,
+            owner_references=(_reference(deployment),),
+        ),
+        spec=structs.replace(spec, selector=structs.replace(selector, match_labels={**selector.match_labels, **label}), template=template),
+    )
+    yield replica_set
+    for number in _count(spec.replicas):
+        name = f"{deployment.metadata.name}-{number}"
+        yield _from_template(deployment, template, name, owned_by=_reference(replica_set))
+
+
+def _short_hash(template: objects.PodTemplateSpec) -> str:
+    digest = hashlib.blake2b(_ENCODER.encode(template), digest_size=10).digest()
+    return "".join(_HASH_LETTERS[byte % len(_HASH_LETTERS)] for byte in digest)
+
+
+def _replicated(owner: objects.ReplicaSet | objects.ReplicationController) -> Iterator[objects.AnyObject]:
+    yield owner
+    for number in _count(owner.spec.replicas):
+        yield _from_template(owner, owner.spec.template, f"{owner.metadata.name}-{number}")
+
+
+def _stateful_set(owner: objects.StatefulSet) -> Iterator[objects.AnyObject]:
+    spec = owner.spec
+    yield owner
+    for index in _count(spec.replicas):
+        ordinal = index + (spec.ordinals.start if spec.ordinals is not None else 0)
+        name = f"{owner.metadata.name}-{ordinal}"
+        labels = {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(ordinal)}
+        claims = {template.metadata.name: f"{template.metadata.name}-{name}" for template in spec.volume_claim_templates}
+        for template in spec.volume_claim_templates:
+            metadata = structs.replace(
+                template.metadata, name=claims[template.metadata.name], namespace=owner.metadata.namespace or "default"
+            )
+            yield objects.PersistentVolumeClaim(metadata=metadata, spec=template.spec)
+        pod = _from_template(owner, spec.template, name, labels=labels)
+        yield structs.replace(pod, spec=_with_claims(pod.spec, claims))
+
+
+def _with_claims(spec: objects.PodSpec, claims: Mapping[str, str]) -> objects.PodSpec:
+    """A claim template takes the place of a volume of the same name."""
+    kept = [volume for volume in spec.volumes if volume.name not in claims]
+    made = [
+        objects.Volume(name=name, persistent_volume_claim=objects.PersistentVolumeClaimVolume(claim_name=claim))
+        for name, claim in claims.items()
+    ]
+    return structs.replace(spec, volumes=(*made, *kept))
+
+
+def _job(owner: objects.Job) -> Iterator[objects.AnyObject]:
+    """The pods that run at the same time: parallelism, but no more than completions."""
+    spec = owner.spec
+    at_once = 1 if spec.parallelism is None else max(spec.parallelism, 0)
+    if spec.completions is not None:
+        at_once = min(at_once, spec.completions)
+    indexed = spec.completion_mode == "Indexed"
+    for index in range(0 if spec.suspend else at_once):
+        completion = {"batch.kubernetes.io/job-completion-index": str(index)} if indexed else {}
+        labels = {"batch.kubernetes.io/job-name": owner.metadata.name, "job-name": owner.metadata.name, **completion}
+        metadata = structs.replace(spec.template.metadata, annotations={**spec.template.metadata.annotations, **completion})
+        template = structs.replace(spec.template, metadata=metadata)
+        yield _from_template(owner, template, f"{owner.metadata.name}-{index}", labels=labels)
+
+
+def _cron_job(owner: objects.CronJob) -> Iterator[objects.AnyObject]:
+    """The pods of one run."""
+    if owner.spec.suspend:
+        return iter(())
+    template = owner.spec.job_template
+    metadata = structs.replace(template.metadata, name=owner.metadata.name, namespace=owner.metadata.namespace)
+    return _job(objects.Job(metadata=metadata, spec=template.spec))
+
+
+def _pod_template(owner: objects.PodTemplate) -> Iterator[objects.AnyObject]:
+    pod = _from_template(owner, owner.template, owner.metadata.name)
+    yield structs.replace(pod, metadata=structs.replace(pod.metadata, owner_references=()))
+
+
+def _bare_pod(pod: objects.Pod) -> Iterator[objects.AnyObject]:
+    """The pod as it was before it was scheduled; a node that its manifest demands stays."""
+    ran = bool(pod.spec.node_name and pod.status.phase)
+    metadata = pod.metadata
+    name = metadata.name or f"{metadata.generate_name}0"
+    namespace = metadata.namespace or "default"
+    yield objects.Pod(
+        metadata=structs.replace(
+            metadata, name=name, namespace=namespace, uid=metadata.uid or f"Pod/{namespace}/{name}", deletion_timestamp=None
+        ),
+        spec=structs.replace(pod.spec, node_name="") if ran else pod.spec,
+    )
+
+
+def _daemon_pods(owner: objects.DaemonSet, nodes: Iterable[objects.Node]) -> Iterator[objects.Pod]:
+    """One pod for each node that the controller would choose, bound to it by node affinity."""
+    template = structs.replace(owner.spec.template, spec=daemons.with_tolerations(owner.spec.template.spec))
+    for node in nodes:
+        if daemons.runs_on(template.spec, node):
+            pod = _from_template(owner, template, f"{owner.metadata.name}-{node.metadata.name}")
+            yield structs.replace(pod, spec=daemons.pinned_to(pod.spec, node.metadata.name))
+
+
+_EXPANDERS: Mapping[type[objects.AnyObject], Callable[[Any], Iterator[objects.AnyObject]]] = {
+    objects.Deployment: _deployment,
+    objects.ReplicaSet: _replicated,
+    objects.ReplicationController: _replicated,
+    objects.StatefulSet: _stateful_set,
+    objects.Job: _job,
+    objects.CronJob: _cron_job,
+    objects.PodTemplate: _pod_template,
+    objects.Pod: _bare_pod,
+}
