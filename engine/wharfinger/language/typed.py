@@ -217,8 +217,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:
-    """A node passes where `condition` is true (`reject` has become `require not`); where it is missing, `missing_passes` decides
-    (None: it cannot be missing on nodes that passed the filter's earlier clauses and its `when`; elsewhere a missing condition adds no reason).
+    """A node passes where `condition` is true (`reject` has become `require not`); where it is missing, `missing_passes` decides.
+
+    None: it cannot be missing on nodes that passed the filter's earlier clauses and its `when`. So a missing condition adds no reason where
+    an earlier clause of the same filter already rejects the node; should it be missing elsewhere (a node that claims to have no memory), the
+    node is rejected.
     """
 
     span: Span
@@ -319,7 +322,7 @@ class Policy:
     source: Source
     imports: tuple[Source, ...]
     annotations: Mapping[str, Any]
-    scope: Expr | None  # bool over the pod; governs the pod where it is true (missing counts as false: check demands it be handled)
+    scope: Expr | None  # bool over the pod; governs the pod where it is true, so not where it is missing
     params: tuple[Param, ...]
     lets: tuple[Let, ...]
     metrics: tuple[Metric, ...]
