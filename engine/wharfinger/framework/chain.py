@@ -99,9 +99,7 @@ class Chain:
     def key(self, pod: PodView) -> Hashable:
         """What a decision about the pod depends on besides the cluster: pods with equal keys get equal answers (ties apart)."""
         own = tuple(plugin.identity(pod) for plugin in self._identities)
-        if self._reads_identity:
-            return pod.template, pod.node_name, own, pod.uid
-        return pod.template, pod.node_name, own
+        return (pod.template, own, pod.uid) if self._reads_identity else (pod.template, own)
 
     @cached_property
     def _identities(self) -> tuple[extension.Plugin, ...]:

@@ -48,7 +48,7 @@ class ChainConfig(BaseModel):
         for name in sorted(self.disabled):
             if issubclass(registry[name], extension.FilterPlugin):
                 raise UsageError(
-                    f"plugin {name} cannot be disabled: it is a hard constraint, and configuration may narrow the choice of nodes, not widen it"
+                    f"plugin {name} cannot be disabled: it is a hard constraint, and settings may narrow the choice, never widen it"
                 )
 
     def weight(self, plugin: type[extension.ScorePlugin]) -> int:

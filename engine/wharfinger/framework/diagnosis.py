@@ -52,7 +52,7 @@ class NodeRejection:
 
 
 class Diagnosis:
-    """The filters' verdicts on every node, as they were when it was made; reads `Filtering` lazily, so it lives no longer than its state."""
+    """The filters' verdicts on every node; reads `Filtering` on demand, so it says what holds there when it is asked."""
 
     def __init__(self, filtering: Filtering, n_nodes: int) -> None:
         self._filtering = filtering

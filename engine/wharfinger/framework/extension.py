@@ -46,7 +46,7 @@ class Plugin:
     def __init__(self, arguments: Arguments | None = None) -> None:
         self.arguments: Any = self.arguments_model() if arguments is None else arguments
 
-    def identity(self, pod: PodView) -> Hashable:  # noqa: ARG002 — a hook: most plugins read nothing beyond the template
+    def identity(self, pod: PodView) -> Hashable:
         """What the answers depend on that `pod.template` leaves out; None for nothing. Override only where needed: it costs sharing."""
         return None
 
@@ -56,7 +56,7 @@ class FilterPlugin(Plugin, ABC):
 
     filter_volatility: Volatility = Volatility.GLOBAL
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — a hook
+    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """None to go on, `Skip`, `Rejected` for every node, or the `NodeSet` worth looking at.
 
         Called when a template is first seen and when rows were added, moved or removed; for GLOBAL plugins also whenever `filter_changes`
@@ -68,7 +68,7 @@ class FilterPlugin(Plugin, ABC):
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """The verdicts for `rows`, in their order."""
 
-    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: ARG002 — a hook
+    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
         """For GLOBAL plugins: the rows whose verdict may differ from what it was at revision `since`; None where there are none.
 
         The state has changed in some way since then. The default says all; a plugin that can tell that the change does not concern the pod
@@ -95,7 +95,7 @@ class ScorePlugin(Plugin, ABC):
     default_weight: ClassVar[int] = 1
     normalization: Normalization | None = None
 
-    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — a hook
+    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:
         """None to go on, or `Skip` to contribute nothing.
 
         Called when `pre_filter` would be, and for GLOBAL plugins whenever `score_changes` finds changes or `feasible` `(n_nodes,) bool` is
@@ -112,11 +112,11 @@ class ScorePlugin(Plugin, ABC):
 
     def score_changes(
         self,
-        cycle: CycleState,  # noqa: ARG002 — a hook
-        pod: PodView,  # noqa: ARG002
-        snapshot: Snapshot,  # noqa: ARG002
-        since: int,  # noqa: ARG002
-        flipped: NDArray[np.intp],  # noqa: ARG002
+        cycle: CycleState,
+        pod: PodView,
+        snapshot: Snapshot,
+        since: int,
+        flipped: NDArray[np.intp],
     ) -> Rows | None:
         """For GLOBAL plugins: the rows whose raw score may differ from what it was at revision `since`, as in `filter_changes`.
 

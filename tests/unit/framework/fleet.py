@@ -1,0 +1,102 @@
+"""Small clusters, written down in a line, and plugins that do as they are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from wharfinger.framework import chain, registry
+from wharfinger.framework.arguments import Arguments
+from wharfinger.framework.extension import FilterPlugin, Plugin, ScorePlugin
+from wharfinger.framework.verdict import SKIP, NodeSet, Reason, Rejected, Verdicts
+from wharfinger.language.catalogue import Volatility
+from wharfinger.model import objects
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def node(name, *, cpu="4", memory="16Gi", pods="110", labels=None, unschedulable=False):
+    offer = {"cpu": cpu, "memory": memory, "pods": pods}
+    return objects.Node(
+        metadata=objects.ObjectMeta(name=name, labels={"kubernetes.io/hostname": name, **(labels or {})}),
+        spec=objects.NodeSpec(unschedulable=unschedulable),
+        status=objects.NodeStatus(allocatable=offer, capacity=offer),
+    )
+
+
+def pod(name="web", *, cpu="100m", memory="128Mi", labels=None, node_name="", priority=None):
+    container = objects.Container(name="main", image="web:1", resources=objects.ContainerResources(requests={"cpu": cpu, "memory": memory}))
+    return PodView(
+        objects.Pod(
+            metadata=objects.ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", labels=labels or {}),
+            spec=objects.PodSpec(containers=(container,), node_name=node_name, priority=priority),
+        )
+    )
+
+
+def state(*nodes, pods=()):
+    cluster = ClusterState()
+    for each in nodes:
+        cluster.add_node(node(each) if isinstance(each, str) else each)
+    for each in pods:
+        cluster.add_pod(each)
+    return cluster
+
+
+def row_count(snapshot, rows):
+    return snapshot.n_nodes if isinstance(rows, slice) else len(rows)
+
+
+class Verdict(Arguments):
+    """What a `Stub` answers, by node name."""
+
+    reject: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    unresolvable: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
+    refuse: str | None = None
+    refuse_for_good: bool = False
+    scores: dict[str, float] = Field(default_factory=dict)
+    skip: bool = False
+
+
+class Stub(FilterPlugin, ScorePlugin):
+    """Rejects and scores nodes by name, as its arguments say."""
+
+    name = "Stub"
+    arguments_model = Verdict
+    filter_volatility = Volatility.STATIC
+    score_volatility = Volatility.STATIC
+
+    def pre_filter(self, cycle, pod, snapshot):
+        told = self.arguments
+        if told.skip:
+            return SKIP
+        if told.refuse:
+            return Rejected((Reason(told.refuse, resolvable=not told.refuse_for_good),))
+        return None if told.only is None else NodeSet(frozenset(told.only))
+
+    def filter(self, cycle, pod, snapshot, rows):
+        texts = sorted({text for reasons in self.arguments.reject.values() for text in reasons})
+        reasons = tuple(Reason(text, text not in self.arguments.unresolvable) for text in texts)
+        bits = [sum(1 << texts.index(text) for text in self.arguments.reject.get(name, ())) for name in snapshot.names]
+        return Verdicts(reasons, np.array(bits, np.uint64)[rows])
+
+    def pre_score(self, cycle, pod, snapshot, feasible):
+        return SKIP if self.arguments.skip else None
+
+    def score(self, cycle, pod, snapshot, rows):
+        return np.array([int(self.arguments.scores.get(name, 0)) for name in snapshot.names], np.int64)[rows]
+
+
+def stub(name, base=Stub, **attributes) -> type[Plugin]:
+    return type(name, (base,), {"name": name, **attributes})
+
+
+def chain_of(*plugins, policies=(), weights=None, **arguments: dict[str, Any]):
+    """A chain of just these plugin classes; arguments by plugin name."""
+    found = registry.Registry([("a test", plugin) for plugin in plugins])
+    return chain.assemble(policies, chain.ChainConfig(arguments=arguments, weights=weights or {}), found)

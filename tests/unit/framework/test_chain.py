@@ -1,0 +1,112 @@
+"""A chain is a value: it prints, it has a revision, and it refuses settings that do not fit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.framework import fleet
+from wharfinger.errors import UnknownObject, UsageError
+from wharfinger.framework import chain, cycle
+from wharfinger.framework.chain import ChainConfig, assemble
+from wharfinger.framework.extension import QueueSortPlugin
+
+A, B = fleet.stub("A"), fleet.stub("B")
+
+
+class Sorted(QueueSortPlugin):
+    name = "Sorted"
+
+    def sort_key(self, pod):
+        return pod.name
+
+
+def test_prints_as_a_table():
+    printed = str(fleet.chain_of(A, Sorted, weights={"A": 3}, A={"reject": {"n": ["full"]}, "skip": True}))
+    assert printed.splitlines() == [
+        "plugin  points        weight  arguments",
+        'A       Filter Score  3       refuseForGood=false reject={"n":["full"]} scores={} skip=true unresolvable=[]',
+        "Sorted  QueueSort",
+    ]
+
+
+def test_points_of_the_chain():
+    found = fleet.chain_of(B, A, Sorted)
+    assert [plugin.name for plugin in found.filters] == ["A", "B"]
+    assert [plugin.name for plugin in found.at("QueueSort")] == ["Sorted"]
+    assert found.queue_sort is found.plugin("Sorted")
+    assert found.plugin("C") is None
+    assert found.post_filters == found.pre_enqueues == ()
+
+
+def test_the_revision_changes_with_whatever_could_change_a_decision():
+    revisions = [
+        fleet.chain_of(A).revision,
+        fleet.chain_of(A, B).revision,
+        fleet.chain_of(A, weights={"A": 2}).revision,
+        fleet.chain_of(A, A={"skip": True}).revision,
+    ]
+    assert len(set(revisions)) == len(revisions)
+    assert fleet.chain_of(A).revision == revisions[0]
+    assert all(len(revision) == 64 for revision in revisions)
+
+
+DEFAULT_WEIGHTS = {
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "NodeResourcesFit": 1,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+}
+
+
+def test_default_weights_are_those_of_kubernetes():
+    weights = {link.name: link.weight for link in assemble().links if link.weight is not None}
+    assert DEFAULT_WEIGHTS.items() <= weights.items()
+
+
+REFUSED = {
+    "there is no plugin NodeNome; did you mean NodeName?": {"arguments": {"NodeNome": {}}},
+    "there is no plugin Spread; did you mean PodTopologySpread?|there is no plugin Spread; there are": {"disabled_scores": {"Spread"}},
+    "plugin NodeName does not score nodes": {"weights": {"NodeName": 3}},
+    "plugin NodePorts does not score nodes": {"disabled_scores": {"NodePorts"}},
+    "plugin NodeResourcesFit cannot be disabled: it is a hard constraint": {"disabled": {"NodeResourcesFit"}},
+    "arguments of plugin NodeName: speed: Extra inputs are not permitted": {"arguments": {"NodeName": {"speed": 3}}},
+    r"arguments of plugin NodeResourcesFit: scoringStrategy\.type: Input should be": {
+        "arguments": {"NodeResourcesFit": {"scoringStrategy": {"type": "Best"}}}
+    },
+}
+
+
+@pytest.mark.parametrize(("message", "settings"), REFUSED.items(), ids=REFUSED)
+def test_settings_that_do_not_fit(message, settings):
+    with pytest.raises((UnknownObject, UsageError), match=message):
+        assemble(config=ChainConfig(**settings))
+
+
+@pytest.mark.parametrize("weight", [-1, 1.5, "heavy", 10**12])
+def test_weights_are_whole_and_not_negative(weight):
+    with pytest.raises(ValueError, match=r"weights\.A"):
+        ChainConfig(weights={"A": weight})
+
+
+def test_a_disabled_score_still_filters():
+    config = ChainConfig(disabled_scores={"NodeResourcesFit"}, disabled={"ImageLocality"})
+    quiet = assemble(config=config)
+    decision = cycle.decide(quiet, fleet.state(fleet.node("a", cpu="1")).snapshot(), fleet.pod(cpu="2"))
+    assert decision.message == "0/1 nodes are available: 1 Insufficient cpu."
+    names = [term.plugin.name for term in quiet.lineup(fleet.pod(), 0.0).scores]
+    assert "NodeResourcesFit" not in names
+    assert quiet.plugin("ImageLocality") is None
+
+
+def test_one_order_of_the_queue():
+    other = type("Other", (Sorted,), {"name": "Other"})
+    with pytest.raises(UsageError, match="one QueueSort plugin"):
+        fleet.chain_of(Sorted, other)
+
+
+def test_scores_are_summed_by_what_can_change_them():
+    volatile = fleet.stub("AVolatile", score_volatility=chain.extension.Volatility.GLOBAL)
+    rowwise = fleet.stub("BRow", score_volatility=chain.extension.Volatility.ROW)
+    lineup = fleet.chain_of(volatile, rowwise, fleet.stub("Z")).lineup(fleet.pod(), 0.0)
+    assert [term.plugin.name for term in lineup.scores] == ["Z", "BRow", "AVolatile"]

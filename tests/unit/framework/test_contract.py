@@ -1,0 +1,113 @@
+"""A plugin that breaks its contract is named, and never decides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.unit.framework import fleet
+from wharfinger.errors import PluginContractError
+from wharfinger.framework import cycle
+from wharfinger.framework.normalization import DefaultNormalize
+from wharfinger.framework.verdict import Reason, Rejected, Verdicts
+from wharfinger.language.catalogue import Volatility
+
+REASON = Reason("no")
+
+
+def bits(*values, dtype=np.uint8):
+    return np.array(values, dtype)
+
+
+FILTERS = {
+    "filter returned NoneType, not Verdicts": None,
+    "filter returned list, not an array": Verdicts((REASON,), [0, 0]),
+    r"filter returned an array of shape \(3,\) for 2 node\(s\)": Verdicts((REASON,), bits(0, 0, 0)),
+    "filter returned an array of float64, not of unsigned integers": Verdicts((REASON,), bits(0, 0, dtype=float)),
+    "filter returned an array of int64, not of unsigned integers": Verdicts((REASON,), bits(0, -1, dtype=np.int64)),
+    r"filter set bit 1, but gave 1 reason\(s\)": Verdicts((REASON,), bits(0, 2)),
+    "filter returned reasons that are not Reason values": Verdicts(("no",), bits(0, 1)),
+    "filter returned 65 reasons; at most 64 have a bit": Verdicts((REASON,) * 65, bits(0, 1)),
+}
+SCORES = {
+    "score returned list, not an array": [1, 2],
+    r"score returned an array of shape \(1, 2\) for 2 node\(s\)": np.zeros((1, 2), np.int64),
+    "score returned a score that is not finite: nan": np.array([1.0, np.nan]),
+    "score returned a score that is not finite: inf": np.array([np.inf, 1.0]),
+    "score returned an array of bool, not of int64 or float64": np.array([True, False]),
+    "score returned an array of float64, not of int64, and has no normalization": np.array([1.0, 2.0]),
+    r"gave a node 101 points; points are in 0\.\.100": np.array([5, 101]),
+    r"gave a node -1 points; points are in 0\.\.100": np.array([-1, 5]),
+}
+
+
+@pytest.mark.parametrize(("message", "answer"), FILTERS.items(), ids=FILTERS)
+def test_filter(message, answer):
+    plugin = fleet.stub("Broken", filter=lambda *_: answer)
+    with pytest.raises(PluginContractError, match=rf"^Broken\.{message}"):
+        cycle.decide(fleet.chain_of(plugin), fleet.state("a", "b").snapshot(), fleet.pod())
+
+
+@pytest.mark.parametrize(("message", "answer"), SCORES.items(), ids=SCORES)
+def test_score(message, answer):
+    plugin = fleet.stub("Broken", score=lambda *_: answer)
+    with pytest.raises(PluginContractError, match=rf"^Broken(\.| ){message}"):
+        cycle.decide(fleet.chain_of(plugin), fleet.state("a", "b").snapshot(), fleet.pod())
+
+
+@pytest.mark.parametrize("answer", [np.array([np.nan]), np.array([101]), np.array([-1]), np.array([1, 2]), np.array([1.5])], ids=str)
+def test_a_score_is_checked_also_when_one_row_is_asked_again(answer):
+    def score(_self, _cycle, _pod, snapshot, rows):
+        return np.zeros(snapshot.n_nodes, np.int64) if isinstance(rows, slice) else answer
+
+    decider = cycle.Decider(fleet.chain_of(fleet.stub("Broken", score=score, score_volatility=Volatility.ROW)))
+    state = fleet.state("a", "b")
+    state.assume(fleet.pod("one"), decider.decide(state.snapshot(), fleet.pod("one")).node)
+    with pytest.raises(PluginContractError, match=r"^Broken"):
+        decider.decide(state.snapshot(), fleet.pod("two"))
+
+
+class Wild(DefaultNormalize):
+    def points(self, scores, low, high):
+        return {1: scores + 100, 2: scores * 1.0, 3: [1, 2], 4: scores[:1]}[int(high)]
+
+
+@pytest.mark.parametrize(
+    ("high", "message"),
+    [
+        (1, "gave a node 101 points"),
+        (2, r"\.normalization returned an array of float64"),
+        (3, r"\.normalization returned list"),
+        (4, r"\.normalization returned an array of shape \(1,\) for 2"),
+    ],
+)
+def test_normalization(high, message):
+    plugin = fleet.stub("Broken", score=lambda *_: np.array([0, high]), normalization=Wild())
+    with pytest.raises(PluginContractError, match=f"^Broken ?{message}"):
+        cycle.decide(fleet.chain_of(plugin), fleet.state("a", "b").snapshot(), fleet.pod())
+
+
+def test_normalized_points_are_checked_where_feasible_only():
+    class Offset(DefaultNormalize):
+        def points(self, scores, low, high):
+            return scores + 99
+
+    plugin = fleet.stub("Offset", normalization=Offset())
+    only_a = {"scores": {"a": 1, "b": 2}, "reject": {"b": ("full",)}}
+    assert cycle.decide(fleet.chain_of(plugin, Offset=only_a), fleet.state("a", "b").snapshot(), fleet.pod()).node == "a"
+    with pytest.raises(PluginContractError, match="Offset gave a node 101 points"):
+        cycle.decide(fleet.chain_of(plugin, Offset={"scores": {"a": 1, "b": 2}}), fleet.state("a", "b").snapshot(), fleet.pod())
+
+
+@pytest.mark.parametrize(
+    ("point", "answer", "message"),
+    [
+        ("pre_filter", False, r"Broken\.pre_filter returned bool"),
+        ("pre_filter", Rejected(()), r"Broken\.pre_filter returned Rejected without a reason"),
+        ("pre_score", "skip", r"Broken\.pre_score returned str"),
+    ],
+)
+def test_preparing_points(point, answer, message):
+    plugin = fleet.stub("Broken", **{point: lambda *_: answer})
+    with pytest.raises(PluginContractError, match=message):
+        cycle.decide(fleet.chain_of(plugin), fleet.state("a").snapshot(), fleet.pod())

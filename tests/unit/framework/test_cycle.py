@@ -1,0 +1,204 @@
+"""One decision: filters, scores, weights, tiers, ties."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.unit.framework import fleet
+from wharfinger.errors import StaleSnapshot, UnknownObject
+from wharfinger.framework import cycle
+from wharfinger.framework.extension import PostFilterOutcome, PostFilterPlugin
+from wharfinger.framework.normalization import DefaultNormalize
+from wharfinger.framework.verdict import Reason
+
+A, B, C = (fleet.stub(name) for name in "ABC")
+
+
+def decided(state, *plugins, pod=None, weights=None, **arguments):
+    return cycle.decide(fleet.chain_of(*plugins, weights=weights, **arguments), state.snapshot(), pod or fleet.pod())
+
+
+ABC = ("a", "b", "c")
+
+
+def test_the_highest_weighted_sum_wins():
+    first, second = {"scores": {"a": 10, "b": 20}}, {"scores": {"a": 100, "c": 95}}
+    decision = decided(fleet.state(*ABC), A, B, A=first, B=second, weights={"A": 5, "B": 1})
+    assert (decision.node, decision.totals, decision.feasible, decision.ties) == ("a", (150.0,), 3, 1)
+    assert [(ranked.node, ranked.totals) for ranked in decision.ranking(3)] == [("a", (150.0,)), ("b", (100.0,)), ("c", (95.0,))]
+    assert (decision.runner_up.node, decision.margin) == ("b", 50.0)
+
+
+def test_a_weight_of_zero_leaves_a_score_out():
+    decision = decided(fleet.state(*ABC), A, B, A={"scores": {"a": 1}}, B={"scores": {"b": 100}}, weights={"B": 0})
+    assert decision.node == "a"
+    assert [part.name for part in decision.scores_at("a")] == ["A"]
+
+
+def test_every_filter_must_let_a_node_through():
+    decision = decided(fleet.state(*ABC), A, B, A={"reject": {"a": ("x",)}}, B={"reject": {"c": ("y",)}})
+    assert (decision.node, decision.feasible) == ("b", 1)
+    assert decision.feasible_nodes() == ("b",)
+    assert decision.runner_up is decision.margin is None
+
+
+def test_scores_of_nodes_that_are_not_feasible_do_not_count():
+    plugin = fleet.stub("A", normalization=DefaultNormalize())
+    decision = decided(fleet.state(*ABC), plugin, A={"scores": {"a": 500, "b": 10, "c": 5}, "reject": {"a": ("x",)}})
+    assert [(part.raw, part.points) for part in decision.scores_at("b")] == [(10, 100)]
+    assert [(part.raw, part.points) for part in decision.scores_at("c")] == [(5, 50)]
+    assert decision.scores_at("a") == ()
+
+
+def test_a_plugin_that_skips_neither_filters_nor_scores():
+    decision = decided(fleet.state(*ABC), A, A={"skip": True, "reject": dict.fromkeys(ABC, ("x",)), "scores": {"a": 100}})
+    assert (decision.feasible, decision.ties) == (3, 3)
+    assert decision.scores_at("a") == ()
+
+
+def test_a_node_set_leaves_only_those_nodes():
+    decision = decided(fleet.state(*ABC), A, B, A={"only": ("b", "c", "gone")}, B={"reject": {"b": ("full",)}})
+    assert decision.feasible_nodes() == ("c",)
+
+
+MESSAGES = {
+    "reasons are counted once per node, by the first filter that rejects it": (
+        {"A": {"reject": {"a": ("one",), "b": ("one", "two")}}, "B": {"reject": {"b": ("three",), "c": ("three",)}}},
+        "0/3 nodes are available: 1 three, 1 two, 2 one.",
+    ),
+    "counts are sorted as text": (
+        {"A": {"reject": dict.fromkeys(ABC, ("z", "a"))}},
+        "0/3 nodes are available: 3 a, 3 z.",
+    ),
+    "a refusal of PreFilter stands alone": (
+        {"A": {"reject": {"a": ("one",)}}, "B": {"refuse": "no claim"}},
+        "0/3 nodes are available: no claim.",
+    ),
+    "after a resolvable refusal a later one counts": (
+        {"A": {"refuse": "first"}, "B": {"refuse": "second"}},
+        "0/3 nodes are available: second.",
+    ),
+    "an unresolvable refusal ends it": (
+        {"A": {"refuse": "first", "refuse_for_good": True}, "B": {"refuse": "second", "refuse_for_good": True}},
+        "0/3 nodes are available: first.",
+    ),
+    "nodes outside a node set are counted for it": (
+        {"A": {"only": ("a", "b")}, "B": {"reject": dict.fromkeys(ABC, ("full",))}},
+        "0/3 nodes are available: 1 node(s) didn't satisfy plugin(s) [A], 2 full.",
+    ),
+    "two node sets": (
+        {"A": {"only": ("a", "b")}, "B": {"only": ("b", "c")}, "C": {"reject": {"b": ("full",)}}},
+        "0/3 nodes are available: 1 full, 2 node(s) didn't satisfy plugin(s) [A B].",
+    ),
+    "node sets that have nothing in common": (
+        {"A": {"only": ("a",)}, "B": {"only": ("b",)}},
+        "0/3 nodes are available: node(s) didn't satisfy plugin(s) [A B] simultaneously.",
+    ),
+    "an empty node set": ({"A": {"only": ()}}, "0/3 nodes are available: node(s) didn't satisfy plugin A."),
+    "a node set of nodes that are gone": (
+        {"A": {"only": ("x",)}},
+        "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [A].",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), MESSAGES.values(), ids=MESSAGES)
+def test_message(arguments, message):
+    decision = decided(fleet.state(*ABC), A, B, C, **arguments)
+    assert (decision.node, decision.message) == (None, message)
+    assert str(decision) == f"default/web: {message}"
+    assert (decision.totals, decision.ranking(3), decision.runner_up) == ((), (), None)
+
+
+def test_message_without_nodes():
+    assert decided(fleet.state(), A).message == "no nodes available to schedule pods"
+
+
+def test_a_placed_pod_has_no_message():
+    decision = decided(fleet.state("a"), A)
+    assert decision.message == ""
+    assert str(decision) == "default/web → a (1 of 1 nodes feasible)"
+
+
+class Evictor(PostFilterPlugin):
+    name = "Evictor"
+    outcome = PostFilterOutcome(message="tried: nothing to evict")
+
+    def post_filter(self, cycle, pod, snapshot, rejection):
+        self.seen = rejection.rejected.tolist(), rejection.unresolvable.tolist()
+        return self.outcome
+
+
+def test_post_filter_speaks_when_nothing_is_left():
+    chain = fleet.chain_of(A, Evictor, A={"reject": dict.fromkeys(ABC, ("full",)), "unresolvable": ("full",)})
+    decision = cycle.decide(chain, fleet.state(*ABC).snapshot(), fleet.pod())
+    assert decision.message == "0/3 nodes are available: 3 full. tried: nothing to evict"
+    assert chain.plugin("Evictor").seen == ([True] * 3, [True] * 3)
+
+
+def test_the_first_post_filter_that_nominates_ends_it():
+    victim = fleet.pod("victim")
+    saver = type("Saver", (Evictor,), {"name": "Saver", "outcome": PostFilterOutcome(nominated="b", victims=(victim,))})
+    last = type("Unasked", (Evictor,), {"name": "Unasked", "post_filter": lambda *_: pytest.fail("asked too late")})
+    decision = decided(fleet.state(*ABC), A, Evictor, last, saver, A={"refuse": "full"})
+    assert (decision.node, decision.nominated, decision.victims) == (None, "b", (victim,))
+
+
+def test_the_same_question_has_the_same_answer():
+    state = fleet.state(*(f"node-{number}" for number in range(50)))
+    chain = fleet.chain_of(A)
+    answers = {cycle.decide(chain, state.snapshot(), fleet.pod(str(number))).node for number in range(30)}
+    again = {cycle.decide(chain, state.snapshot(), fleet.pod(str(number))).node for number in range(30)}
+    assert answers == again
+    assert len(answers) > 10  # a tie, broken per pod
+
+
+def test_details_of_a_decision_live_until_it_is_brought_up_to_date():
+    state = fleet.state(*ABC)
+    decider = cycle.Decider(fleet.chain_of(A, A={"scores": {"a": 5}}))
+    first = decider.decide(state.snapshot(), fleet.pod("one"))
+    assert first.totals == (5.0,)
+    state.assume(fleet.pod("one"), "a")
+    decider.decide(state.snapshot(), fleet.pod("two"))
+    with pytest.raises(StaleSnapshot, match="decision about default/one was made at revision 3"):
+        _ = first.totals
+    assert (first.node, first.feasible, first.n_nodes) == ("a", 3, 3)
+
+
+def test_a_decision_of_its_own_outlives_others():
+    state = fleet.state(*ABC)
+    snapshot = state.snapshot()
+    chain = fleet.chain_of(A, A={"scores": {"a": 5}})
+    first = cycle.decide(chain, snapshot, fleet.pod("one"))
+    cycle.decide(chain, snapshot, fleet.pod("two"))
+    assert first.margin == 5.0
+
+
+def test_an_unknown_node_is_named():
+    with pytest.raises(UnknownObject, match="no node x"):
+        decided(fleet.state("a"), A).scores_at("x")
+
+
+def test_a_decider_forgets_what_was_not_asked_for_lately():
+    state = fleet.state(*ABC)
+    decider = cycle.Decider(fleet.chain_of(A), most_cells=3 * 2 * 2)
+    for cpu in ("1m", "2m", "3m", "4m"):
+        decider.decide(state.snapshot(), fleet.pod(cpu=cpu))
+    assert len(decider._kept) == 2
+
+
+def test_a_plugin_may_depend_on_more_than_the_template():
+    class Named(A):
+        name = "Named"
+
+        def identity(self, pod):
+            return pod.name
+
+        def filter(self, cycle, pod, snapshot, rows):
+            verdicts = super().filter(cycle, pod, snapshot, rows)
+            return type(verdicts)((Reason("not mine"),), np.array([pod.name != name for name in snapshot.names])[rows].astype(np.uint8))
+
+    decider = cycle.Decider(fleet.chain_of(Named))
+    snapshot = fleet.state(*ABC).snapshot()
+    assert [decider.decide(snapshot, fleet.pod(name)).node for name in "cab"] == ["c", "a", "b"]
