@@ -10,8 +10,7 @@ from wharfinger.framework.cycle import decide
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.decision import Decision
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.filtering import FilterSlot
-from wharfinger.framework.verdict import NodeSet, Rejected
+from wharfinger.framework.verdict import NodeSet, Rejected, Skip
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
 
@@ -32,7 +31,7 @@ def answer(case: Mapping[str, Any]) -> dict[str, Any]:
 
 def filters(chain: Chain, snapshot: Snapshot, pod: PodView) -> dict[str, dict[str, list[str]]]:
     """For every filter by itself: the nodes it rejects, each with its reasons sorted."""
-    return {plugin.name: _alone(plugin, snapshot, pod) for plugin in chain.implementing(FilterPlugin)}
+    return {plugin.name: _alone(plugin, snapshot, pod) for plugin in chain.filters}
 
 
 def scores(decision: Decision) -> dict[str, Any]:
@@ -48,20 +47,17 @@ def scores(decision: Decision) -> dict[str, Any]:
 
 
 def _alone(plugin: FilterPlugin, snapshot: Snapshot, pod: PodView) -> dict[str, list[str]]:
-    slot, cycle = FilterSlot(plugin), CycleState()
-    slot.prepare(cycle, pod, snapshot)
-    if slot.skipped:
+    cycle = CycleState()
+    first = plugin.pre_filter(cycle, pod, snapshot)
+    if isinstance(first, Skip):
         return {}
-    if isinstance(slot.answer, Rejected):
-        reasons = sorted(reason.text for reason in slot.answer.reasons)
-        return dict.fromkeys(snapshot.names, reasons)
-    slot.evaluate(cycle, pod, snapshot)
-    named = slot.answer.names if isinstance(slot.answer, NodeSet) else None
+    if isinstance(first, Rejected):
+        return dict.fromkeys(snapshot.names, sorted({reason.text for reason in first.reasons}))
+    verdicts = plugin.filter(cycle, pod, snapshot, slice(None))
     found = {}
-    for row, node in enumerate(snapshot.names):
-        bits = int(slot.bits[row])
-        if named is not None and node not in named:
+    for node, bits in zip(snapshot.names, verdicts.bits.tolist(), strict=True):
+        if isinstance(first, NodeSet) and node not in first.names:
             found[node] = ["prefilter"]
         elif bits:
-            found[node] = sorted({reason.text for index, reason in enumerate(slot.reasons) if bits >> index & 1})
+            found[node] = sorted({reason.text for index, reason in enumerate(verdicts.reasons) if bits >> index & 1})
     return found

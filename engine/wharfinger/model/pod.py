@@ -219,7 +219,8 @@ def derive_demand(pod: objects.Pod) -> PodDemand:
     use_status = bool(pod.spec.node_name)
     exact = requests.pod_requests(pod, use_status=use_status)
     nonzero = requests.pod_requests(pod, use_status=use_status, missing=requests.non_zero_defaults(pod, exact))
-    scored = requests.pod_requests(pod, use_status=use_status, missing=requests.NON_ZERO)
+    # NodeResourcesFit builds its scorer without the switch for pod-level resources (fit.go, NewFit), so its score counts containers only.
+    scored = requests.pod_requests(pod, missing=requests.NON_ZERO, pod_level=False)
     return PodDemand(
         requests=requests.in_scheduler_units(exact),
         nonzero=requests.cpu_and_memory(nonzero),

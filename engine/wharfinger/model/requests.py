@@ -23,16 +23,20 @@ NON_ZERO = {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY}
 ResourceNanos = dict[str, int]
 
 
-def pod_requests(pod: objects.Pod, *, use_status: bool = False, missing: Mapping[str, int] | None = None) -> ResourceNanos:
+def pod_requests(
+    pod: objects.Pod, *, use_status: bool = False, missing: Mapping[str, int] | None = None, pod_level: bool = True
+) -> ResourceNanos:
     """The requests of a pod in nanos by resource name.
 
     `use_status` takes the kubelet's allocated and actuated resources into account, as for pods on a node. `missing` is what a container
-    counts for resources that it does not name. InvalidObject, naming the container and resource, when a quantity cannot be read.
+    counts for resources that it does not name. Without `pod_level` what is requested for the pod as a whole is left out of account.
+    InvalidObject, naming the container and resource, when a quantity cannot be read.
     """
     infeasible = use_status and resize_infeasible(pod)
     states = _container_states(pod) if use_status else {}
     total = _containers_total(pod.spec, states, infeasible=infeasible, missing=missing or {})
-    _replace_by_pod_level(total, pod, use_status=use_status, infeasible=infeasible)
+    if pod_level:
+        _replace_by_pod_level(total, pod, use_status=use_status, infeasible=infeasible)
     _add(total, _nanos(pod.spec.overhead, "spec.overhead"))
     return total
 

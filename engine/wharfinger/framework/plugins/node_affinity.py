@@ -17,7 +17,7 @@ from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.normalization import DefaultNormalize
 from wharfinger.framework.verdict import SKIP, Mask, NodeSet, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
-from wharfinger.model import objects
+from wharfinger.model import objects, selectors
 
 if TYPE_CHECKING:
     from wharfinger.model.pod import PodView
@@ -46,8 +46,8 @@ class NodeAffinityArguments(Arguments):
 class RequiredNodeAffinity:
     """What a pod requires of its node: the equalities of `nodeSelector`, and one of the terms of its affinity (None: no such affinity)."""
 
-    selector: node_selection.Term
-    terms: tuple[node_selection.Term, ...] | None
+    selector: selectors.NodeTerm
+    terms: tuple[selectors.NodeTerm, ...] | None
 
     def matches(self, snapshot: Snapshot, rows: Rows) -> Mask:
         """Which rows have what is required, `(n_rows,) bool`."""
@@ -57,7 +57,7 @@ class RequiredNodeAffinity:
 
 def required(pod: objects.Pod) -> RequiredNodeAffinity | None:
     """What a pod requires of its node (`nodeaffinity.GetRequiredNodeAffinity`), or None if that is nothing."""
-    terms = node_selection.parse_terms(_required_selector(pod.spec.affinity and pod.spec.affinity.node_affinity))
+    terms = node_selection.parse_terms(_required_selector(_own(pod)))
     if terms is None and not pod.spec.node_selector:
         return None
     return RequiredNodeAffinity(node_selection.equalities(pod.spec.node_selector), terms)
@@ -85,7 +85,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         if needed is None and self.enforced is None:
             return SKIP
         cycle[self.name] = needed
-        names = _names(_required_selector(pod.object.spec.affinity and pod.object.spec.affinity.node_affinity))
+        names = _names(_required_selector(_own(pod.object)))
         if names is None:
             return None
         return NodeSet(names) if names else Rejected((CONFLICT,))
@@ -102,8 +102,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
         """Skip without preferences."""
-        affinity = pod.object.spec.affinity
-        preferences = (*_preferences(affinity and affinity.node_affinity), *self.added_preferences)
+        preferences = (*_preferences(_own(pod.object)), *self.added_preferences)
         cycle[self.name, "score"] = preferences
         return None if preferences else SKIP
 
@@ -120,11 +119,15 @@ def _node_affinity(raw: dict[str, Any] | None) -> objects.NodeAffinity | None:
     return None if raw is None else msgspec.convert(raw, objects.NodeAffinity)
 
 
+def _own(pod: objects.Pod) -> objects.NodeAffinity | None:
+    return pod.spec.affinity.node_affinity if pod.spec.affinity else None
+
+
 def _required_selector(affinity: objects.NodeAffinity | None) -> objects.NodeSelector | None:
     return affinity.required_during_scheduling_ignored_during_execution if affinity else None
 
 
-def _preferences(affinity: objects.NodeAffinity | None) -> tuple[tuple[int, node_selection.Term | None], ...]:
+def _preferences(affinity: objects.NodeAffinity | None) -> tuple[tuple[int, selectors.NodeTerm | None], ...]:
     """(weight, term) for each preference; a preference that can match no node still counts as one."""
     preferred = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
     return tuple((preference.weight, node_selection.parse_term(preference.preference)) for preference in preferred)

@@ -48,7 +48,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         lanes: ScoredLanes = cycle[self.name]
         allocatable, requested, _ = lanes.columns(snapshot, rows)
         change = _balance(requested, allocatable) - _balance(requested - lanes.added, allocatable)
-        return 50 + (50 + change) // 2
+        return np.asarray(50 + (50 + change) // 2)
 
 
 def _balance(requested: NDArray[np.int64], allocatable: NDArray[np.int64]) -> NDArray[np.int64]:

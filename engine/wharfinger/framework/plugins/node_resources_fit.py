@@ -176,7 +176,7 @@ def _ratio(
     points = _broken_linear(np.where(requested > allocatable, MAX_UTILIZATION, utilization), shape)
     counted = weights * ((allocatable > 0) & (points > 0))
     total = counted.sum(axis=0)
-    return np.floor((points * counted).sum(axis=0) / np.maximum(total, 1) + 0.5).astype(np.int64)
+    return np.asarray(np.floor((points * counted).sum(axis=0) / np.maximum(total, 1) + 0.5).astype(np.int64))
 
 
 def _broken_linear(utilization: NDArray[np.int64], shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:

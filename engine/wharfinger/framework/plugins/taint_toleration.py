@@ -61,4 +61,5 @@ def _gather(cycle: CycleState, key: tuple[str, str], taint_sets: NDArray[np.int3
 
 
 def _missing(known: NDArray[np.int64], taint_sets: NDArray[np.int32]) -> list[int]:
-    return np.unique(taint_sets[known[taint_sets] < 0]).tolist()
+    missing: list[int] = np.unique(taint_sets[known[taint_sets] < 0]).tolist()
+    return missing
