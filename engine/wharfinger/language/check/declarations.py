@@ -59,7 +59,7 @@ def _is_free(context: Context, what: str, name: str, span: Span) -> bool:
         )
         return False
     first = context.names.get(name)
-    if first is not None:
+    if first is not None and first.what != "name":
         message = f"`{name}` is already a {first.what}"
         context.error(
             Code.P306,

@@ -12,12 +12,13 @@ from wharfinger.language import ast, typed
 from wharfinger.language.catalogue import Catalogue
 from wharfinger.language.check import calls, literals, operators, references, special
 from wharfinger.language.check.arrangement import annotations_of, base_of, quantum_of, tie_break_of
-from wharfinger.language.check.context import SCOPE, Context, is_unknown
+from wharfinger.language.check.context import SCOPE, Binding, Context, is_unknown, unknown
 from wharfinger.language.check.declarations import Declared, declare
 from wharfinger.language.check.forms import condition
 from wharfinger.language.check.imports import import_all
 from wharfinger.language.check.missing import NOTHING, Presence
 from wharfinger.language.check.rules import RuleContext, filter_of, score_of
+from wharfinger.language.check.tests import Testable, check_tests
 from wharfinger.language.codes import Code, Severity
 from wharfinger.language.diagnostics import Diagnostics, Label
 from wharfinger.language.source import Source, Span
@@ -35,13 +36,33 @@ def check(
     `imports` holds the files that `import` can mean, by `imports.import_key`.
     """
     context = Context(catalogue=catalogue, diagnostics=diagnostics)
+    _declare_lost(context, file)
     declared = Declared()
     sources = import_all(context, declared, file, imports or {})
     if file.policy is None:
         declare(context, declared, file.items)
         return None
     policy = _checked(context, declared, file, file.policy, sources)
-    return None if _has_errors(diagnostics, (file.span.source, *sources)) else policy
+    _check_tests(context, declared, file, file.policy)
+    tests = [test.span.source for test in file.tests]
+    return None if _has_errors(diagnostics, (file.span.source, *sources, *tests)) else policy
+
+
+def _declare_lost(context: Context, file: ast.File) -> None:
+    """Names whose declarations could not be read exist, and nothing is known of them."""
+    for name in file.lost:
+        context.names[name] = Binding(name=name, what="name", span=file.span, reference=unknown, used=True)
+
+
+def _check_tests(context: Context, declared: Declared, file: ast.File, policy: ast.Policy) -> None:
+    testable = Testable(
+        filters=frozenset(item.name for item in of_type(policy.items, ast.Filter)),
+        scores=frozenset(item.name for item in of_type(policy.items, ast.Score)),
+        params={param.name: param for param in declared.params},
+        metrics={metric.name: metric for metric in declared.metrics},
+        lost=file.lost | {item.name for item in policy.items if isinstance(item, (ast.Param, ast.Metric))},
+    )
+    check_tests(context, testable, file.tests)
 
 
 def _has_errors(diagnostics: Diagnostics, sources: Sequence[Source]) -> bool:

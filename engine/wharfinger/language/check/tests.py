@@ -1,0 +1,228 @@
+"""`test` blocks: they speak of nodes, pods, rules, params and metrics that exist, and they check something.
+
+A test that names a rule which is not there would otherwise pass for ever: nothing is ever rejected by a rule that does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wharfinger.language import ast, typed
+from wharfinger.language.check.arrangement import HARD
+from wharfinger.language.check.context import Context, constant, is_unknown, type_text
+from wharfinger.language.check.forms import infer
+from wharfinger.language.check.kinds import PLAIN, assignable
+from wharfinger.language.check.literals import unit_help
+from wharfinger.language.check.test_objects import check_fields, is_literal
+from wharfinger.language.codes import Code
+from wharfinger.language.diagnostics import Label
+from wharfinger.language.source import Span
+from wharfinger.language.suggest import closest, listed
+from wharfinger.language.types import Kind, Type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Testable:
+    """What tests may name: the rules of the policy and what its params and metrics are. `lost` names could not be read and are let pass."""
+
+    __test__ = False
+
+    filters: frozenset[str]
+    scores: frozenset[str]
+    params: Mapping[str, typed.Param]
+    metrics: Mapping[str, typed.Metric]
+    lost: frozenset[str]
+
+
+def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -> None:
+    """Reports everything that is wrong with some tests."""
+    titles: dict[str, Span] = {}
+    for test in tests:
+        title = test.title.value
+        if title in titles:
+            others = (Label(titles[title], "first used here"),) if titles[title].source is test.title.span.source else ()
+            context.error(Code.P705, f"there is already a test `{title}`", test.title.span, label="used again", others=others)
+        titles.setdefault(title, test.title.span)
+        _Script(context=context, policy=policy).check(test)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Script:
+    """A test while its steps are read in order."""
+
+    context: Context
+    policy: Testable
+    nodes: dict[str, Span] = field(default_factory=dict)
+    pods: dict[str, Span] = field(default_factory=dict)
+    running: set[str] = field(default_factory=set)
+    placed: set[str] = field(default_factory=set)
+
+    def check(self, test: ast.Test) -> None:
+        for step in test.steps:
+            _STEPS[type(step)](self, step)
+        what = "places no pod" if not any(isinstance(s, ast.TestPlace) for s in test.steps) else None
+        if what is None and not any(isinstance(s, ast.TestExpect) for s in test.steps):
+            what = "expects nothing"
+        if what is not None:
+            help_ = "add `place POD` and a line such as `expect POD on NODE`"
+            self.context.error(Code.P704, f"this test {what}", test.title.span, label="would always pass", help=help_)
+
+    # ── objects ──
+
+    def _object(self, step: ast.TestObject) -> None:
+        names = self.nodes if step.kind is ast.TestObjectKind.NODE else self.pods
+        self._declare(names, step.kind.value, step.name, step.name_span, step.like, step.like_span)
+        check_fields(self.context, step.kind, step.fields)
+
+    def _running(self, step: ast.TestRunning) -> None:
+        self._declare(self.pods, "pod", step.name, step.name_span, step.like, step.like_span)
+        self.running.add(step.name)
+        self._node(step.node, step.node_span)
+        check_fields(self.context, ast.TestObjectKind.POD, step.fields)
+
+    def _declare(  # noqa: PLR0913, PLR0917  # the parts of one line of a test
+        self, names: dict[str, Span], what: str, name: str, span: Span, like: str | None, like_span: Span | None
+    ) -> None:
+        if like is not None and like_span is not None:
+            self._known(names, what, like, like_span)
+        if name in names:
+            others = (Label(names[name], "first declared here"),)
+            self.context.error(Code.P705, f"there is already a {what} `{name}` in this test", span, label="declared again", others=others)
+        names.setdefault(name, span)
+
+    def _known(self, names: Iterable[str], what: str, name: str, span: Span) -> bool:
+        if name in names:
+            return True
+        near = closest(name, names)
+        help_ = f"did you mean `{near}`?" if near else f"declare it above: `{what} {name} {{ … }}`"
+        other = self.nodes if what == "pod" else self.pods
+        if name in other:
+            help_ = f"`{name}` is a {'node' if what == 'pod' else 'pod'}"
+        self.context.error(Code.P701, f"this test has no {what} `{name}`", span, label=f"unknown {what}", help=help_, suggestion=near)
+        return False
+
+    def _node(self, name: str, span: Span) -> None:
+        self._known(self.nodes, "node", name, span)
+
+    # ── params and metrics ──
+
+    def _param(self, step: ast.TestParam) -> None:
+        param = self.policy.params.get(step.name)
+        if param is None:
+            self._undeclared("param", step.name, step.name_span, self.policy.params)
+            self._value(step.value, None, step.name)
+            return
+        value = self._value(step.value, param.type, step.name)
+        if value is None or not isinstance(value, (int, float)):
+            return
+        if (param.low is not None and value < param.low) or (param.high is not None and value > param.high):
+            others = (Label(param.span, "its range is declared here"),) if param.span.source is step.span.source else ()
+            self.context.error(
+                Code.P706, f"this is outside the range of `{step.name}`", step.value.span, label="not in the range", others=others
+            )
+
+    def _metric(self, step: ast.TestMetric) -> None:
+        metric = self.policy.metrics.get(step.name)
+        if metric is None:
+            self._undeclared("metric", step.name, step.name_span, self.policy.metrics)
+        for node, span in step.nodes:
+            self._node(node, span)
+        for value in step.values:
+            self._value(value, metric.type if metric else None, step.name)
+        for age in step.ages:
+            if age is not None:
+                self._value(age, Type(Kind.DURATION), "age")
+
+    def _undeclared(self, what: str, name: str, span: Span, known: Iterable[str]) -> None:
+        if name in self.policy.lost:
+            return
+        near = closest(name, known)
+        help_ = f"did you mean `{near}`?" if near else f"it has {listed(known)}" if list(known) else f"it has no {what}s"
+        self.context.error(Code.P707, f"the policy has no {what} `{name}`", span, label=f"unknown {what}", help=help_, suggestion=near)
+
+    def _value(self, expr: ast.Expr, wanted: Type | None, name: str) -> Any:
+        """The value of a literal of the wanted type, or None after reporting what is wrong."""
+        found = infer(self.context.at(constant("a value in a test")), expr)
+        if is_unknown(found):
+            return None
+        if not is_literal(expr) or not isinstance(found, typed.Const):
+            self.context.error(Code.P706, f"`{name}` is written out", expr.span, label="not a literal")
+            return None
+        if wanted is not None and not assignable(found.type, wanted):
+            message = f"`{name}` is {wanted.present()}, not {type_text(found.type)}"
+            help_ = unit_help(wanted.kind, found)
+            self.context.error(Code.P706, message, expr.span, label=type_text(found.type), help=help_)
+            return None
+        return found.value
+
+    # ── what happens ──
+
+    def _place(self, step: ast.TestPlace) -> None:
+        known = self._known(self.pods, "pod", step.pod, step.pod_span)
+        if known and step.pod in self.running | self.placed:
+            why = "is already running" if step.pod in self.running else "is already placed"
+            help_ = f"declare another one: `pod other like {step.pod}`"
+            self.context.error(Code.P705, f"`{step.pod}` {why}", step.pod_span, label="cannot be placed again", help=help_)
+        self.placed.add(step.pod)
+
+    def _expect(self, step: ast.TestExpect) -> None:
+        about_pod = step.expectation in _ABOUT_PODS
+        pod, span = (step.subject, step.subject_span) if about_pod else (step.pod, step.pod_span)
+        if not about_pod:
+            self._node(step.subject, step.subject_span)
+        if pod is not None and span is not None:
+            self._placed(pod, span)
+        elif not self.placed:
+            message = "nothing has been placed yet"
+            self.context.error(Code.P708, message, step.subject_span, label="before any `place`", help="move it behind the `place`")
+        for node, at in step.nodes:
+            self._node(node, at)
+        self._rule(step)
+        if step.points is not None:
+            self._points(step.points)
+
+    def _placed(self, pod: str, span: Span) -> None:
+        if self._known(self.pods, "pod", pod, span) and pod not in self.placed:
+            help_ = (
+                f"add `place {pod}` above" if pod not in self.running else "it is running from the start; expect something of a placed pod"
+            )
+            self.context.error(Code.P708, f"`{pod}` has not been placed yet", span, label="not placed", help=help_)
+
+    def _rule(self, step: ast.TestExpect) -> None:
+        if step.rule is None or step.rule_span is None or step.rule in self.policy.lost:
+            return
+        scores = step.expectation is ast.Expectation.SCORE
+        known, others = (self.policy.scores, self.policy.filters) if scores else (self.policy.filters, self.policy.scores)
+        if step.rule in known or (not scores and step.rule in HARD | _FILTERS):
+            return
+        what = "score" if scores else "filter"
+        near = closest(step.rule, known)
+        help_ = f"did you mean `{near}`?" if near else f"its {what}s are {listed(known)}" if known else f"it has no {what}s"
+        if step.rule in others:
+            help_ = f"`{step.rule}` is a {'filter' if scores else 'score'}"
+        self.context.error(
+            Code.P702, f"the policy has no {what} `{step.rule}`", step.rule_span, label=f"unknown {what}", help=help_, suggestion=near
+        )
+
+    def _points(self, expr: ast.Expr) -> None:
+        found = infer(self.context.at(constant("points in a test")), expr)
+        if is_unknown(found):
+            return
+        if found.type.kind not in PLAIN or not is_literal(expr):
+            text = type_text(found.type) if found.type.kind not in PLAIN else "a calculation"
+            self.context.error(Code.P706, f"points are a plain number, not {text}", expr.span, label=text)
+
+
+_ABOUT_PODS = frozenset({ast.Expectation.ON, ast.Expectation.NOT_ON, ast.Expectation.PENDING})
+# Plugins of kube-scheduler that filter and score; the others that filter are in HARD.
+_FILTERS = frozenset({"NodeResourcesFit", "NodeAffinity", "TaintToleration", "PodTopologySpread", "InterPodAffinity"})
+_STEPS: Mapping[type[ast.TestStep], Callable[[_Script, Any], None]] = {
+    ast.TestObject: _Script._object,  # noqa: SLF001  # the table is part of the class
+    ast.TestRunning: _Script._running,  # noqa: SLF001  # as above
+    ast.TestMetric: _Script._metric,  # noqa: SLF001  # as above
+    ast.TestParam: _Script._param,  # noqa: SLF001  # as above
+    ast.TestPlace: _Script._place,  # noqa: SLF001  # as above
+    ast.TestExpect: _Script._expect,  # noqa: SLF001  # as above
+}

@@ -1,0 +1,87 @@
+"""The fields that nodes and pods of a `test` block may have.
+
+One row each, read by the checker and by the reference page. What a field becomes in a Kubernetes object is the business of whoever runs the
+tests; here is only what an author may write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from wharfinger.language.ast import TestObjectKind
+
+
+class Form(Enum):
+    """How a value is written."""
+
+    AMOUNT = "an amount"  # of the resource that the field, or the key in it, names: `4cpu`, `16Gi`, `2`
+    TEXT = "a text"
+    TRUTH = "true or false"
+    WHOLE = "a whole number"
+    DURATION = "a duration"
+    TAINT = "a taint, `key=value:Effect` or `key:Effect`"
+
+
+class Many(Enum):
+    """Whether a field holds one value or several."""
+
+    ONE = "one"
+    LIST = "list"
+    BY_KEY = "by key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A field of a test object; `keys` are the only keys it has, empty where any is possible."""
+
+    form: Form
+    doc: str
+    many: Many = Many.ONE
+    keys: frozenset[str] = frozenset()
+    choices: frozenset[str] = frozenset()
+
+
+_LABELS = Field(form=Form.TEXT, many=Many.BY_KEY, doc="Labels.")
+_ANNOTATIONS = Field(form=Form.TEXT, many=Many.BY_KEY, doc="Annotations.")
+_AGE = Field(form=Form.DURATION, doc="How long ago it was created.")
+
+NODE_FIELDS: Mapping[str, Field] = {
+    "cpu": Field(form=Form.AMOUNT, doc="Allocatable CPU; 8 when left out."),
+    "memory": Field(form=Form.AMOUNT, doc="Allocatable memory; 32Gi when left out."),
+    "ephemeral_storage": Field(form=Form.AMOUNT, doc="Allocatable local storage."),
+    "pods": Field(form=Form.WHOLE, doc="How many pods the node takes; 110 when left out."),
+    "resources": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Allocatable extended resources."),
+    "capacity": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Capacity, where it differs from what is allocatable."),
+    "labels": _LABELS,
+    "annotations": _ANNOTATIONS,
+    "taints": Field(form=Form.TAINT, many=Many.LIST, doc="Taints, as kubectl writes them."),
+    "unschedulable": Field(form=Form.TRUTH, doc="Whether the node is cordoned."),
+    "conditions": Field(form=Form.TEXT, many=Many.BY_KEY, doc="Statuses of conditions.", choices=frozenset({"True", "False", "Unknown"})),
+    "images": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Images that the node has, with their sizes."),
+    "age": _AGE,
+}
+POD_FIELDS: Mapping[str, Field] = {
+    "namespace": Field(form=Form.TEXT, doc="Namespace; `default` when left out."),
+    "labels": _LABELS,
+    "annotations": _ANNOTATIONS,
+    "requests": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Requests by resource."),
+    "limits": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Limits by resource."),
+    "priority": Field(form=Form.WHOLE, doc="Priority; 0 when left out."),
+    "priority_class": Field(form=Form.TEXT, doc="Name of the priority class."),
+    "qos": Field(
+        form=Form.TEXT,
+        doc="Quality of service, where it is not what the requests say.",
+        choices=frozenset({"Guaranteed", "Burstable", "BestEffort"}),
+    ),
+    "owner": Field(form=Form.TEXT, many=Many.BY_KEY, doc="The controller that made the pod.", keys=frozenset({"kind", "name"})),
+    "node_selector": Field(form=Form.TEXT, many=Many.BY_KEY, doc="Labels that the node must have."),
+    "tolerations": Field(form=Form.TEXT, many=Many.LIST, doc="Taints that the pod tolerates: `key=value:Effect`, `key:Effect` or `key`."),
+    "host_ports": Field(form=Form.WHOLE, many=Many.LIST, doc="TCP ports of the node that the pod uses."),
+    "images": Field(form=Form.TEXT, many=Many.LIST, doc="Images, one container each."),
+    "scheduler_name": Field(form=Form.TEXT, doc="Which scheduler the pod asks for."),
+    "service_account": Field(form=Form.TEXT, doc="The pod's service account."),
+    "age": _AGE,
+}
+FIELDS: Mapping[TestObjectKind, Mapping[str, Field]] = {TestObjectKind.NODE: NODE_FIELDS, TestObjectKind.POD: POD_FIELDS}
