@@ -13,7 +13,7 @@ import msgspec
 from msgspec import field
 
 # The grammar of quantities (see quantity.py), so that a bad one is found while decoding.
-_QUANTITY_GRAMMAR = r"^\s*(?=[^\s])[+-]?[0-9]*(\.[0-9]*)?([eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE]?)\s*$"
+_QUANTITY_GRAMMAR = r"^\s*(?=[^\s])(?![+-]?\.?[PE]i)[+-]?[0-9]*(\.[0-9]*)?([eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE]?)\s*$"
 
 # Marks text that Kubernetes also accepts as a bare number (`cpu: 2`), and as null, which then is "0"; model/decode.py acts on it.
 QUANTITY = "quantity"

@@ -24,6 +24,8 @@ _LONGEST = 512
 _SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)\Z")
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)\Z")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+# Without digits, `Ki` is read as zero by way of a shortcut that neither large binary suffixes nor anything below nano take.
+_DIGITS_DEMANDED = re.compile(r"[PE]i|[eE]-0*([1-9][0-9]+)\Z")
 _SUFFIXES = "one of n u m k M G T P E Ki Mi Gi Ti Pi Ei"
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
@@ -37,6 +39,8 @@ def nano(text: str) -> int:
     sign, whole, fraction, suffix = shape.groups()
     fraction = fraction or ""
     magnitude = _scaled(int(whole + fraction or "0"), -len(fraction), suffix, text)
+    if not whole + fraction and _DIGITS_DEMANDED.match(suffix):
+        raise InvalidObject(f"{_shown(text)} is not a quantity: it has no digits")
     return -magnitude if sign == "-" else magnitude
 
 
