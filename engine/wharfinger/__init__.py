@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
     from wharfinger.framework.decision import Decision
     from wharfinger.language.diagnostics import PolicyError
-    from wharfinger.runtime.api import Cluster, decide, explain, load_policies, load_snapshot, place
+    from wharfinger.runtime.api import decide, explain, load_policies, load_snapshot, place
+    from wharfinger.runtime.cluster import Cluster
     from wharfinger.runtime.explanation import Explanation
 
     __version__: str
@@ -64,12 +65,21 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return importlib.import_module("importlib.metadata").version("wharfinger")
+        return _version()
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
+
+
+def _version() -> str:
+    """The version of the installed distribution; from a source tree that is not installed, "unknown"."""
+    metadata = importlib.import_module("importlib.metadata")
+    try:
+        return str(metadata.version(__name__))
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def __dir__() -> list[str]:

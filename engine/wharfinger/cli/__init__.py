@@ -3,7 +3,8 @@
 Each verb is one file, imported only when it is asked for: `wharf check` must not pay for the simulator. Output that people or
 programs read goes to stdout and depends on nothing but the input (no times, no terminal width); progress and complaints go to stderr.
 
-    exit code  0 clean · 1 findings, or pods or tests that failed · 2 usage, or a file that cannot be read or written · 130 interrupted
+    exit code  0 clean · 1 findings, or pods or tests that failed · 2 usage, or a file that cannot be read or written
+               70 an error in Wharfinger itself · 130 interrupted · 141 the reader of the output left
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -31,8 +33,10 @@ VERBS: Mapping[str, str] = {
 }
 """Verb to module of this package, in the order of `--help`."""
 
+BROKEN = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 READER_LEFT = 141  # 128 + SIGPIPE, likewise
+TRACEBACK = "WHARF_TRACEBACK"
 
 
 class Verbs(typer.core.TyperGroup):
@@ -89,7 +93,15 @@ def _shielded(run: Callable[[], Any]) -> int:
         return _complain("interrupted", INTERRUPTED)
     except OSError as error:
         return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)
+    except Exception as error:  # noqa: BLE001 — the last resort: whatever went wrong, people get a sentence
+        return _broken(error)
     return code if isinstance(code, int) else 0
+
+
+def _broken(error: Exception) -> int:
+    if os.environ.get(TRACEBACK):
+        traceback.print_exception(error)
+    return _complain(f"internal error: {type(error).__name__}: {error}; set {TRACEBACK}=1 to see where, and please report it", BROKEN)
 
 
 def _with_hint(error: typer.TyperException) -> str:

@@ -51,8 +51,8 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         raise UsageError("--pods and --pending exclude each other: the first says which pods, the second takes the snapshot's")
     policies = policy_set.compiled(policy, param)
     found = cluster.load_cluster(snapshot, skip_invalid=skip_invalid)
-    waiting = cluster.load_pods(pods, skip_invalid=skip_invalid) if pods else found.pending
-    for sentence in [*found.skipped, *label_keys.warnings(policies, found.state.snapshot(), waiting)]:
+    waiting, remarks = cluster.load_pods(pods, found, skip_invalid=skip_invalid) if pods else (found.pending, ())
+    for sentence in [*found.skipped, *remarks, *label_keys.warnings(policies, found.state.snapshot(), waiting)]:
         streams.complain(f"warning: {sentence}")
     with progress.bar(sys.stderr, "placing", len(waiting)) as advance:
         result = dry_run(

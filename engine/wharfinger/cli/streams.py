@@ -21,3 +21,9 @@ def complain(text: str) -> None:
 def colors(stream: TextIO) -> bool:
     """Whether to colour what goes to a stream: a terminal, unless NO_COLOR is set (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def complain_all(text: str) -> None:
+    """None; writes text to stderr as it is."""
+    sys.stdout.flush()
+    sys.stderr.write(text)

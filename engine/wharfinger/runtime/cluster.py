@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from wharfinger.errors import InvalidObject, UsageError
+from wharfinger.errors import InvalidObject, UnknownObject, UsageError
 from wharfinger.model import objects, read, workloads
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
@@ -27,8 +27,16 @@ class Cluster:
 
     state: ClusterState
     pending: tuple[PodView, ...]
+    objects: read.Objects
     ignored: Mapping[str, int]
     skipped: tuple[str, ...]
+
+    def pod(self, name: str) -> PodView:
+        """The pending pod of that name or `namespace/name`; raises UnknownObject when there is none, or more than one."""
+        found = [pod for pod in self.pending if name in (pod.name, pod.key)]
+        if len(found) != 1:
+            raise UnknownObject(f"no pending pod is called {name}" if not found else f"{len(found)} pending pods are called {name}")
+        return found[0]
 
 
 def load_cluster(paths: Sequence[str | Path], *, skip_invalid: bool = False) -> Cluster:
@@ -40,10 +48,16 @@ def load_cluster(paths: Sequence[str | Path], *, skip_invalid: bool = False) -> 
     return cluster_of(read_paths(paths, skip_invalid=skip_invalid))
 
 
-def load_pods(paths: Sequence[str | Path], *, skip_invalid: bool = False) -> tuple[PodView, ...]:
-    """The pods to be placed that files hold: pods themselves and those that their workloads would make."""
-    found = read_paths(paths, skip_invalid=skip_invalid)
-    return tuple(map(PodView, [*found.pods, *workloads.expand(found)]))
+def load_pods(paths: Sequence[str | Path], cluster: Cluster, *, skip_invalid: bool = False) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
+    """(the pods to be placed that files hold, sentences about what could not be looked up); workloads are expanded to their pods.
+
+    What controllers would make along with the pods (ReplicaSets, claims) is added to the cluster, because decisions read it.
+    """
+    given = read_paths(paths, skip_invalid=skip_invalid)
+    expansion = workloads.expand(given, cluster.objects)
+    for obj in expansion.made:
+        cluster.state.put(obj)
+    return tuple(map(PodView, expansion.pods)), (*given.skipped, *expansion.warnings)
 
 
 def cluster_of(found: read.Objects) -> Cluster:
@@ -52,6 +66,7 @@ def cluster_of(found: read.Objects) -> Cluster:
     return Cluster(
         state=ClusterState.from_objects(found),
         pending=tuple(pod for pod in waiting if not pod.finished and not pod.terminating),
+        objects=found,
         ignored=found.ignored,
         skipped=found.skipped,
     )

@@ -83,4 +83,3 @@ class Explanation:
         from wharfinger.runtime.explanation_text import text  # noqa: PLC0415 — the layout reads this class
 
         return text(self)
-

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.language import suggest
-from wharfinger.language.catalogue import Subject
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
 
@@ -21,8 +20,8 @@ def warnings(policies: Sequence[CompiledPolicy], snapshot: Snapshot, pods: Seque
     read = {
         (policy.name, subject, key) for policy in policies for subject, path, key in policy.reads if path == "labels" and key is not None
     }
-    nodes = sorted({(name, key) for name, subject, key in read if subject is Subject.NODE})
-    asked = sorted({(name, key) for name, subject, key in read if subject is Subject.POD})
+    nodes = sorted({(name, key) for name, subject, key in read if subject == "node"})
+    asked = sorted({(name, key) for name, subject, key in read if subject == "pod"})
     found = [_absent(name, key, _node_labels(snapshot), snapshot.n_nodes, "node") for name, key in nodes if not _on_nodes(snapshot, key)]
     known = Counter(label for pod in pods for label in pod.labels)
     return found + [_absent(name, key, known, len(pods), "pod") for name, key in asked if pods and not known[key]]

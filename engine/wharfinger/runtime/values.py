@@ -9,11 +9,10 @@ A failed expectation or a rejection is understood at once when the operands stan
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from wharfinger.compiler import reads
 from wharfinger.language import typed
 from wharfinger.language.source import Source
 from wharfinger.language.types import Shape
@@ -89,20 +88,9 @@ def _write(marks: list[tuple[int, str]]) -> str:
 def _walk(expression: typed.Expr) -> Iterator[typed.Expr]:
     """The expression and its operands, outside in; what stands inside `pods where …` has no value of its own and is left out."""
     yield expression
-    if isinstance(expression, typed.Select):
-        return
-    for field in dataclasses.fields(expression):
-        yield from _within(getattr(expression, field.name))
-
-
-def _within(value: Any) -> Iterator[typed.Expr]:
-    if isinstance(value, typed.Expr):
-        yield from _walk(value)
-    elif isinstance(value, tuple):
-        for member in value:
-            yield from _within(member)
-    elif isinstance(value, dict):
-        yield from _within(tuple(value.values()))
+    if not isinstance(expression, typed.Select):
+        for part in reads.children(expression):
+            yield from _walk(part)
 
 
 def _is_sugar(part: typed.Expr) -> bool:

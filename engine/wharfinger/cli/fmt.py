@@ -1,0 +1,59 @@
+"""`wharf fmt`: policies in their canonical layout."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wharfinger.cli import options, streams
+from wharfinger.errors import UsageError
+from wharfinger.language import format as formatter
+from wharfinger.language import load, render, source_file
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.source import Source
+
+
+def command(
+    paths: options.Paths = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; list the files that would change, and fail if there are any.")
+    ] = False,
+) -> int:
+    """Rewrite policies in their canonical layout; - formats stdin to stdout. Exit code 1 where a file does not parse, or would change."""
+    diagnostics = Diagnostics()
+    changed = [name for name in load.policy_files(options.existing(paths)) if _format(name, diagnostics, check=check)]
+    streams.complain_all(render.render(diagnostics, color=streams.colors(sys.stderr)))
+    return 1 if diagnostics.has_errors or (check and changed) else 0
+
+
+def _format(name: str, diagnostics: Diagnostics, *, check: bool) -> bool:
+    """Whether the file is not as it should be; rewritten, or listed when only checking."""
+    source = _read(name, diagnostics)
+    if source is None:
+        return False
+    formatted = formatter.format_source(source, diagnostics)
+    if formatted is None:
+        return False
+    if name == load.STDIN and not check:
+        streams.out(formatted)
+    elif formatted != source.text:
+        streams.out(f"{'would change' if check else 'changed'} {source.name}\n")
+        if not check:
+            _write(name, formatted)
+    return formatted != source.text
+
+
+def _read(name: str, diagnostics: Diagnostics) -> Source | None:
+    if name == load.STDIN:
+        return source_file.read_stream(sys.stdin.buffer, "<stdin>", diagnostics)
+    return source_file.read_source(name, diagnostics)
+
+
+def _write(name: str, text: str) -> None:
+    try:
+        Path(name).write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise UsageError(f"cannot write {name}: {error.strerror}") from error

@@ -1,0 +1,12 @@
+"""Where the policies are that come with Wharfinger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def policies() -> Path:
+    """The folder of the shipped policies: inside the installed package, or at the top of a checkout."""
+    package = Path(__file__).parent.parent
+    installed = package / "policies"
+    return installed if installed.is_dir() else package.parent.parent / "policies"
