@@ -7,7 +7,7 @@ changes copies it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from wharfinger.model.pod import PodView
 from wharfinger.model.selection import Selection
 from wharfinger.model.strings import StringTable
 from wharfinger.model.tables import ClusterTables
+from wharfinger.model.tally import Tally
 from wharfinger.model.topology import Topology
 
 
@@ -83,6 +84,11 @@ class Snapshot:
     def pods_on(self, row: int) -> Sequence[PodView]:
         """The pods on a node, assumed ones included."""
         return [placement.pod for placement in self._current().pods.by_row[row].values()]
+
+    def placed(self, uid: str) -> tuple[int, PodView] | None:
+        """The row a pod is on and the pod itself, assumed ones included; None if it is not placed."""
+        placement = self._current().pods.by_uid.get(uid)
+        return None if placement is None else (placement.row, placement.pod)
 
     def nominated(self, row: int) -> Sequence[PodView]:
         """The pending pods for which preemption makes room on a node."""
@@ -224,6 +230,13 @@ class Snapshot:
         uid, times, node).
         """
         return self._current().selections.of(key, predicate, per_pod=per_pod, value=value)
+
+    def tally(self, key: Hashable, derive: Callable[[PodView], Iterable[Hashable]]) -> Tally:
+        """Running counts of what placed pods bring with them: how many pods for each thing that `derive` finds in a pod.
+
+        `key` stands for `derive`, which is asked once per template.
+        """
+        return self._current().tallies.of(key, derive)
 
     # ── metrics and other objects ──
 

@@ -18,6 +18,7 @@ from wharfinger.model.object_store import ObjectStore
 from wharfinger.model.pod import PodView
 from wharfinger.model.pod_table import Placement, PodTable
 from wharfinger.model.selection import Selections
+from wharfinger.model.tally import Tallies
 
 
 class ClusterTables:
@@ -40,6 +41,7 @@ class ClusterTables:
         "ports",
         "revision",
         "selections",
+        "tallies",
         "usage_changes",
     )
 
@@ -48,6 +50,7 @@ class ClusterTables:
         self.pods = PodTable()
         self.ports = HostPorts()
         self.selections = Selections(self.nodes, self.pods)
+        self.tallies = Tallies(self.pods)
         self.metrics = MetricTable(self.nodes, self.pods)
         self.nominations = Nominations()
         self.objects = ObjectStore()

@@ -55,7 +55,7 @@ def _balance(requested: NDArray[np.int64], allocatable: NDArray[np.int64]) -> ND
     """How even the use of the resources is, `(n_rows,)` 50..100: one minus the standard deviation of the used fractions, in percent."""
     if len(allocatable) == 2 and allocatable.all():
         fractions = np.minimum(requested / allocatable, 1.0)
-        return ((1.0 - np.abs((fractions[0] - fractions[1]) / 2)) * 100.0).astype(np.int64)
+        return np.asarray(((1.0 - np.abs((fractions[0] - fractions[1]) / 2)) * 100.0).astype(np.int64))
     present = allocatable != 0
     fractions = np.where(present, np.minimum(requested / np.where(present, allocatable, 1), 1.0), 0.0)
     return ((1.0 - _deviation(fractions, present)) * 100.0).astype(np.int64)

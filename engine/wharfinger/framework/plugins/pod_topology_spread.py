@@ -7,7 +7,6 @@ answer per domain, so that after a placement only the nodes of domains with anot
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +20,7 @@ from wharfinger.framework import spread_constraints as spread
 from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.row_sets import union_of
 from wharfinger.framework.spread_constraints import Constraint
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
@@ -122,7 +122,7 @@ class HardSpread(Spread):
             topology = snapshot.topology(constraint.topology_key)
             rows += [topology.rows_of(domain) for domain in np.flatnonzero(full != self.full[index]).tolist()]
             self.full[index] = full
-        return _union(rows, snapshot.n_nodes)
+        return union_of(rows, snapshot.n_nodes)
 
     def _full(self, index: int, pod: PodView, snapshot: Snapshot) -> Mask:
         constraint, counts = self.constraints[index], self.counts(index, pod, snapshot)
@@ -162,7 +162,7 @@ class SoftSpread(Spread):
             per_node = constraint.topology_key == spread.HOSTNAME
             rows += [changed] if per_node else [topology.rows_of(domain) for domain in changed.tolist()]
             self.counted[index] = counted
-        return _union(rows, snapshot.n_nodes)
+        return union_of(rows, snapshot.n_nodes)
 
     def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
         """The raw scores of some rows: the weighted number of similar pods around each, rounded."""
@@ -293,12 +293,3 @@ def least(constraint: Constraint, counts: DomainCounts) -> float:
 def _distinct(ids: NDArray[np.int32]) -> int:
     """How many different domains occur; no domain at all counts as one."""
     return int(np.count_nonzero(np.bincount(ids + 1)))
-
-
-def _union(rows: Sequence[NDArray[np.intp]], n_nodes: int) -> Rows | None:
-    """The rows of all lists, None if there are none, everything if that is a good part of all nodes."""
-    if not rows:
-        return None
-    if sum(map(len, rows)) > n_nodes // 2:
-        return ALL
-    return rows[0] if len(rows) == 1 else np.unique(np.concatenate(rows))

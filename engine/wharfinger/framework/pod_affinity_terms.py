@@ -1,0 +1,135 @@
+"""Pod affinity terms, parsed: which pods they are about, in which namespaces, within which topology.
+
+Rules of `pkg/scheduler/framework/types.go` (AffinityTerm) and `plugins/interpodaffinity`, Kubernetes 1.36. The API server folds
+`matchLabelKeys` and `mismatchLabelKeys` into the label selector when a pod is created; pods that have not been through it (manifests)
+get the same here, and for those that have it changes nothing, because a key that the selector speaks of already is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from wharfinger.errors import InvalidObject
+from wharfinger.model import objects, selectors
+
+if TYPE_CHECKING:
+    from wharfinger.model.object_store import ObjectStore
+    from wharfinger.model.pod import PodView
+
+MOST_KEPT = 16384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One term; it is about pods of the listed namespaces, and of those whose labels `namespace_selector` selects."""
+
+    topology_key: str
+    selector: selectors.Selector
+    namespaces: frozenset[str]
+    namespace_selector: selectors.Selector
+
+    def matches(self, pod: PodView, namespace_labels: Mapping[str, str]) -> bool:
+        """Whether a pod in a namespace with these labels is one that the term is about."""
+        in_namespace = pod.namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
+        return in_namespace and self.selector.matches(pod.labels)
+
+    def resolved(self, store: ObjectStore) -> Term:
+        """The term with its namespace selector replaced by the namespaces it selects now; one that selects all stays as it is."""
+        if self.namespace_selector == selectors.EVERYTHING or self.namespace_selector.nothing:
+            return self
+        selected = (each.metadata.name for each in store.all(objects.Namespace) if self.namespace_selector.matches(each.metadata.labels))
+        return replace(self, namespaces=self.namespaces.union(selected), namespace_selector=selectors.NOTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """All terms of a pod; preferred ones with their weights, negative for anti-affinity."""
+
+    required: tuple[Term, ...] = ()
+    required_anti: tuple[Term, ...] = ()
+    preferred: tuple[tuple[int, Term], ...] = ()
+
+    def resolved(self, store: ObjectStore) -> Terms:
+        """The terms with their namespaces looked up."""
+        return Terms(
+            required=tuple(term.resolved(store) for term in self.required),
+            required_anti=tuple(term.resolved(store) for term in self.required_anti),
+            preferred=tuple((weight, term.resolved(store)) for weight, term in self.preferred),
+        )
+
+
+NO_TERMS = Terms()
+_kept: dict[bytes, Terms] = {}
+
+
+def terms_of(pod: PodView) -> Terms:
+    """The terms of a pod, parsed once per template; InvalidObject where a selector cannot be read."""
+    affinity = pod.object.spec.affinity
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return NO_TERMS
+    terms = _kept.get(pod.template)
+    if terms is None:
+        if len(_kept) >= MOST_KEPT:  # templates come and go in a long-lived process; starting afresh is cheap
+            _kept.clear()
+        terms = _kept[pod.template] = _parse(pod, affinity)
+    return terms
+
+
+def terms_of_placed(pod: PodView) -> Terms:
+    """The terms of a pod that is on a node already; none where they cannot be read, as nothing can be refused any more."""
+    try:
+        return terms_of(pod)
+    except InvalidObject:
+        return NO_TERMS
+
+
+def labels_of_namespace(name: str, store: ObjectStore) -> Mapping[str, str]:
+    """The labels of a namespace; none where it is not known."""
+    namespace = store.get(objects.Namespace, name)
+    return namespace.metadata.labels if namespace is not None else {}
+
+
+def matches_all(terms: Iterable[Term], pod: PodView) -> bool:
+    """Whether a pod is one that all of these resolved terms are about; False where there are none."""
+    listed = tuple(terms)
+    return bool(listed) and all(term.matches(pod, {}) for term in listed)
+
+
+def _parse(pod: PodView, affinity: objects.Affinity) -> Terms:
+    near, apart = affinity.pod_affinity or objects.PodAffinity(), affinity.pod_anti_affinity or objects.PodAffinity()
+    attracted = near.preferred_during_scheduling_ignored_during_execution
+    repelled = apart.preferred_during_scheduling_ignored_during_execution
+    return Terms(
+        required=tuple(_term(pod, term) for term in near.required_during_scheduling_ignored_during_execution),
+        required_anti=tuple(_term(pod, term) for term in apart.required_during_scheduling_ignored_during_execution),
+        preferred=(
+            *((each.weight, _term(pod, each.pod_affinity_term)) for each in attracted),
+            *((-each.weight, _term(pod, each.pod_affinity_term)) for each in repelled),
+        ),
+    )
+
+
+def _term(pod: PodView, term: objects.PodAffinityTerm) -> Term:
+    own = not term.namespaces and term.namespace_selector is None
+    return Term(
+        topology_key=term.topology_key,
+        selector=_selector(pod, term),
+        namespaces=frozenset({pod.namespace}) if own else frozenset(term.namespaces),
+        namespace_selector=selectors.label_selector(term.namespace_selector),
+    )
+
+
+def _selector(pod: PodView, term: objects.PodAffinityTerm) -> selectors.Selector:
+    selector = selectors.label_selector(term.label_selector)
+    spoken_of = {requirement.key for requirement in selector.requirements}
+    more = [
+        selectors.Requirement(key, operator, (pod.labels[key],))
+        for keys, operator in ((term.match_label_keys, "In"), (term.mismatch_label_keys, "NotIn"))
+        for key in keys
+        if key in pod.labels and key not in spoken_of
+    ]
+    if not more or selector.nothing:
+        return selector
+    return selectors.Selector(tuple(sorted({*selector.requirements, *more})))
