@@ -39,7 +39,7 @@ def decode_json(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
     except msgspec.ValidationError:
         return convert(parse_json(raw), kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise InvalidObject(f"not JSON: {error}") from None
+        raise InvalidObject(not_json(error)) from None
     return decoded
 
 
@@ -48,7 +48,7 @@ def parse_json(raw: bytes | msgspec.Raw) -> Any:
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise InvalidObject(f"not JSON: {error}") from None
+        raise InvalidObject(not_json(error)) from None
 
 
 def convert(plain: Any, kind: type[T]) -> T:
@@ -58,6 +58,14 @@ def convert(plain: Any, kind: type[T]) -> T:
         return msgspec.convert(mended, kind)
     except (msgspec.ValidationError, RecursionError, ValueError) as error:
         raise InvalidObject(explain(str(error))) from None
+
+
+def not_json(error: Exception) -> str:
+    """Why bytes are not JSON: `not JSON: …`."""
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8 text"
+    reason = str(error).removeprefix("JSON is malformed: ")
+    return f"not JSON: {'it ends too early' if reason == 'Input data was truncated' else reason}"
 
 
 def explain(message: str) -> str:
@@ -104,7 +112,8 @@ def _mend_entry(value: Any, wanted: inspect.Type, where: str) -> Any:
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise InvalidObject(f"{where}: expected text, got {_word(value)} {value!r:.64}; put it in quotes")
+            hint = f" {value}; put it in quotes" if isinstance(value, bool | int | float) else ""
+            raise InvalidObject(f"{where}: expected text, got {_word(value)}{hint:.64}")
     return _mend(value, wanted, where)
 
 

@@ -18,7 +18,7 @@ import msgspec
 import yaml
 
 from wharfinger.errors import UsageError
-from wharfinger.model import item_stream
+from wharfinger.model import decode, item_stream
 
 Item: TypeAlias = msgspec.Raw | Any  # Raw for JSON, plain values for YAML
 
@@ -117,10 +117,12 @@ def _split_bytes(content: bytes, *, yaml_likely: bool) -> Iterator[Document]:
 def _split_json(content: bytes) -> list[Document]:
     try:
         return [_outlined(content)]
+    except msgspec.ValidationError as error:
+        raise NotReadable(decode.explain(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         if lines := _json_lines(content):
             return lines
-        raise NotReadable(f"not JSON: {error}") from None
+        raise NotReadable(decode.not_json(error)) from None
 
 
 def _outlined(content: bytes) -> Document:
@@ -172,7 +174,9 @@ def _plain_document(document: Any) -> Document:
         raise NotReadable("neither JSON nor YAML objects: expected what `kubectl get … -o json` or `-o yaml` prints")
     kind, api_version = str(document.get("kind") or ""), str(document.get("apiVersion") or "")
     metrics, items = document.get("metrics"), document.get("items")
-    if isinstance(items, list) or kind.endswith("List"):
+    if items is not None and not isinstance(items, list):
+        raise NotReadable("items: expected a list")
+    if items is not None or kind.endswith("List"):
         return Document(kind=kind, api_version=api_version, items=items or [], is_list=True, metrics=metrics)
     if metrics is not None and kind in {"", "MetricSamples"}:
         return Document(kind=kind, api_version=api_version, metrics=metrics)

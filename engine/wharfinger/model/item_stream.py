@@ -14,6 +14,8 @@ from typing import BinaryIO
 
 import msgspec
 
+from wharfinger.model import decode
+
 _BRACKET = ord("[")
 CHUNK = 4 << 20
 _LONGEST_TAIL = 4096
@@ -38,6 +40,7 @@ class ItemStream:
         self._buffer = start[head.end() :]
         self._opening = b"{" + head[2] + b'"apiVersion"'
         self._read = 0
+        self._offset = head.end()
 
     def __iter__(self) -> Iterator[msgspec.Raw]:
         pieces: list[bytes] = []
@@ -47,15 +50,16 @@ class ItemStream:
             try:
                 item = _RAW.decode(b"".join(pieces).rstrip().removesuffix(b","))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-                reason = reason or str(error)
+                reason = reason or decode.not_json(error)
                 if len(pieces) > _MOST_PIECES:
                     break
                 continue
-            pieces, reason = [], ""
             self._read += 1
+            self._offset += sum(map(len, pieces))
+            pieces, reason = [], ""
             yield item
         if pieces:
-            raise BrokenItem(f"item {self._read} is not JSON: {reason}")
+            raise BrokenItem(f"item {self._read}, which starts at byte {self._offset}, is {reason}")
 
     def _pieces(self) -> Iterator[bytes]:
         """Candidates for items, each from one opening to the next; the first of a list inside an item does not count as one."""

@@ -20,6 +20,8 @@ QUANTITY = "quantity"
 
 Quantity = Annotated[str, msgspec.Meta(extra={QUANTITY: True}, pattern=_QUANTITY_GRAMMAR)]
 Quantities = dict[str, Quantity]
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
@@ -45,7 +47,7 @@ class ObjectMeta(KubeStruct, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Int64 = 0
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
     labels: dict[str, str] = field(default_factory=dict)

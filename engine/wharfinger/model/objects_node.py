@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from wharfinger.model.objects_meta import KubeStruct, ObjectMeta, Quantities, Time
+from wharfinger.model.objects_meta import Int32, Int64, KubeStruct, ObjectMeta, Quantities, Time
 
 
 class Taint(KubeStruct, frozen=True):
@@ -37,7 +37,7 @@ class ContainerImage(KubeStruct, frozen=True):
     """An image that a node already has."""
 
     names: tuple[str, ...] = ()
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class AttachedVolume(KubeStruct, frozen=True):
@@ -75,7 +75,7 @@ class PriorityClass(KubeStruct, frozen=True):
     """A named priority."""
 
     metadata: ObjectMeta = ObjectMeta()
-    value: int = 0
+    value: Int32 = 0
     global_default: bool = False
     preemption_policy: str | None = None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from msgspec import field
 
 from wharfinger.model.objects_meta import (
+    Int32,
+    Int64,
     KubeStruct,
     LabelSelector,
     NodeSelector,
@@ -20,8 +22,8 @@ from wharfinger.model.objects_volume import Volume
 class ContainerPort(KubeStruct, frozen=True):
     """A port of a container; `host_port` 0 is none."""
 
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int32 = 0
+    host_port: Int32 = 0
     host_ip: str = field(name="hostIP", default="")
     protocol: str = ""
 
@@ -64,13 +66,13 @@ class Toleration(KubeStruct, frozen=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class PreferredSchedulingTerm(KubeStruct, frozen=True):
     """A node preference and its weight."""
 
-    weight: int = 0
+    weight: Int32 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -98,7 +100,7 @@ class PodAffinityTerm(KubeStruct, frozen=True):
 class WeightedPodAffinityTerm(KubeStruct, frozen=True):
     """A pod (anti-)affinity preference and its weight."""
 
-    weight: int = 0
+    weight: Int32 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -120,11 +122,11 @@ class Affinity(KubeStruct, frozen=True):
 class TopologySpreadConstraint(KubeStruct, frozen=True):
     """One of spec.topologySpreadConstraints; policies None are Honor for affinity and Ignore for taints, min_domains None is 1."""
 
-    max_skew: int = 0
+    max_skew: Int32 = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] = ()
@@ -163,7 +165,7 @@ class PodSpec(KubeStruct, frozen=True):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     resources: ContainerResources | None = None
     overhead: Quantities = field(default_factory=dict)
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     scheduler_name: str = ""
@@ -174,7 +176,7 @@ class PodSpec(KubeStruct, frozen=True):
     service_account_name: str = ""
     runtime_class_name: str | None = None
     restart_policy: str = ""
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
 
 
 class PodCondition(KubeStruct, frozen=True):
@@ -184,7 +186,7 @@ class PodCondition(KubeStruct, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
 
 
 class ContainerStatus(KubeStruct, frozen=True):

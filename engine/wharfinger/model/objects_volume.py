@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import field
 
 from wharfinger.model.objects_meta import (
+    Int32,
     KubeStruct,
     LabelSelector,
     NodeSelector,
@@ -20,7 +21,7 @@ class AWSElasticBlockStore(KubeStruct, frozen=True):
     """awsElasticBlockStore of a pod or persistent volume."""
 
     volume_id: str = field(name="volumeID", default="")
-    partition: int = 0
+    partition: Int32 = 0
     read_only: bool = False
 
 
@@ -28,7 +29,7 @@ class GCEPersistentDisk(KubeStruct, frozen=True):
     """gcePersistentDisk of a pod or persistent volume."""
 
     pd_name: str = ""
-    partition: int = 0
+    partition: Int32 = 0
     read_only: bool = False
 
 
@@ -37,7 +38,7 @@ class ISCSI(KubeStruct, frozen=True):
 
     target_portal: str = ""
     iqn: str = ""
-    lun: int = 0
+    lun: Int32 = 0
     read_only: bool = False
 
 
@@ -236,7 +237,7 @@ class StorageClass(KubeStruct, frozen=True):
 class VolumeNodeResources(KubeStruct, frozen=True):
     """How many volumes of a driver a node can attach; None is no limit."""
 
-    count: int | None = None
+    count: Int32 | None = None
 
 
 class CSINodeDriver(KubeStruct, frozen=True):

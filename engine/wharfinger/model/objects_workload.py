@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from wharfinger.model.objects_meta import KubeStruct, LabelSelector, ObjectMeta
+from wharfinger.model.objects_meta import Int32, KubeStruct, LabelSelector, ObjectMeta
 from wharfinger.model.objects_pod import PodSpec
 from wharfinger.model.objects_volume import PersistentVolumeClaimTemplate
 
@@ -19,7 +19,7 @@ class PodTemplateSpec(KubeStruct, frozen=True):
 class WorkloadSpec(KubeStruct, frozen=True):
     """spec of a Deployment, ReplicaSet or DaemonSet."""
 
-    replicas: int | None = None
+    replicas: Int32 | None = None
     selector: LabelSelector | None = None
     template: PodTemplateSpec = PodTemplateSpec()
 
@@ -48,7 +48,7 @@ class DaemonSet(KubeStruct, frozen=True):
 class StatefulSetOrdinals(KubeStruct, frozen=True):
     """Where the numbering of a StatefulSet's pods starts."""
 
-    start: int = 0
+    start: Int32 = 0
 
 
 class StatefulSetSpec(WorkloadSpec, frozen=True):
@@ -68,7 +68,7 @@ class StatefulSet(KubeStruct, frozen=True):
 class ReplicationControllerSpec(KubeStruct, frozen=True):
     """spec of a ReplicationController: its selector is a plain map."""
 
-    replicas: int | None = None
+    replicas: Int32 | None = None
     selector: dict[str, str] = field(default_factory=dict)
     template: PodTemplateSpec = PodTemplateSpec()
 
@@ -83,8 +83,8 @@ class ReplicationController(KubeStruct, frozen=True):
 class JobSpec(KubeStruct, frozen=True):
     """spec of a Job."""
 
-    parallelism: int | None = None
-    completions: int | None = None
+    parallelism: Int32 | None = None
+    completions: Int32 | None = None
     completion_mode: str | None = None
     suspend: bool = False
     selector: LabelSelector | None = None
@@ -144,18 +144,18 @@ class PodDisruptionBudgetSpec(KubeStruct, frozen=True):
     """spec of a PodDisruptionBudget; selector None selects nothing."""
 
     selector: LabelSelector | None = None
-    min_available: int | str | None = None
-    max_unavailable: int | str | None = None
+    min_available: Int32 | str | None = None
+    max_unavailable: Int32 | str | None = None
 
 
 class PodDisruptionBudgetStatus(KubeStruct, frozen=True):
     """status of a PodDisruptionBudget; `disrupted_pods` names pods whose eviction is already counted."""
 
-    disruptions_allowed: int = 0
+    disruptions_allowed: Int32 = 0
     disrupted_pods: dict[str, str] = field(default_factory=dict)
-    current_healthy: int = 0
-    desired_healthy: int = 0
-    expected_pods: int = 0
+    current_healthy: Int32 = 0
+    desired_healthy: Int32 = 0
+    expected_pods: Int32 = 0
 
 
 class PodDisruptionBudget(KubeStruct, frozen=True):

@@ -211,5 +211,6 @@ def _shown_name(item: documents.Item) -> str:
         return ""
     metadata = plain.get("metadata")
     names = [metadata.get("namespace"), metadata.get("name")] if isinstance(metadata, dict) else []
-    shown = " ".join(part for part in (str(plain.get("kind") or ""), "/".join(str(name) for name in names if name)) if part)
+    parts = [plain.get("kind"), "/".join(name for name in names if name and isinstance(name, str))]
+    shown = " ".join(part for part in parts if part and isinstance(part, str))
     return f" ({shown})" if shown else ""
