@@ -1,12 +1,14 @@
 """A typed expression as text, in the language's own syntax.
 
-Used wherever people see an expression that they did not write in this form: an explanation shows the value under each sub-expression, a diagnostic
-names the sub-expression that is always false. The text is canonical (equal expressions have equal text), so it also serves as a key.
+Used wherever people see an expression that they did not write in this form: an explanation shows the value under each sub-expression, a
+diagnostic names the sub-expression that is always false. The text is canonical (equal expressions have equal text), so it also serves as
+a key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from wharfinger.language import typed
@@ -55,8 +57,13 @@ def value_text(value: Any, kind: Kind) -> str:
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, frozenset):
-        return "[" + ", ".join(sorted(value_text(v, kind) for v in value)) + "]"
+        return _set_text(value, kind)
     return literal(float(value), kind) if value is not None else "missing"
+
+
+@lru_cache(maxsize=64)  # sets may be long, and an expression is described once for every expression around it
+def _set_text(members: frozenset[Any], kind: Kind) -> str:
+    return "[" + ", ".join(sorted(value_text(v, kind) for v in members)) + "]"
 
 
 def _text(expr: typed.Expr, around: int) -> str:

@@ -1,7 +1,7 @@
 """Which numbers an expression can have, as an interval: the proof that a score stays within 0..100 points.
 
-Every numeric expression gets the smallest interval that can be derived from the ranges of params, the limits of attributes and functions, and the
-operators. The answer errs on the wide side: what is outside of the interval is impossible, what is inside may be.
+Every numeric expression gets the smallest interval that can be derived from the ranges of params, the limits of attributes and functions,
+and the operators. The answer errs on the wide side: what is outside of the interval is impossible, what is inside may be.
 """
 
 from __future__ import annotations

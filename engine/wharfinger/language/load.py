@@ -1,7 +1,7 @@
 """Paths to typed policies: files, folders, standard input, imports and tests kept in files of their own.
 
-Everything that is wrong with what the files say becomes a diagnostic. Only a path that the caller named and that cannot be read at all raises
-`UsageError`, because then there is no file to speak about.
+Everything that is wrong with what the files say becomes a diagnostic. Only a path that the caller named and that cannot be read at all
+raises `UsageError`, because then there is no file to speak about.
 """
 
 from __future__ import annotations

@@ -95,8 +95,9 @@ def _plugin_arguments(context: Context, entry: ast.BaseEntry, known: frozenset[s
 
 def _plain(context: Context, value: ast.Expr | tuple[Any, ...]) -> Any:
     """A plugin argument as JSON has it; None after reporting what is wrong."""
-    if isinstance(value, tuple):
-        return _plain_tuple(context, value)
+    if isinstance(value, (tuple, ast.ObjectLiteral)):
+        fields = value.fields if isinstance(value, ast.ObjectLiteral) else value
+        return {field.name: _plain(context, field.value) for field in fields}
     if isinstance(value, ast.SetLiteral):
         return [_plain(context, item) for item in value.items]
     found = infer(context.at(constant("an argument of a plugin")), value)
@@ -106,12 +107,6 @@ def _plain(context: Context, value: ast.Expr | tuple[Any, ...]) -> Any:
     if isinstance(plain, float) and plain == int(plain):
         return int(plain)
     return plain
-
-
-def _plain_tuple(context: Context, value: tuple[Any, ...]) -> Any:
-    if all(isinstance(v, ast.PluginArgument) for v in value):
-        return {v.name: _plain(context, v.value) for v in value}
-    return [_plain(context, v) for v in value]
 
 
 def quantum_of(context: Context, items: Sequence[ast.Quantum]) -> dict[int, float]:

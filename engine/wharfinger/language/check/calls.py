@@ -1,7 +1,7 @@
 """Calls of builtin functions, by the record of the function.
 
-`has`, `curve` and the aggregates over pods have a syntax or a typing of their own and live in `special`; they are tried first. `min` and `max` are both:
-what their first argument is decides.
+`has`, `curve` and the aggregates over pods have a syntax or a typing of their own and live in `special`; they are tried first. `min` and
+`max` are both: what their first argument is decides.
 """
 
 from __future__ import annotations

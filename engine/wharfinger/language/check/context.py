@@ -1,7 +1,7 @@
 """Where an expression stands and what it may see there.
 
-Checking goes from one expression to the next with a `Context`: the catalogue, the names that are declared, and the `Place`. The place is what makes
-`node.free.cpu` right in a filter and wrong in `for pods where`, with a message that says why in the words of that place.
+Checking goes from one expression to the next with a `Context`: the catalogue, the names that are declared, and the `Place`. The place is
+what makes `node.free.cpu` right in a filter and wrong in `for pods where`, with a message that says why in the words of that place.
 """
 
 from __future__ import annotations
@@ -56,13 +56,16 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Everything that checking an expression needs. `lets` and `intervals` hold what has been checked so far, by qualified name."""
+    """Everything that checking an expression needs. `lets`, `heights` and `intervals` hold what has been checked so far, by qualified
+    name.
+    """
 
     catalogue: Catalogue
     diagnostics: Diagnostics
     place: Place = RULE
     names: dict[str, Binding] = field(default_factory=dict)
     lets: dict[str, typed.Let] = field(default_factory=dict)
+    heights: dict[str, int] = field(default_factory=dict)
     intervals: Intervals = field(default_factory=Intervals)
 
     def at(self, place: Place) -> Context:

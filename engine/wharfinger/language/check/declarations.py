@@ -1,7 +1,7 @@
 """Params, lets, metrics and imports: what the names of a policy mean.
 
-Lets are checked in the order of what they need, not of where they stand, so that a policy can be written top down. That order also finds the lets that
-go in a circle, and it keeps the depth of the recursion independent of the number of lets.
+Lets are checked in the order of what they need, not of where they stand, so that a policy can be written top down. That order also finds
+the lets that go in a circle, and it keeps the depth of the recursion independent of the number of lets.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from wharfinger.language.check.context import RULE, Binding, Context, type_text,
 from wharfinger.language.check.forms import infer
 from wharfinger.language.check.metrics import metric_of
 from wharfinger.language.check.references import SUBJECTS
+from wharfinger.language.check.walk import height
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Label
 from wharfinger.language.intervals import ANYTHING, Interval
@@ -23,6 +24,8 @@ from wharfinger.language.suggest import closest
 from wharfinger.language.types import NUMERIC, Kind, Shape, Type
 
 SCALARS = {k.value: k for k in (Kind.BOOL, Kind.STRING, Kind.NUMBER, Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION)}
+# Everything that goes through expressions is recursive, and lets are gone through as if they were written out.
+DEEPEST = 60
 # What cannot be negative unless a range says so.
 _NOT_NEGATIVE = frozenset({Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION})
 
@@ -189,6 +192,9 @@ def _declare_let(context: Context, declared: Declared, item: ast.Let, prefix: st
             Code.P213, f"{type_text(value.type)} cannot have another name", value.span, label=type_text(value.type), help=help_
         )
     binding = context.names[item.name]
+    if height(value, context.heights) > DEEPEST:
+        message = f"`{item.name}` is more than {DEEPEST} deep, counting the lets it needs"
+        value = context.error(Code.P005, message, item.name_span, label="nested too deep", help="calculate with fewer lets")
     if value.type.kind is Kind.UNKNOWN:
         binding.reference = unknown
     elif value.type.kind is Kind.LABELS and isinstance(value, typed.AttributeRef):
@@ -201,6 +207,7 @@ def _declare_let(context: Context, declared: Declared, item: ast.Let, prefix: st
         let = typed.Let(name=name, span=item.name_span, value=value)
         declared.lets.append(let)
         context.lets[name] = let
+        context.heights[name] = height(value, context.heights)
         context.intervals.lets[name] = context.intervals.of(value)
 
 

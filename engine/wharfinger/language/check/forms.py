@@ -1,8 +1,8 @@
 """An expression of the syntax tree to a typed one: the door through which every form of expression is checked.
 
-Each form has one function, registered for the class of its node by the module that knows about it (`literals`, `references`, `operators`, `calls`, …), so
-that the modules need not know each other. A function reports what is wrong in its own form and answers with an expression of unknown kind, so
-that one mistake is one finding.
+Each form has one function, registered for the class of its node by the module that knows about it (`literals`, `references`, `operators`,
+`calls`, …), so that the modules need not know each other. A function reports what is wrong in its own form and answers with an expression
+of unknown kind, so that one mistake is one finding.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """`import "file" as name`: the declarations of other files under a name.
 
-Here the files are already read (`load` does that); this is about what they offer. A library that is imported twice is checked once, and its lets are shared.
+Here the files are already read (`load` does that); this is about what they offer. A library that is imported twice is checked once, and
+its lets are shared.
 """
 
 from __future__ import annotations

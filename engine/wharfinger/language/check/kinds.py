@@ -1,7 +1,7 @@
 """Which dimensions go together, and what comes out: the arithmetic of units.
 
-`number` and `count` mix freely. A percentage is a fraction with a unit of its own: it multiplies anything (`10% * node.allocatable.memory` is memory),
-but is not compared with a bare number, where `50` and `50%` would be a hundredfold apart.
+`number` and `count` mix freely. A percentage is a fraction with a unit of its own: it multiplies anything (`10% *
+node.allocatable.memory` is memory), but is not compared with a bare number, where `50` and `50%` would be a hundredfold apart.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether one constant expression is larger than another for every value of the params.
 
-Intervals alone cannot tell that `target + 10%` is larger than `target`, because they forget that both mean the same param. So differences are brought
-into the form `c0 + c1·p1 + c2·p2 …` first, where what both sides have in common cancels.
+Intervals alone cannot tell that `target + 10%` is larger than `target`, because they forget that both mean the same param. So differences
+are brought into the form `c0 + c1·p1 + c2·p2 …` first, where what both sides have in common cancels.
 """
 
 from __future__ import annotations

@@ -78,6 +78,12 @@ def set_literal(context: Context, expr: ast.SetLiteral) -> typed.Expr:
     )
 
 
+@form(ast.ObjectLiteral)
+def object_literal(context: Context, expr: ast.ObjectLiteral) -> typed.Expr:
+    """`{ … }` where a value is needed: only tests and arguments of plugins have objects."""
+    return context.error(Code.P213, "an object in braces is not a value", expr.span, label="not a value")
+
+
 def common_kind(context: Context, alternatives: Sequence[typed.Expr]) -> Kind | None:
     """The kind that alternatives of one value share; None when there are none; reports the first that differs and answers UNKNOWN."""
     kind: Kind | None = None

@@ -1,6 +1,7 @@
 """`metric name: type = prometheus('query', …)`: the options of a metric and what they may be.
 
-The source is not a function of the language: it is a declaration of where samples come from and how old they may be. Its options are a table.
+The source is not a function of the language: it is a declaration of where samples come from and how old they may be. Its options are a
+table.
 """
 
 from __future__ import annotations

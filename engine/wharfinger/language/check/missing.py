@@ -1,9 +1,9 @@
 """Where a value may be missing, and which guards rule that out.
 
-`type.optional` says what may be missing taken by itself. Whether it may be missing *here* depends on what is already known: after `has(x) and …`,
-under `when has(x)`, behind `require has(x)`, in the branch of `if has(x) then …`, x is there. What is known is a set of facts, each the text of
-an expression that has a value. The logic is Kleene's: `missing and false` is false, so in `a and b` a missing `b` only matters
-where `a` is not false.
+`type.optional` says what may be missing taken by itself. Whether it may be missing *here* depends on what is already known: after `has(x)
+and …`, under `when has(x)`, behind `require has(x)`, in the branch of `if has(x) then …`, x is there. What is known is a set of facts,
+each the text of an expression that has a value. The logic is Kleene's: `missing and false` is false, so in `a and b` a missing `b` only
+matters where `a` is not false.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from wharfinger.language.intervals import Intervals, holds_zero
 Facts = frozenset[str]
 Causes = tuple[typed.Expr, ...]
 NOTHING: Facts = frozenset()
-# A chain of lets longer than this is taken as it is, without looking into it for guards.
-DEEPEST_LET = 40
 
 _STRICT = frozenset({typed.Op.EQ, typed.Op.LT, typed.Op.LE, typed.Op.GT, typed.Op.GE, typed.Op.IN})
 _ENTAILED = frozenset({typed.SelectorOp.IN, typed.SelectorOp.EXISTS, typed.SelectorOp.GT, typed.SelectorOp.LT})
@@ -32,7 +30,7 @@ class Presence:
     def __init__(self, lets: Mapping[str, typed.Let], intervals: Intervals) -> None:
         self.lets = lets
         self.intervals = intervals
-        self._depth = 0
+        self._of_lets: dict[tuple[str, str, bool], Facts] = {}
         self._known: dict[tuple[int, Facts], Causes] = {}
         self._keep: list[typed.Expr] = []
 
@@ -45,7 +43,7 @@ class Presence:
         key = (id(expr), facts)
         if key not in self._known:
             self._keep.append(expr)  # an id is only good as long as its object lives
-            self._known[key] = () if describe(expr) in facts else _unique(_CAUSES[type(expr)](self, expr, facts))
+            self._known[key] = () if facts and describe(expr) in facts else _unique(_CAUSES[type(expr)](self, expr, facts))
         return self._known[key]
 
     def _all(self, exprs: Iterable[typed.Expr], facts: Facts) -> Causes:
@@ -60,13 +58,7 @@ class Presence:
 
     def _let(self, expr: typed.LetRef, facts: Facts) -> Causes:
         let = self.lets.get(expr.name)
-        if let is None or self._depth >= DEEPEST_LET:
-            return (expr,)
-        self._depth += 1
-        try:
-            return self.causes(let.value, facts)
-        finally:
-            self._depth -= 1
+        return (expr,) if let is None else self.causes(let.value, facts)
 
     def _operation(self, expr: typed.Operation, facts: Facts) -> Causes:
         if expr.op in (typed.Op.AND, typed.Op.OR):
@@ -114,10 +106,8 @@ class Presence:
     def present(self, expr: typed.Expr) -> Facts:
         """What has a value where `expr` has one."""
         facts = {describe(expr)}
-        if isinstance(expr, typed.LetRef) and expr.name in self.lets and self._depth < DEEPEST_LET:
-            self._depth += 1
-            facts |= self.present(self.lets[expr.name].value)
-            self._depth -= 1
+        if isinstance(expr, typed.LetRef):
+            facts |= self._in_let(expr, "present", True, self.present)
         elif isinstance(expr, typed.Operation) and expr.op not in (typed.Op.AND, typed.Op.OR, typed.Op.COALESCE):
             facts |= self._present_all(expr.operands)
         elif isinstance(expr, typed.Curve):
@@ -156,7 +146,7 @@ class Presence:
         if isinstance(expr, typed.Matches):
             return _labels_of(expr) if truth else NOTHING
         if isinstance(expr, typed.LetRef):
-            return self.present(expr) | self._in_let(expr, lambda value: self._where(value, truth=truth))
+            return self.present(expr) | self._in_let(expr, "where", truth, lambda value: self._where(value, truth=truth))
         if not isinstance(expr, typed.Operation):
             return self.present(expr) if isinstance(expr, (typed.AttributeRef, typed.Call)) else NOTHING
         return self._where_operation(expr, truth)
@@ -181,17 +171,16 @@ class Presence:
             left, right = (self._unless(side, truth=truth) for side in expr.operands)
             return left | right if (expr.op is typed.Op.OR) is truth else left & right
         if isinstance(expr, typed.LetRef):
-            return self._in_let(expr, lambda value: self._unless(value, truth=truth))
+            return self._in_let(expr, "unless", truth, lambda value: self._unless(value, truth=truth))
         return NOTHING if self.causes(expr) else self._where(expr, truth=not truth)
 
-    def _in_let(self, expr: typed.LetRef, ask: Callable[[typed.Expr], Facts]) -> Facts:
-        if expr.name not in self.lets or self._depth >= DEEPEST_LET:
-            return NOTHING
-        self._depth += 1
-        try:
-            return ask(self.lets[expr.name].value)
-        finally:
-            self._depth -= 1
+    def _in_let(self, expr: typed.LetRef, question: str, truth: bool, ask: Callable[[typed.Expr], Facts]) -> Facts:
+        """The answer for the value of a let, asked once."""
+        key = (expr.name, question, truth)
+        if key not in self._of_lets:
+            let = self.lets.get(expr.name)
+            self._of_lets[key] = NOTHING if let is None else ask(let.value)
+        return self._of_lets[key]
 
 
 def _labels_of(expr: typed.Matches) -> Facts:

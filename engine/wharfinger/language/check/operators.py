@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wharfinger.language import ast, typed
 from wharfinger.language.ast import BinaryOp, UnaryOp
 from wharfinger.language.check.context import Context, is_unknown, joined, type_label, type_text, unknown
@@ -254,17 +256,21 @@ def _is_literal(item: ast.Expr) -> bool:
 
 def _one_of(context: Context, expr: ast.Binary, left: typed.Expr, choices: ast.SetLiteral) -> typed.Expr:
     """`x in [a, b]` with members that are not literals, as `x == a or x == b`."""
-    whole: typed.Expr | None = None
+    found: list[typed.Expr] = []
     for item in choices.items:
         right = infer(context, item)
         if is_unknown(left, right):
             return unknown(expr.span)
-        equal = ast.Binary(span=expr.span, op=BinaryOp.EQ, left=expr.left, right=item)
-        found = _comparison(context, equal, left, right)
-        whole = found if whole is None else operation(typed.Op.OR, Kind.BOOL, expr.span, whole, found)
-        if is_unknown(found):
-            return found
-    return whole or unknown(expr.span)
+        found.append(_comparison(context, ast.Binary(span=expr.span, op=BinaryOp.EQ, left=expr.left, right=item), left, right))
+    return unknown(expr.span) if is_unknown(*found) else _any_of(found, expr.span)
+
+
+def _any_of(conditions: Sequence[typed.Expr], span: Span) -> typed.Expr:
+    """The disjunction of some conditions, as flat as can be."""
+    if len(conditions) == 1:
+        return conditions[0]
+    half = len(conditions) // 2
+    return operation(typed.Op.OR, Kind.BOOL, span, _any_of(conditions[:half], span), _any_of(conditions[half:], span))
 
 
 def _in_help(left: typed.Expr, right: typed.Expr) -> str | None:

@@ -16,6 +16,7 @@ from wharfinger.language.check.context import SCOPE, Binding, Context, is_unknow
 from wharfinger.language.check.declarations import Declared, declare
 from wharfinger.language.check.forms import condition
 from wharfinger.language.check.imports import import_all
+from wharfinger.language.check.lints import lint
 from wharfinger.language.check.missing import NOTHING, Presence
 from wharfinger.language.check.rules import RuleContext, filter_of, score_of
 from wharfinger.language.check.tests import Testable, check_tests
@@ -42,10 +43,14 @@ def check(
     if file.policy is None:
         declare(context, declared, file.items)
         return None
-    policy = _checked(context, declared, file, file.policy, sources)
+    presence = Presence(context.lets, context.intervals)
+    policy = _checked(context, declared, file, file.policy, sources, presence)
     _check_tests(context, declared, file, file.policy)
-    tests = [test.span.source for test in file.tests]
-    return None if _has_errors(diagnostics, (file.span.source, *sources, *tests)) else policy
+    relevant = (file.span.source, *sources, *(test.span.source for test in file.tests))
+    if _has_errors(diagnostics, relevant):
+        return None
+    lint(context, presence, policy, file.policy.items)
+    return policy
 
 
 def _declare_lost(context: Context, file: ast.File) -> None:
@@ -69,9 +74,10 @@ def _has_errors(diagnostics: Diagnostics, sources: Sequence[Source]) -> bool:
     return any(d.severity is Severity.ERROR and any(d.span.source is s for s in sources) for d in diagnostics.found)
 
 
-def _checked(context: Context, declared: Declared, file: ast.File, policy: ast.Policy, sources: Sequence[Source]) -> typed.Policy:
+def _checked(
+    context: Context, declared: Declared, file: ast.File, policy: ast.Policy, sources: Sequence[Source], presence: Presence
+) -> typed.Policy:
     declare(context, declared, policy.items)
-    presence = Presence(context.lets, context.intervals)
     scope = condition(context.at(SCOPE), policy.scope, "`for pods where`") if policy.scope else None
     known = presence.where_true(scope) if scope is not None and not is_unknown(scope) else NOTHING
     rules = RuleContext(context=context, presence=presence, known=known)

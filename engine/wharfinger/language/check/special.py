@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 from wharfinger.language import ast, typed
@@ -12,6 +13,7 @@ from wharfinger.language.check.kinds import PLAIN, fits
 from wharfinger.language.check.linear import increases
 from wharfinger.language.check.literals import common_kind, unit_help
 from wharfinger.language.codes import Code
+from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.selector import key_fault
 from wharfinger.language.types import NUMERIC, Kind, Shape, Type
 
@@ -153,14 +155,7 @@ def _is_selection(context: Context, positional: list[ast.Argument]) -> bool:
     first = positional[0].value if positional else None
     if isinstance(first, ast.Selection):
         return True
-    quiet = Context(
-        catalogue=context.catalogue,
-        diagnostics=type(context.diagnostics)(),
-        place=context.place,
-        names=context.names,
-        lets=context.lets,
-        intervals=context.intervals,
-    )
+    quiet = replace(context, diagnostics=Diagnostics())
     return isinstance(first, (ast.Name, ast.Member)) and infer(quiet, first).type.kind is Kind.PODS
 
 

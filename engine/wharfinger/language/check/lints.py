@@ -1,0 +1,235 @@
+"""Warnings about policies that are right and do not do what their author thinks: unused names, rules that never apply, conditions that
+are always true.
+
+Only a policy without errors is looked at, because an error is often the reason why a name is not used. `@allow("L301")` before a rule
+or declaration keeps a warning away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from wharfinger.language import ast, typed
+from wharfinger.language.check.context import Binding, Context
+from wharfinger.language.check.domains import Known, conjuncts, known_from, own_domain, restriction
+from wharfinger.language.check.missing import Facts, Presence
+from wharfinger.language.check.points import possible
+from wharfinger.language.check.truth import ALWAYS, NEVER, Truths
+from wharfinger.language.check.verdicts import subject_of
+from wharfinger.language.check.walk import walk
+from wharfinger.language.check.weights import dominated, same_for_all
+from wharfinger.language.codes import Code
+from wharfinger.language.describe import describe
+from wharfinger.language.diagnostics import Label
+from wharfinger.language.source import Source, Span
+from wharfinger.language.types import NUMERIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lints:
+    """What the lints of a policy work on."""
+
+    context: Context
+    presence: Presence
+    truths: Truths
+    policy: typed.Policy
+    allowed: Mapping[Span, frozenset[str]]  # codes kept away, by the span of the name of a rule or declaration
+
+    def warn(self, code: Code, message: str, span: Span, owner: Span | None = None, **more: object) -> None:
+        """Reports a warning about something that belongs to a rule, unless the rule keeps it away."""
+        if code.name not in self.allowed.get(owner or span, frozenset()):
+            self.context.error(code, message, span, **more)
+
+
+def lint(context: Context, presence: Presence, policy: typed.Policy, items: tuple[ast.Item, ...]) -> None:
+    """Reports what is suspicious about a policy without errors."""
+    truths = Truths(context.lets, context.intervals)
+    lints = Lints(context=context, presence=presence, truths=truths, policy=policy, allowed=allowed_by(items))
+    unused_names(lints, context.names)
+    known = _scope(lints)
+    for rule in policy.filters:
+        _filter(lints, rule, known)
+    for score in policy.scores:
+        _when(lints, score.when, score.span, known)
+        _influence(lints, score)
+    vain_handling(lints)
+
+
+def allowed_by(items: tuple[ast.Item, ...]) -> dict[Span, frozenset[str]]:
+    """The codes that `@allow("…")` keeps away, by the span of the name they are about."""
+    found: dict[Span, frozenset[str]] = {}
+    for item in items:
+        span = getattr(item, "name_span", item.span)
+        codes = (a.value for a in item.annotations if a.name == "allow" and a.value is not None)
+        found[span] = frozenset(text for value in codes for text in _texts(value))
+    return found
+
+
+def _texts(value: ast.Expr) -> Iterator[str]:
+    if isinstance(value, ast.String):
+        yield value.value
+    elif isinstance(value, ast.SetLiteral):
+        for item in value.items:
+            yield from _texts(item)
+
+
+# ── names ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def unused_names(lints: Lints, names: Mapping[str, Binding]) -> None:
+    """Reports declarations that nothing refers to."""
+    for binding in names.values():
+        if not binding.used:
+            help_ = "remove it, or use it in a rule"
+            lints.warn(Code.L101, f"{binding.what} `{binding.name}` is never used", binding.span, label="not used", help=help_)
+
+
+# ── conditions ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _scope(lints: Lints) -> Known:
+    """What is known of governed pods."""
+    scope = lints.policy.scope
+    if scope is None:
+        return {}
+    negations(lints, scope, scope.span, "the policy does not govern pods")
+    if lints.truths.of(scope) == NEVER:
+        reason = lints.truths.reason(scope)
+        lints.warn(Code.L202, "this policy governs no pod", reason.span, label=explained(lints, reason, {}, NEVER))
+    return known_from(lints.context.intervals, conjuncts(scope, lints.context.lets))
+
+
+def _when(lints: Lints, when: typed.Expr | None, rule: Span, known: Known) -> Known:
+    """What is known where a rule applies."""
+    if when is None:
+        return known
+    facts = lints.presence.where_true(lints.policy.scope) if lints.policy.scope is not None else frozenset[str]()
+    negations(lints, when, rule, "the rule does not apply", facts)
+    if lints.truths.of(when, known) == NEVER:
+        reason = lints.truths.reason(when, known)
+        label = explained(lints, reason, known, NEVER)
+        lints.warn(Code.L203, "this rule never applies", reason.span, rule, label=label, others=(Label(rule, "dead"),))
+    return known_from(lints.context.intervals, conjuncts(when, lints.context.lets), known)
+
+
+def _filter(lints: Lints, rule: typed.Filter, known: Known) -> None:
+    known = _when(lints, rule.when, rule.span, known)
+    earlier: Known = {}
+    for clause in rule.clauses:
+        truth = lints.truths.of(clause.condition, known)
+        reason = lints.truths.reason(clause.condition, known)
+        label = explained(lints, reason, known, truth)
+        if truth == ALWAYS:
+            lints.warn(Code.L201, f"this clause of `{rule.name}` rejects no node", reason.span, rule.span, label=label)
+        elif truth == NEVER:
+            lints.warn(Code.L202, f"filter `{rule.name}` rejects every node", reason.span, rule.span, label=label)
+        elif (first := implied(lints, clause, earlier, rule)) is not None:
+            others = (Label(first, "already demanded here"),)
+            message = f"this clause of `{rule.name}` rejects no further node"
+            lints.warn(Code.L204, message, clause.condition.span, rule.span, label="implied by an earlier clause", others=others)
+        earlier = known_from(lints.context.intervals, conjuncts(clause.condition, lints.context.lets), earlier)
+
+
+def implied(lints: Lints, clause: typed.Clause, earlier: Known, rule: typed.Filter) -> Span | None:
+    """Where an earlier clause already demands what this one does; None when it does not."""
+    intervals = lints.context.intervals
+    for condition in conjuncts(clause.condition, lints.context.lets):
+        opposite = restriction(intervals, condition, truth=False)
+        before = earlier.get(describe(opposite[0])) if opposite is not None else None
+        same = any(describe(c.condition) == describe(condition) for c in rule.clauses[: rule.clauses.index(clause)])
+        if not same and (opposite is None or before is None or not before.without(opposite[1])):
+            return None
+    others = [c for c in rule.clauses[: rule.clauses.index(clause)] if _shares(lints, c, clause)]
+    return others[-1].condition.span if others else None
+
+
+def _shares(lints: Lints, first: typed.Clause, second: typed.Clause) -> bool:
+    """Whether two clauses speak of the same quantity."""
+    quantities = []
+    for clause in (first, second):
+        found = (restriction(lints.context.intervals, c) for c in conjuncts(clause.condition, lints.context.lets))
+        quantities.append({describe(f[0]) for f in found if f is not None} | {describe(clause.condition)})
+    return bool(quantities[0] & quantities[1])
+
+
+def explained(lints: Lints, reason: typed.Expr, known: Known, truth: frozenset[bool]) -> str:
+    """Why a condition is decided: "always true: `count(…)` is 0 or more"."""
+    word = "always true" if truth == ALWAYS else "never true"
+    restricted = restriction(lints.context.intervals, reason)
+    if restricted is None or restricted[0].type.kind not in NUMERIC or isinstance(restricted[0], typed.Const):
+        return word
+    domain = known.get(describe(restricted[0])) or own_domain(lints.context.intervals, restricted[0])
+    values = possible((domain.low, domain.high), restricted[0].type.kind)
+    return f"{word}: `{describe(restricted[0])}` is {values}" if values != "any number" else word
+
+
+def negations(lints: Lints, condition: typed.Expr, rule: Span, consequence: str, facts: Facts = frozenset()) -> None:
+    """Reports `!=`, `not` and `not in` of something that may be missing, where missing means "does not apply"."""
+    if isinstance(condition, typed.Operation) and condition.op in (typed.Op.AND, typed.Op.OR):
+        left, right = condition.operands
+        known = lints.presence.not_false if condition.op is typed.Op.AND else lints.presence.not_true
+        negations(lints, left, rule, consequence, facts | known(right))
+        negations(lints, right, rule, consequence, facts | known(left))
+    elif isinstance(condition, typed.Operation) and condition.op is typed.Op.NOT:
+        causes = lints.presence.causes(condition, facts)
+        if causes:
+            message = f"where {subject_of(causes[0])} is missing, {consequence}"
+            help_ = f'say what is meant: `({describe(causes[0])} ?? "")`, or `not has({describe(causes[0])}) or …`'
+            lints.warn(Code.L402, message, condition.span, rule, label="missing is not true either", help=help_)
+
+
+# ── scores ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _influence(lints: Lints, score: typed.Score) -> None:
+    why = same_for_all(lints.context.intervals, score)
+    if why is not None:
+        span, label = why
+        lints.warn(Code.L301, f"score `{score.name}` never changes which node wins", span, score.span, label=label)
+        return
+    found = dominated(lints.context.intervals, lints.policy, score)
+    if found is not None:
+        message, help_ = found
+        lints.warn(Code.L302, message, score.span, label="dominates", help=help_)
+
+
+# ── missing values ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def vain_handling(lints: Lints) -> None:
+    """Reports `??`, `has` and `on missing` for values that are never missing."""
+    source: Source = lints.policy.source
+    for expr, owner in expressions(lints.policy):
+        for part in walk(expr):
+            if part.span.source is not source:
+                continue
+            if isinstance(part, typed.Operation) and part.op is typed.Op.COALESCE and not part.operands[0].type.optional:
+                left, right = part.operands
+                message = f"`{describe(left)}` is never missing"
+                lints.warn(Code.L401, message, right.span, owner, label="never used", help="leave `?? …` out")
+            elif isinstance(part, typed.Has) and not part.operand.type.optional:
+                message = f"`{describe(part.operand)}` is never missing"
+                lints.warn(Code.L401, message, part.span, owner, label="always true")
+    for rule in lints.policy.filters:
+        for clause in rule.clauses:
+            if clause.missing_passes is not None and not clause.condition.type.optional:
+                lints.warn(Code.L401, "this condition is never missing", clause.condition.span, rule.span, help="leave `on missing …` out")
+    for score in lints.policy.scores:
+        if score.on_missing is not None and not score.value.type.optional:
+            lints.warn(Code.L401, "this score is never missing", score.value.span, score.span, help="leave `on missing …` out")
+
+
+def expressions(policy: typed.Policy) -> Iterator[tuple[typed.Expr, Span]]:
+    """Every expression of a policy with the span of the name it belongs to."""
+    for let in policy.lets:
+        yield let.value, let.span
+    if policy.scope is not None:
+        yield policy.scope, policy.scope.span
+    for rule in policy.filters:
+        yield from ((e, rule.span) for e in (rule.when, *(clause.condition for clause in rule.clauses)) if e is not None)
+        yield from ((p, rule.span) for clause in rule.clauses for p in clause.message.parts if isinstance(p, typed.Expr))
+    for score in policy.scores:
+        yield from ((e, score.span) for e in (score.when, score.value, score.weight) if e is not None)
+    for key in policy.tie_break:
+        yield key.value, key.value.span
