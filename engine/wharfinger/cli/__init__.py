@@ -20,7 +20,10 @@ import typer
 import typer.core
 import typer.main
 
+from wharfinger.cli import streams
 from wharfinger.errors import WharfingerError
+from wharfinger.language import render
+from wharfinger.language.diagnostics import PolicyError
 
 VERBS: Mapping[str, str] = {
     "check": "check",
@@ -81,32 +84,32 @@ def _shielded(run: Callable[[], Any]) -> int:
     try:
         code = run()
         sys.stdout.flush()
-    except WharfingerError as error:
-        return _complain(str(error), error.exit_code)
-    except typer.TyperException as error:
-        return _complain(_with_hint(error), error.exit_code)
     except BrokenPipeError:
         # The reader (head, less) has left. Python would complain again when it flushes at exit, so what is left goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_LEFT
     except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted", INTERRUPTED)
-    except OSError as error:
-        return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)
+    except PolicyError as error:
+        sys.stderr.write(render.render(error.diagnostics, color=streams.colors(sys.stderr)))
+        return error.exit_code
     except Exception as error:  # noqa: BLE001 — the last resort: whatever went wrong, people get a sentence
-        return _broken(error)
+        return _complain(*_sentence(error))
     return code if isinstance(code, int) else 0
 
 
-def _broken(error: Exception) -> int:
+def _sentence(error: Exception) -> tuple[str, int]:
+    """What to say of an error, and the exit code."""
+    if isinstance(error, WharfingerError):
+        return str(error), error.exit_code
+    if isinstance(error, typer.TyperException):
+        path = getattr(getattr(error, "ctx", None), "command_path", "wharf")
+        return f"{error.format_message().rstrip('.')}. Try '{path} --help'.", error.exit_code
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error), 2
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
-    return _complain(f"internal error: {type(error).__name__}: {error}; set {TRACEBACK}=1 to see where, and please report it", BROKEN)
-
-
-def _with_hint(error: typer.TyperException) -> str:
-    path = getattr(getattr(error, "ctx", None), "command_path", "wharf")
-    return f"{error.format_message().rstrip('.')}. Try '{path} --help'."
+    return f"internal error: {type(error).__name__}: {error}; set {TRACEBACK}=1 to see where, and please report it", BROKEN
 
 
 def _complain(sentence: str, code: int) -> int:

@@ -1,0 +1,153 @@
+"""What every verb has in common: exit codes, one sentence for what went wrong, no tracebacks."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wharfinger import cli
+from wharfinger.cli import version
+
+ROOT = Path(__file__).parents[3]
+POLICY = 'policy "p"\nscore s weight 1 = least_allocated()\n'
+
+
+@pytest.fixture
+def wharf(capsys):
+    def run(*arguments):
+        code = cli.main(list(map(str, arguments)))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def process(*arguments, **more):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "engine")}
+    command = [sys.executable, "-c", "import sys; from wharfinger.cli import main; sys.exit(main())", *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["chekc"], "wharf: No such command 'chekc'. Try 'wharf --help'.\n"),
+        (["check", "--nonsense"], "wharf: No such option: --nonsense. Try 'wharf check --help'.\n"),
+        (["check", "nowhere.policy"], "wharf: nowhere.policy: no such file or folder\n"),
+        (["check", "--format", "xml"], None),
+        (["dry-run"], None),
+        (["dry-run", "--snapshot", "nowhere.json"], None),
+        (["dry-run", "--snapshot", "openb:nonsense"], "wharf: openb:nonsense: no such trace; there are openb:default, openb:gpuspec33\n"),
+        (["bench", "--nodes", "0"], None),
+    ],
+)
+def test_what_cannot_work_is_one_sentence_and_exit_code_2(wharf, arguments, sentence):
+    code, out, err = wharf(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("wharf: ")
+    assert err.count("\n") == 1
+    assert sentence is None or err == sentence
+
+
+def test_help_names_every_verb(wharf):
+    code, out, _ = wharf("--help")
+    assert code == 0
+    assert all(re.search(rf"^  {verb} ", out, re.MULTILINE) for verb in cli.VERBS)
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verb_has_help_with_a_sentence(wharf, verb):
+    code, out, _ = wharf(verb, "--help")
+    assert code == 0
+    assert f"Usage: wharf {verb}" in out
+
+
+def test_version(wharf):
+    code, out, _ = wharf("version")
+    assert code == 0
+    assert re.fullmatch(r"wharfinger \S+\n", out)
+
+
+def test_an_interrupt_is_exit_code_130_without_a_traceback(wharf, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(version, "command", interrupted)
+    code, _, err = wharf("version")
+    assert code == 130
+    assert "Traceback" not in err
+
+
+def test_an_error_of_our_own_is_a_sentence_and_exit_code_70(wharf, monkeypatch):
+    def broken():
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.delenv("WHARF_TRACEBACK", raising=False)
+    monkeypatch.setattr(version, "command", broken)
+    code, _, err = wharf("version")
+    assert code == 70
+    assert err.startswith("wharf: internal error: ZeroDivisionError: division by zero;")
+    assert "Traceback" not in err
+
+
+def test_a_reader_that_leaves_causes_no_noise(tmp_path):
+    lines = [json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{i:05d}", "namespace": "n" * 60}}) for i in range(3000)]
+    (tmp_path / "pods.jsonl").write_text("\n".join(lines))
+    running = process("dry-run", "--snapshot", tmp_path / "pods.jsonl")
+    running.stdout.close()
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 141
+    assert err == ""
+
+
+def test_a_policy_with_errors_is_told_in_full_before_anything_runs(wharf, tmp_path):
+    (tmp_path / "bad.policy").write_text('policy "bad"\nfilter f { require node.labels["x"] == "y" }\nscore s weight 1 = 2Gb\n')
+    code, out, err = wharf("dry-run", "--snapshot", "openb:default", "--policy", tmp_path / "bad.policy")
+    assert (code, out) == (1, "")
+    assert "bad.policy:2" in err
+    assert "bad.policy:3" in err
+
+
+def test_check_finds_nothing_wrong_with_a_good_policy(wharf, tmp_path):
+    (tmp_path / "p.policy").write_text(POLICY)
+    assert wharf("check", tmp_path) == (0, "", "")
+
+
+@pytest.mark.parametrize("output", ["human", "plain", "json"])
+def test_check_prints_findings_and_fails(wharf, tmp_path, output):
+    (tmp_path / "p.policy").write_text(POLICY + "let unused = 1\nscore t weight 1 = nod.pod_count\n")
+    code, out, err = wharf("check", tmp_path, "--format", output)
+    assert (code, err) == (1, "")
+    assert "nod" in out
+    if output == "json":
+        assert json.loads(out)["errors"] == 1
+
+
+def test_fmt_rewrites_only_what_differs(wharf, tmp_path):
+    good, crooked = tmp_path / "good.policy", tmp_path / "crooked.policy"
+    good.write_text(POLICY)
+    crooked.write_text('policy "q"\nscore   s weight 1=least_allocated( )\n')
+    assert wharf("fmt", good, crooked)[:2] == (0, f"changed {crooked}\n")
+    assert crooked.read_text() == POLICY.replace('"p"', '"q"').replace("\nscore", "\n\nscore")
+    assert wharf("fmt", "--check", good, crooked)[0] in (0, 1)
+
+
+def test_fmt_check_changes_nothing_and_fails(wharf, tmp_path):
+    crooked = tmp_path / "crooked.policy"
+    text = 'policy "q"\nscore   s weight 1=least_allocated( )\n'
+    crooked.write_text(text)
+    code, out, _ = wharf("fmt", "--check", crooked)
+    assert (code, out) == (1, f"would change {crooked}\n")
+    assert crooked.read_text() == text
+
+
+@pytest.mark.slow
+def test_check_of_one_policy_is_quick_as_a_process(tmp_path):
+    (tmp_path / "p.policy").write_text(POLICY)
+    imported = process("check", tmp_path / "p.policy")
+    imported.communicate(timeout=60)
+    assert imported.returncode == 0

@@ -1,0 +1,33 @@
+"""`import wharfinger`: what it offers, and that it costs next to nothing until used."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import wharfinger
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_name_that_is_offered_exists():
+    assert {name: hasattr(wharfinger, name) for name in wharfinger.__all__} == dict.fromkeys(wharfinger.__all__, True)
+    assert list(wharfinger.__all__) == sorted(wharfinger.__all__)
+    assert dir(wharfinger) == sorted(wharfinger.__all__)
+
+
+def test_other_names_do_not():
+    with pytest.raises(AttributeError, match="has no attribute 'schedule'"):
+        wharfinger.schedule  # noqa: B018 — the attribute access is the test
+
+
+def test_importing_it_imports_neither_numpy_nor_the_language():
+    script = "import sys, wharfinger, json; print(json.dumps(sorted(sys.modules)))"
+    printed = subprocess.run(
+        [sys.executable, "-c", script], env={"PYTHONPATH": str(ROOT / "engine")}, capture_output=True, text=True, check=True
+    )
+    modules = json.loads(printed.stdout)
+    assert "wharfinger" in modules
+    assert not {"numpy", "msgspec", "lark", "yaml", "typer", "pydantic", "wharfinger.errors"} & set(modules)
