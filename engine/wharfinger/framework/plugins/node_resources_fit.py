@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,22 @@ class NodeResourcesFitArguments(Arguments):
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
     scoring_strategy: ScoringStrategy = ScoringStrategy()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, values: Any) -> Any:
+        """Policies say `strategy` and `resources` for the parts of scoringStrategy, and a resource with its weight as `cpu: 1`."""
+        if not isinstance(values, dict) or not values.keys() & {"strategy", "resources"}:
+            return values
+        strategy = dict(values.get("scoringStrategy", {}))
+        if "strategy" in values:
+            strategy["type"] = values["strategy"]
+        if "resources" in values:
+            weights = values["resources"]
+            listed = [{"name": name, "weight": weight} for name, weight in weights.items()] if isinstance(weights, dict) else weights
+            strategy["resources"] = listed
+        others = {name: value for name, value in values.items() if name not in {"strategy", "resources"}}
+        return {**others, "scoringStrategy": strategy}
 
 
 @dataclass(frozen=True, slots=True)
