@@ -8,6 +8,7 @@ from functools import cached_property
 from wharfinger.builtins import images, metrics, numbers, pods, resources, spreading, strings, times, versions
 from wharfinger.builtins.plugins import SCORE_PLUGINS
 from wharfinger.language.catalogue import Attribute, Function, Subject
+from wharfinger.model import schema
 
 FAMILIES = (numbers, strings, versions, pods, resources, spreading, images, times, metrics)
 
@@ -21,8 +22,6 @@ class Builtins:
 
     @cached_property
     def _attributes(self) -> dict[tuple[Subject, str], Attribute]:
-        from wharfinger.model import schema  # noqa: PLC0415
-
         return {(attribute.subject, attribute.path): attribute for attribute in schema.ATTRIBUTES}
 
     def attribute(self, subject: Subject, path: str) -> Attribute | None:

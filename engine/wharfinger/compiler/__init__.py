@@ -1,0 +1,1 @@
+"""From typed policies to decisions: intermediate representation, passes, kernels, and the reference interpreter."""

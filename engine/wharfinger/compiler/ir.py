@@ -1,0 +1,151 @@
+"""The intermediate representation: a graph of operations in which nothing is missing.
+
+Lowering splits every expression that may be missing into two: its value, and whether it is present. Kleene logic, `??` and `on missing`
+become plain boolean operations on the second, so that the kernels know no third truth value and every optimisation of ordinary values
+applies to missing ones too. Where something is not present, its value is arbitrary and nobody looks at it.
+
+The graph is hash-consed: equal operations on equal operands are one node, so a common subexpression is evaluated once by construction.
+Each node knows the *stage* at which its value is known:
+
+    CONST   when the policy is compiled
+    POD     when it is bound to a pod; evaluated by the operation's scalar form on plain Python values
+    RUN     for each set of candidate rows; evaluated by the operation's vector form on arrays (or a scalar that holds for all rows)
+    ITEM    for each placed pod that `pods where …` looks at; scalar again, with what is known earlier captured
+
+and its *volatility*: what may change it while the pod stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from wharfinger.language.catalogue import Volatility
+
+
+class Stage(IntEnum):
+    """When a value is known; the latest stage of its operands is that of an operation."""
+
+    CONST = 0
+    POD = 1
+    RUN = 2
+    ITEM = 3
+
+
+class Rep(IntEnum):
+    """How a value is represented: texts are Python strings before RUN and interned codes in it."""
+
+    FLOAT = 0
+    BOOL = 1
+    TEXT = 2
+    CODE = 3
+    OBJECT = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """An operation: `scalar` takes and returns plain Python values, `vector` arrays of one entry per row.
+
+    A `framed` vector form takes the frame (`builtins.context.AtRows`: snapshot, pod and rows) first: it reads the cluster, and where it is
+    `of_pod` also the pod. Operations made for one policy carry in `key` what tells them apart.
+    """
+
+    name: str
+    scalar: Callable[..., Any] | None = None
+    vector: Callable[..., Any] | None = None
+    framed: bool = False
+    of_pod: bool = False
+    key: Hashable = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One operation on the results of others; `value` is set for constants and names leaves. Nodes are compared by identity."""
+
+    number: int
+    op: Op
+    args: tuple[Node, ...]
+    stage: Stage
+    rep: Rep
+    volatility: Volatility = Volatility.STATIC
+    value: Any = None
+
+    def __str__(self) -> str:
+        shown = f" {self.value!r}" if self.value is not None else ""
+        operands = "".join(f" %{arg.number}" for arg in self.args)
+        change = f" {self.volatility.name.lower()}" if self.stage is Stage.RUN else ""
+        return f"%{self.number} = {self.op.name}{shown}{operands} : {self.rep.name.lower()} {self.stage.name.lower()}{change}"
+
+
+CONST = Op(name="const")
+
+
+class Graph:
+    """The nodes made so far; asking for an equal node again gives the same one."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[Hashable, Node] = {}
+
+    def const(self, value: Any, rep: Rep) -> Node:
+        """A constant."""
+        identity = repr(value) if isinstance(value, float) else value  # 0.0 and -0.0 are equal, yet not the same
+        return self._intern(("const", rep, identity), CONST, (), Stage.CONST, rep, value=value)
+
+    def true(self) -> Node:
+        """The constant true."""
+        return self.const(True, Rep.BOOL)
+
+    def leaf(self, op: Op, stage: Stage, rep: Rep, *, volatility: Volatility = Volatility.STATIC, value: Any = None) -> Node:
+        """A node without operands, told apart from others of its operation by `value`."""
+        return self._intern((op.name, op.key, value), op, (), stage, rep, volatility=volatility, value=value)
+
+    def apply(self, op: Op, args: Iterable[Node], rep: Rep, *, at: Stage | None = None, volatility: Volatility = Volatility.STATIC) -> Node:
+        """An operation on `args`: at the latest of their stages unless `at` says when, and as volatile as the most volatile of them."""
+        operands = tuple(args)
+        stage = max((arg.stage for arg in operands), default=Stage.CONST) if at is None else at
+        widest = max((volatility, *(arg.volatility for arg in operands)), key=lambda v: v.value)
+        return self._intern((op.name, op.key, *(arg.number for arg in operands)), op, operands, stage, rep, volatility=widest)
+
+    def _intern(self, key: Hashable, op: Op, args: tuple[Node, ...], stage: Stage, rep: Rep, **more: Any) -> Node:
+        node = self._nodes.get(key)
+        if node is None:
+            node = self._nodes[key] = Node(len(self._nodes), op, args, stage, rep, **more)
+        return node
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A lowered expression: its value and whether it is present (None: always)."""
+
+    node: Node
+    present: Node | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """A graph and the nodes that are asked for, by name (`filter 0 clause 0 false`, `score 2 value`)."""
+
+    graph: Graph
+    roots: Mapping[str, Node] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [str(node) for node in ordered(self.roots.values())]
+        return "\n".join([*lines, *(f"{name}: %{node.number}" for name, node in self.roots.items())])
+
+
+def ordered(roots: Iterable[Node]) -> list[Node]:
+    """Every node that the roots need, operands first, in a stable order."""
+    seen: dict[int, Node] = {}
+    stack = [(node, False) for node in reversed(list(roots))]
+    while stack:
+        node, expanded = stack.pop()
+        if node.number in seen:
+            continue
+        if expanded:
+            seen[node.number] = node
+        else:
+            stack.append((node, True))
+            stack.extend((arg, False) for arg in reversed(node.args))
+    return list(seen.values())

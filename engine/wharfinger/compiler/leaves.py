@@ -1,0 +1,144 @@
+"""Leaves of the graph: what a policy reads of the pod, of placed pods, of nodes and of the cluster.
+
+Attributes of pods are read by the schema's own `read`, attributes of nodes by its `column`; nothing here knows any attribute by name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wharfinger.builtins.context import AtRows
+from wharfinger.compiler import ops
+from wharfinger.compiler.ir import Graph, Node, Op, Rep, Stage, Value
+from wharfinger.language import typed
+from wharfinger.language.catalogue import Attribute, Subject, Volatility
+from wharfinger.language.types import NUMERIC, Kind, Type
+
+PARAM = Op(name="param")
+POD = Op(name="pod")
+ITEM = Op(name="it")
+STRINGS = Op(name="strings")
+IDENTITY = "identity"  # marks operations that read what differs between pods of one template
+NOW_GIVEN = Op(name="now")  # the time that `governs` is asked about
+NOW = Op(name="now", vector=lambda frame: frame.now, framed=True, key="snapshot")
+
+
+def pod(graph: Graph) -> Node:
+    """The pod to be placed."""
+    return graph.leaf(POD, Stage.POD, Rep.OBJECT)
+
+
+def item(graph: Graph) -> Node:
+    """The placed pod that a selection looks at."""
+    return graph.leaf(ITEM, Stage.ITEM, Rep.OBJECT)
+
+
+def strings(graph: Graph) -> Node:
+    """The string table of the cluster that the policy is bound to."""
+    return graph.leaf(STRINGS, Stage.POD, Rep.OBJECT)
+
+
+def now(graph: Graph, *, given: bool) -> Node:
+    """The time: the snapshot's, or (`given`) the one that the question came with."""
+    if given:
+        return graph.leaf(NOW_GIVEN, Stage.POD, Rep.FLOAT)
+    return graph.leaf(NOW, Stage.RUN, Rep.FLOAT, volatility=Volatility.GLOBAL)
+
+
+def rep_of(type_: Type, stage: Stage) -> Rep:
+    """How values of a type are represented at a stage."""
+    if type_.kind in NUMERIC:
+        return Rep.FLOAT
+    if type_.kind is Kind.STRING:
+        return Rep.CODE if stage is Stage.RUN else Rep.TEXT
+    return Rep.BOOL if type_.kind is Kind.BOOL else Rep.OBJECT
+
+
+# ── attributes ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def attribute(graph: Graph, expr: typed.AttributeRef, key: Value | None) -> Value:
+    """The value of an attribute, with its key lowered already."""
+    if expr.attribute.subject is Subject.NODE:
+        return _column(graph, expr.attribute, expr.type, key)
+    return _read(graph, expr.attribute, expr.type, key)
+
+
+def _read(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> Value:
+    view = pod(graph) if record.subject is Subject.POD else item(graph)
+    op = Op(name=f"{record.subject.value}.{record.path}", scalar=_reader(record, type_), key=IDENTITY if record.identity else None)
+    operands = (view,) if key is None else (view, key.node)
+    maybe = graph.apply(op, operands, Rep.OBJECT)
+    value = graph.apply(ops.given(rep_of(type_, maybe.stage)), (maybe,), rep_of(type_, maybe.stage))
+    return Value(value, _presence(graph, record, maybe, key))
+
+
+def _presence(graph: Graph, record: Attribute, maybe: Node, key: Value | None) -> Node | None:
+    """Where an attribute is there: its key is, and so is what the key stands for."""
+    may_be_absent = record.type.optional or record.type.kind is Kind.LABELS
+    own = graph.apply(ops.KNOWN, (maybe,), Rep.BOOL) if may_be_absent else None
+    return both(graph, key.present if key else None, own)
+
+
+def _reader(record: Attribute, type_: Type) -> Any:
+    """`record.read`, giving floats where the language has numbers."""
+    if type_.kind not in NUMERIC:
+        return record.read
+    read = record.read
+
+    def numbers(*operands: Any) -> float | None:
+        found = read(*operands)
+        return None if found is None else float(found)
+
+    return numbers
+
+
+def _column(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> Value:
+    if record.column is None:
+        raise TypeError(f"node.{record.path} has no column")
+    op = Op(name=f"node.{record.path}", vector=_vector_reader(record.column), framed=True)
+    operands = () if key is None else (key.node,)
+    pair = graph.apply(op, operands, Rep.OBJECT, at=Stage.RUN, volatility=record.volatility)
+    rep = rep_of(type_, Stage.RUN)
+    return Value(graph.apply(ops.given(rep), (pair,), rep), _presence(graph, record, pair, key))
+
+
+def _vector_reader(column: Any) -> Any:
+    def read(frame: AtRows, *key: str) -> tuple[Any, Any]:
+        values, present = column(frame.snapshot, frame.rows, *key)
+        return values, True if present is None else present
+
+    return read
+
+
+# ── metrics ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def metric(graph: Graph, record: typed.Metric) -> Value:
+    """The value of a metric on each node; present where there is a sample that is not older than `max_age`."""
+    op = Op(name=f"metric {record.name}", vector=lambda frame: fresh_samples(frame, record), framed=True)
+    pair = graph.leaf(op, Stage.RUN, Rep.OBJECT, volatility=Volatility.GLOBAL)
+    return Value(graph.apply(ops.given(Rep.FLOAT), (pair,), Rep.FLOAT), graph.apply(ops.KNOWN, (pair,), Rep.BOOL))
+
+
+def fresh_samples(frame: AtRows, record: typed.Metric) -> tuple[Any, Any]:
+    """The samples of a metric `(n_rows,)` float64 and whether each is there and fresh `(n_rows,)` bool."""
+    samples = frame.snapshot.metric(record.name)
+    if samples is None:
+        return np.zeros(frame.n_rows), np.zeros(frame.n_rows, dtype=np.bool_)
+    fresh = samples.present[frame.rows] & (frame.now - samples.times[frame.rows] <= record.max_age)
+    return samples.values[frame.rows], fresh
+
+
+# ── presence ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def both(graph: Graph, *presences: Node | None) -> Node | None:
+    """Where all of them are present; None stands for always."""
+    found: Node | None = None
+    for present in presences:
+        if present is not None:
+            found = present if found is None else graph.apply(ops.AND, (found, present), Rep.BOOL)
+    return found

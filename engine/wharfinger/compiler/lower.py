@@ -1,0 +1,271 @@
+"""Typed expressions to the graph.
+
+Every expression becomes a value and, where it may be missing, a second node that says whether it is present. The rules for missing values
+are here and nowhere else in the fast path; `interpreter` states them a second time, in another way, and the two are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from wharfinger.compiler import leaves, ops
+from wharfinger.compiler.ir import Graph, Node, Op, Rep, Stage, Value
+from wharfinger.compiler.lower_calls import lower_call
+from wharfinger.compiler.lower_pods import lower_aggregate, lower_select
+from wharfinger.language import typed
+from wharfinger.language.catalogue import Subject
+from wharfinger.language.types import NUMERIC, Kind, Type
+
+
+class Lowering:
+    """Lowers the expressions of one policy into one graph.
+
+    `given_time` is for the scope, which is asked about a pod and a time without any snapshot.
+    """
+
+    def __init__(self, policy: typed.Policy, graph: Graph, *, given_time: bool = False) -> None:
+        self.graph = graph
+        self.given_time = given_time
+        self.metrics = {metric.name: metric for metric in policy.metrics}
+        self._lets = {let.name: let.value for let in policy.lets}
+        self._lowered: dict[str, Value] = {}
+
+    def __call__(self, expr: typed.Expr) -> Value:
+        """The value of an expression."""
+        return _LOWER[type(expr)](self, expr)
+
+    def let(self, name: str) -> Value:
+        """The value of a let, lowered once."""
+        if name not in self._lowered:
+            self._lowered[name] = self(self._lets[name])
+        return self._lowered[name]
+
+    # ── small words ──
+
+    def apply(self, op: Op, *args: Node, rep: Rep) -> Node:
+        """An operation whose operands are brought to one representation of text first."""
+        if max(arg.stage for arg in args) is Stage.RUN:
+            args = tuple(self.code(arg) for arg in args)
+        return self.graph.apply(op, args, Rep.CODE if rep is Rep.TEXT and any(arg.rep is Rep.CODE for arg in args) else rep)
+
+    def code(self, node: Node) -> Node:
+        """A text as the code it has in string columns; other values as they are."""
+        if node.rep is not Rep.TEXT:
+            return node
+        return self.graph.apply(ops.CODE, (leaves.strings(self.graph), node), Rep.CODE)
+
+    def both(self, *presences: Node | None) -> Node | None:
+        """Where all of them are present."""
+        return leaves.both(self.graph, *presences)
+
+    def negated(self, node: Node) -> Node:
+        """The boolean opposite."""
+        return self.graph.apply(ops.NOT, (node,), Rep.BOOL)
+
+    def conjunction(self, *nodes: Node) -> Node:
+        """Where all of them are true."""
+        found = nodes[0]
+        for node in nodes[1:]:
+            found = self.graph.apply(ops.AND, (found, node), Rep.BOOL)
+        return found
+
+    def disjunction(self, *nodes: Node) -> Node:
+        """Where one of them is true."""
+        found = nodes[0]
+        for node in nodes[1:]:
+            found = self.graph.apply(ops.OR, (found, node), Rep.BOOL)
+        return found
+
+    def certainly(self, value: Value) -> Node:
+        """Where a condition is present and true."""
+        return value.node if value.present is None else self.conjunction(value.present, value.node)
+
+
+# ── leaves ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def constant(lowering: Lowering, value: Any, type_: Type) -> Node:
+    """A plain value of the language as a node."""
+    return lowering.graph.const(as_plain(value, type_), leaves.rep_of(type_, Stage.CONST))
+
+
+def as_plain(value: Any, type_: Type) -> Any:
+    """A literal as the evaluators hold it: numbers are floats."""
+    if type_.kind in NUMERIC:
+        return float(value)
+    if type_.kind is Kind.SET:
+        return frozenset(float(v) if type_.element in NUMERIC else v for v in value)
+    return value
+
+
+def _const(lowering: Lowering, expr: typed.Const) -> Value:
+    return Value(constant(lowering, expr.value, expr.type))
+
+
+def _param(lowering: Lowering, expr: typed.ParamRef) -> Value:
+    return Value(lowering.graph.leaf(leaves.PARAM, Stage.CONST, leaves.rep_of(expr.type, Stage.CONST), value=expr.name))
+
+
+def _let(lowering: Lowering, expr: typed.LetRef) -> Value:
+    return lowering.let(expr.name)
+
+
+def _metric(lowering: Lowering, expr: typed.MetricRef) -> Value:
+    return leaves.metric(lowering.graph, lowering.metrics[expr.name])
+
+
+def _attribute(lowering: Lowering, expr: typed.AttributeRef) -> Value:
+    return leaves.attribute(lowering.graph, expr, lowering(expr.key) if expr.key is not None else None)
+
+
+def _subject(lowering: Lowering, expr: typed.SubjectRef) -> Value:
+    if expr.subject is Subject.NODE:
+        return Value(lowering.graph.const(None, Rep.OBJECT))
+    return Value(leaves.pod(lowering.graph) if expr.subject is Subject.POD else leaves.item(lowering.graph))
+
+
+# ── operators ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _operation(lowering: Lowering, expr: typed.Operation) -> Value:
+    operands = [lowering(operand) for operand in expr.operands]
+    return _OPERATORS.get(expr.op, _strict)(lowering, expr, *operands)
+
+
+def _strict(lowering: Lowering, expr: typed.Operation, a: Value, b: Value) -> Value:
+    """Arithmetic and comparison: missing where an operand is."""
+    present = lowering.both(a.present, b.present)
+    if expr.op in ops.COMPARISONS:
+        return Value(lowering.apply(ops.COMPARISONS[expr.op], a.node, b.node, rep=Rep.BOOL), present)
+    value = lowering.apply(ops.ARITHMETIC[expr.op], a.node, b.node, rep=Rep.FLOAT)
+    if expr.op is typed.Op.DIV:
+        zero = lowering.graph.const(0.0, Rep.FLOAT)
+        present = lowering.both(present, lowering.apply(ops.NE, b.node, zero, rep=Rep.BOOL))
+    return Value(value, present)
+
+
+def _not(lowering: Lowering, _: typed.Operation, a: Value) -> Value:
+    return Value(lowering.negated(a.node), a.present)
+
+
+def _negative(lowering: Lowering, _: typed.Operation, a: Value) -> Value:
+    return Value(lowering.apply(ops.NEG, a.node, rep=Rep.FLOAT), a.present)
+
+
+def _and(lowering: Lowering, _: typed.Operation, a: Value, b: Value) -> Value:
+    """Kleene's: present where both are, or where one is present and false."""
+    value = lowering.conjunction(a.node, b.node)
+    decisive = [
+        lowering.negated(v.node) if v.present is None else lowering.conjunction(v.present, lowering.negated(v.node)) for v in (a, b)
+    ]
+    return Value(value, _decided(lowering, a, b, decisive))
+
+
+def _or(lowering: Lowering, _: typed.Operation, a: Value, b: Value) -> Value:
+    """Kleene's: present where both are, or where one is present and true."""
+    return Value(lowering.disjunction(a.node, b.node), _decided(lowering, a, b, [lowering.certainly(a), lowering.certainly(b)]))
+
+
+def _decided(lowering: Lowering, a: Value, b: Value, decisive: list[Node]) -> Node | None:
+    present = lowering.both(a.present, b.present)
+    return None if present is None else lowering.disjunction(present, *decisive)
+
+
+def _in(lowering: Lowering, _: typed.Operation, a: Value, members: Value) -> Value:
+    present = lowering.both(a.present, members.present)
+    if a.node.rep is Rep.CODE:
+        table = lowering.graph.apply(ops.MEMBERSHIP, (leaves.strings(lowering.graph), members.node), Rep.OBJECT)
+        return Value(lowering.graph.apply(ops.LOOKUP, (table, a.node), Rep.BOOL), present)
+    return Value(lowering.graph.apply(ops.MEMBER, (a.node, members.node), Rep.BOOL), present)
+
+
+def _coalesce(lowering: Lowering, _: typed.Operation, a: Value, b: Value) -> Value:
+    if a.present is None:
+        return a
+    present = None if b.present is None else lowering.disjunction(a.present, b.present)
+    return Value(lowering.apply(ops.WHERE, a.present, a.node, b.node, rep=a.node.rep), present)
+
+
+_OPERATORS: Mapping[typed.Op, Callable[..., Value]] = {
+    typed.Op.NOT: _not,
+    typed.Op.NEG: _negative,
+    typed.Op.AND: _and,
+    typed.Op.OR: _or,
+    typed.Op.IN: _in,
+    typed.Op.COALESCE: _coalesce,
+}
+
+# ── forms ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _if(lowering: Lowering, expr: typed.If) -> Value:
+    condition, then, otherwise = lowering(expr.condition), lowering(expr.then), lowering(expr.otherwise)
+    value = lowering.apply(ops.WHERE, condition.node, then.node, otherwise.node, rep=then.node.rep)
+    branch = None
+    if then.present is not None or otherwise.present is not None:
+        sides = (side.present or lowering.graph.true() for side in (then, otherwise))
+        branch = lowering.apply(ops.WHERE, condition.node, *sides, rep=Rep.BOOL)
+    return Value(value, lowering.both(condition.present, branch))
+
+
+def _has(lowering: Lowering, expr: typed.Has) -> Value:
+    return Value(lowering(expr.operand).present or lowering.graph.true())
+
+
+def _curve(lowering: Lowering, expr: typed.Curve) -> Value:
+    x = lowering(expr.x)
+    points = [lowering(coordinate) for point in expr.points for coordinate in point]
+    value = lowering.apply(ops.CURVE, x.node, *(point.node for point in points), rep=Rep.FLOAT)
+    return Value(value, lowering.both(x.present, *(point.present for point in points)))
+
+
+def _matches(lowering: Lowering, expr: typed.Matches) -> Value:
+    """Where every requirement of the selector holds; a requirement is never missing."""
+    if not isinstance(expr.labels, typed.AttributeRef):
+        raise TypeError("a label selector is matched against labels or annotations")
+    if not expr.requirements:
+        return Value(lowering.graph.true())
+    return Value(lowering.conjunction(*(_requirement(lowering, expr.labels, requirement) for requirement in expr.requirements)))
+
+
+def _requirement(lowering: Lowering, labels: typed.AttributeRef, requirement: typed.Requirement) -> Node:
+    text = Type(Kind.STRING, labels.type.shape, optional=True)
+    keyed = typed.AttributeRef(span=labels.span, type=text, attribute=labels.attribute)
+    label = leaves.attribute(lowering.graph, keyed, Value(lowering.graph.const(requirement.key, Rep.TEXT)))
+    present = label.present or lowering.graph.true()
+    if requirement.op is typed.SelectorOp.EXISTS:
+        return present
+    if requirement.op is typed.SelectorOp.DOES_NOT_EXIST:
+        return lowering.negated(present)
+    holds = lowering.conjunction(present, _satisfies(lowering, label.node, requirement))
+    return lowering.negated(holds) if requirement.op is typed.SelectorOp.NOT_IN else holds
+
+
+def _satisfies(lowering: Lowering, label: Node, requirement: typed.Requirement) -> Node:
+    """Whether a present label satisfies a requirement (for NotIn: whether it is in)."""
+    if len(requirement.values) == 1 and requirement.op in (typed.SelectorOp.IN, typed.SelectorOp.NOT_IN):
+        return lowering.apply(ops.EQ, label, lowering.graph.const(requirement.values[0], Rep.TEXT), rep=Rep.BOOL)
+    test = ops.requirement_test(requirement)
+    if label.rep is Rep.TEXT:
+        return lowering.graph.apply(Op(name="satisfies", scalar=test, key=requirement), (label,), Rep.BOOL)
+    table = lowering.graph.apply(ops.table("satisfies", test, requirement), (leaves.strings(lowering.graph),), Rep.OBJECT)
+    return lowering.graph.apply(ops.LOOKUP, (table, label), Rep.BOOL)
+
+
+_LOWER: Mapping[type[typed.Expr], Callable[..., Value]] = {
+    typed.Const: _const,
+    typed.ParamRef: _param,
+    typed.LetRef: _let,
+    typed.MetricRef: _metric,
+    typed.AttributeRef: _attribute,
+    typed.SubjectRef: _subject,
+    typed.Operation: _operation,
+    typed.If: _if,
+    typed.Has: _has,
+    typed.Curve: _curve,
+    typed.Matches: _matches,
+    typed.Select: lower_select,
+    typed.Aggregate: lower_aggregate,
+    typed.Call: lower_call,
+}

@@ -1,0 +1,129 @@
+"""From raw values of a score rule to points, over the feasible nodes that have a value.
+
+    none     the value itself
+    max      100 · value / the highest value (Kubernetes' DefaultNormalizeScore); the value itself where the highest is 0
+    minmax   100 · (value − lowest) / (highest − lowest); 50 for all nodes where the spread is smaller than the rule's smallest one
+
+Points end up in 0..100 whatever the policy's author did. Nodes without a value get what `on missing` says: the mean of the
+others' points (50 if there are none), fixed points, or nothing: then neither the points nor the weight of the rule count for
+them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.language.ast import MissingAction, Normalize
+from wharfinger.language.types import Kind
+
+MIDDLE = 50.0
+MOST = 100.0
+VALUE, MISSING, SKIPPED = range(3)  # states of a raw value
+
+SMALLEST_SPREADS = {
+    Kind.PERCENT: 0.01,
+    Kind.CPU: 10.0,  # millicores
+    Kind.MEMORY: 1024.0 * 1024.0,
+    Kind.DURATION: 1.0,
+    Kind.TIME: 1.0,
+    Kind.COUNT: 1.0,
+}
+
+
+def default_spread(kind: Kind) -> float:
+    """The smallest spread that `normalize minmax` stretches unless the rule names one: 1%, 10m, 1Mi, 1s, 1; 1e-9 for numbers."""
+    return SMALLEST_SPREADS.get(kind, 1e-9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """How a rule turns raw values into points."""
+
+    normalize: Normalize
+    min_spread: float = 0.0
+    on_missing: MissingAction | None = None
+    missing_points: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a node's points depend on besides its own value: the lowest and highest value, and the mean of the points."""
+
+    low: float
+    high: float
+    mean: float
+
+
+def extent(raw: NDArray[np.float64], state: NDArray[np.uint8], feasible: NDArray[np.bool_], scaling: Scaling) -> Extent:
+    """The extent over the feasible nodes that have a value; (0, 0, 50) if there are none. Arrays are `(n_nodes,)`."""
+    values = raw[feasible & (state == VALUE)]
+    if not len(values):
+        return Extent(0.0, 0.0, MIDDLE)
+    low, high = float(values.min()), float(values.max())
+    if scaling.on_missing is not MissingAction.NEUTRAL:
+        return Extent(low, high, MIDDLE)
+    return Extent(low, high, math.fsum(_scaled(values, low, high, scaling).tolist()) / len(values))
+
+
+def points(
+    raw: NDArray[np.float64], state: NDArray[np.uint8], within: Extent, scaling: Scaling
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The points `(n_rows,)` float64 in 0..100, and whether the rule counts for each node `(n_rows,)` bool."""
+    scaled = _scaled(raw, within.low, within.high, scaling)
+    missing = np.equal(state, MISSING)
+    scaled = np.where(missing, _instead(within.mean, scaling), scaled)
+    counted = np.not_equal(state, SKIPPED)
+    if scaling.on_missing in (MissingAction.SKIP, None):
+        counted &= ~missing
+    return np.where(counted, scaled, 0.0), counted
+
+
+def _scaled(raw: NDArray[np.float64], low: float, high: float, scaling: Scaling) -> NDArray[np.float64]:
+    if scaling.normalize is Normalize.MAX:
+        raw = raw * MOST / high if high else raw
+    elif scaling.normalize is Normalize.MINMAX:
+        raw = (raw - low) * MOST / (high - low) if stretches(low, high, scaling.min_spread) else np.full(len(raw), MIDDLE)
+    return np.clip(raw, 0.0, MOST)
+
+
+def stretches(low: float, high: float, min_spread: float) -> bool:
+    """Whether values so far apart are told apart by `minmax`."""
+    return high > low and high - low >= min_spread
+
+
+def _instead(mean: float, scaling: Scaling) -> float:
+    return min(max(scaling.missing_points, 0.0), MOST) if scaling.on_missing is MissingAction.POINTS else mean
+
+
+def reference_points(values: Sequence[float | None], feasible: Sequence[bool], scaling: Scaling) -> list[float | None]:
+    """The points of each node, one node at a time; None where the rule does not count. `values` has None where it is missing.
+
+    The slow, obvious definition of `extent` and `points` together.
+    """
+    known = [value for value, there in zip(values, feasible, strict=True) if there and value is not None]
+    scaled = [_scaled_one(value, known, scaling) for value in known]
+    result: list[float | None] = []
+    for value in values:
+        if value is not None:
+            result.append(_scaled_one(value, known or [0.0], scaling))
+        elif scaling.on_missing is MissingAction.POINTS:
+            result.append(min(max(scaling.missing_points, 0.0), MOST))
+        elif scaling.on_missing is MissingAction.NEUTRAL:
+            result.append(math.fsum(scaled) / len(scaled) if scaled else MIDDLE)
+        else:
+            result.append(None)
+    return result
+
+
+def _scaled_one(value: float, known: Sequence[float], scaling: Scaling) -> float:
+    low, high = min(known), max(known)
+    if scaling.normalize is Normalize.MAX and high != 0:
+        value = value * MOST / high
+    if scaling.normalize is Normalize.MINMAX:
+        value = (value - low) * MOST / (high - low) if high > low and high - low >= scaling.min_spread else MIDDLE
+    return min(max(value, 0.0), MOST)

@@ -1,0 +1,94 @@
+"""What an expression reads: found by walking the typed tree, lets included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from wharfinger.language import typed
+
+Lets = Mapping[str, typed.Expr]
+Read = tuple[str, str, str | None]  # subject, path and key (None: no key, or one that depends on the pod)
+
+
+def children(expr: typed.Expr) -> tuple[typed.Expr, ...]:  # noqa: PLR0911  # one case per kind of expression
+    """The direct sub-expressions, in the order in which they are written."""
+    match expr:
+        case typed.AttributeRef(key=key):
+            return () if key is None else (key,)
+        case typed.Operation(operands=operands):
+            return operands
+        case typed.If(condition=condition, then=then, otherwise=otherwise):
+            return (condition, then, otherwise)
+        case typed.Has(operand=operand):
+            return (operand,)
+        case typed.Curve(x=x, points=points):
+            return (x, *(coordinate for point in points for coordinate in point))
+        case typed.Matches(labels=labels):
+            return (labels,)
+        case typed.Select(where=where):
+            return () if where is None else (where,)
+        case typed.Aggregate(selection=selection, value=value):
+            return (selection,) if value is None else (selection, value)
+        case typed.Call(arguments=arguments, named=named):
+            return (*arguments, *named.values())
+        case _:
+            return ()
+
+
+def walk(expr: typed.Expr, lets: Lets) -> Iterator[typed.Expr]:
+    """The expression and everything under it; a let is followed once, however often it is used."""
+    pending, followed = [expr], set[str]()
+    while pending:
+        inner = pending.pop()
+        yield inner
+        if not isinstance(inner, typed.LetRef):
+            pending.extend(reversed(children(inner)))
+        elif inner.name not in followed:
+            followed.add(inner.name)
+            pending.append(lets[inner.name])
+
+
+def attributes_read(expr: typed.Expr, lets: Lets) -> frozenset[Read]:
+    """Every attribute that an expression reads; label selectors count for each of their keys."""
+    found: set[Read] = set()
+    for inner in walk(expr, lets):
+        if isinstance(inner, typed.Matches) and isinstance(inner.labels, typed.AttributeRef):
+            attribute = inner.labels.attribute
+            found |= {(attribute.subject.value, attribute.path, requirement.key) for requirement in inner.requirements}
+        elif isinstance(inner, typed.AttributeRef) and not (inner.attribute.keyed and inner.key is None):
+            key = inner.key.value if isinstance(inner.key, typed.Const) else None
+            found.add((inner.attribute.subject.value, inner.attribute.path, key))
+    return frozenset(found)
+
+
+def metrics_read(expr: typed.Expr, lets: Lets) -> frozenset[str]:
+    """The names of the metrics that an expression uses."""
+    return frozenset(inner.name for inner in walk(expr, lets) if isinstance(inner, typed.MetricRef))
+
+
+def reads_identity(expr: typed.Expr, lets: Lets) -> bool:
+    """Whether an expression may differ between two pods of one template: it reads the name, uid or times of the pod to be placed."""
+    pods = (inner.attribute for inner in walk(expr, lets) if isinstance(inner, typed.AttributeRef))
+    return any(attribute.identity and attribute.subject.value == "pod" for attribute in pods)
+
+
+def possibly_absent(expr: typed.Expr, lets: Lets) -> tuple[typed.Expr, ...]:
+    """The parts that may make an expression missing, each once, in the order in which they are written."""
+    found: dict[str, typed.Expr] = {}
+    _collect_absent(expr, lets, found)
+    return tuple(found.values())
+
+
+def _collect_absent(expr: typed.Expr, lets: Lets, found: dict[str, typed.Expr]) -> None:
+    if not expr.type.optional:
+        return
+    match expr:
+        case typed.LetRef(name=name):
+            _collect_absent(lets[name], lets, found)
+        case typed.AttributeRef() | typed.MetricRef() | typed.Aggregate():
+            found.setdefault(repr(expr), expr)
+        case typed.Call() if not any(argument.type.optional for argument in children(expr)):
+            found.setdefault(repr(expr), expr)
+        case _:
+            for child in children(expr):
+                _collect_absent(child, lets, found)

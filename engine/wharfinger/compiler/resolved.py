@@ -1,0 +1,75 @@
+"""From typed rules to compiled ones: every weight, spread and number of points worked out, every rule's volatility known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wharfinger.compiler import reads
+from wharfinger.compiler.ir import CONST
+from wharfinger.compiler.normalize import default_spread
+from wharfinger.compiler.rules import BaseWeight, Bit, CompiledFilter, CompiledScore, CompiledTieKey
+from wharfinger.compiler.schedule import Program
+from wharfinger.language import typed
+from wharfinger.language.catalogue import Volatility
+from wharfinger.language.source import Span
+
+
+class Resolved:
+    """The compiled rules of one policy."""
+
+    def __init__(self, policy: typed.Policy, program: Program, bits: list[list[tuple[int, bool]]]) -> None:
+        self._program = program
+        self._lets: Mapping[str, typed.Expr] = {let.name: let.value for let in policy.lets}
+        self.filters = tuple(self._filter(f"filter {i}", rule, bits[i]) for i, rule in enumerate(policy.filters))
+        self.scores = tuple(self._score(f"score {i}", rule) for i, rule in enumerate(policy.scores))
+        self.tie_break = tuple(self._tie_key(f"tie {i}", key) for i, key in enumerate(policy.tie_break))
+        self.base = tuple(self._base(f"base {i}", entry) for i, entry in enumerate(policy.base))
+
+    def _volatility(self, name: str) -> Volatility:
+        return self._program.module.roots[name].volatility
+
+    def _constant(self, name: str) -> float:
+        node = self._program.module.roots[name]
+        if node.op is not CONST:
+            raise TypeError(f"{name} is not constant")
+        return float(node.value)
+
+    def _common(self, group: str, name: str, span: Span, *exprs: typed.Expr | None) -> dict[str, Any]:
+        guard = f"{group} when"
+        return {
+            "name": name,
+            "span": span,
+            "plan": group,
+            "volatility": max(
+                (self._volatility(part) for part in self._program.groups[group]), key=lambda v: v.value, default=Volatility.STATIC
+            ),
+            "metrics": frozenset(metric for expr in exprs if expr is not None for metric in reads.metrics_read(expr, self._lets)),
+            "guard": guard if guard in self._program.registers else None,
+        }
+
+    def _filter(self, group: str, rule: typed.Filter, bits: list[tuple[int, bool]]) -> CompiledFilter:
+        return CompiledFilter(
+            **self._common(group, rule.name, rule.span, rule.when, *(clause.condition for clause in rule.clauses)),
+            bits=tuple(Bit(clause, missing, self._volatility(f"{group} {k}")) for k, (clause, missing) in enumerate(bits)),
+            clauses=rule.clauses,
+        )
+
+    def _score(self, group: str, rule: typed.Score) -> CompiledScore:
+        return CompiledScore(
+            **self._common(group, rule.name, rule.span, rule.when, rule.value),
+            tier=rule.tier,
+            weight=self._constant(f"{group} weight"),
+            normalize=rule.normalize,
+            min_spread=default_spread(rule.value.type.kind) if rule.min_spread is None else self._constant(f"{group} spread"),
+            on_missing=rule.on_missing,
+            missing_points=0.0 if rule.missing_points is None else min(max(self._constant(f"{group} points"), 0.0), 100.0),
+            value=rule.value,
+        )
+
+    def _tie_key(self, group: str, key: typed.TieKey) -> CompiledTieKey:
+        return CompiledTieKey(**self._common(group, group, key.value.span, key.value), descending=key.descending)
+
+    def _base(self, name: str, entry: typed.BaseOverride) -> BaseWeight:
+        weight = None if entry.weight is None else self._constant(name)
+        return BaseWeight(plugin=entry.plugin, span=entry.span, weight=weight, arguments=entry.arguments)

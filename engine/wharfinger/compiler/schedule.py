@@ -1,0 +1,204 @@
+"""From the graph to flat tuples of steps over a list of registers.
+
+A register holds the value of one node. Constants are there from the beginning; what depends on the pod is filled in when a
+policy is bound; the rest is computed for a set of rows when somebody asks, each register at most once per set. There is no tree
+left to walk: evaluating a rule is one loop over its steps, and each step is one NumPy call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wharfinger.builtins.context import AtRows
+from wharfinger.compiler import leaves, selections
+from wharfinger.compiler.ir import CONST, Module, Node, Rep, Stage, ordered
+from wharfinger.compiler.lower_pods import SELECT
+from wharfinger.language.catalogue import Volatility
+from wharfinger.model.pod import PodView
+from wharfinger.model.strings import StringTable
+
+Registers = list[Any]
+Step = tuple[int, Callable[[Registers], Any]]  # the register that a step fills, and how
+
+FRAME, POD, STRINGS, NOW = range(4)  # registers that are given, not computed
+GIVEN = {leaves.POD: POD, leaves.STRINGS: STRINGS, leaves.NOW_GIVEN: NOW}
+
+
+@dataclass(frozen=True, slots=True)
+class StaticPart:
+    """A subexpression that only changes with the node objects: kept for all rows between evaluations.
+
+    `depends` are the registers of what it takes from the pod; `of_pod` says that it reads the pod itself.
+    """
+
+    register: int
+    steps: tuple[Step, ...]
+    depends: tuple[int, ...]
+    of_pod: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to compute some nodes: `steps` for any rows, or for all rows `rest` after the static parts were looked up."""
+
+    outputs: tuple[int, ...]
+    steps: tuple[Step, ...]
+    static: tuple[StaticPart, ...]
+    rest: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A scheduled module: the registers as they are at first, the steps that a pod fills in, and a plan for each group of roots.
+
+    `registers` is the register of each root by its name.
+    """
+
+    module: Module
+    groups: Mapping[str, Sequence[str]]
+    initial: tuple[Any, ...]
+    pod_steps: tuple[Step, ...]
+    plans: Mapping[str, Plan]
+    registers: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return str(self.module)
+
+
+def run(steps: Iterable[Step], registers: Registers) -> None:
+    """None; fills the registers of `steps` that are still empty."""
+    for register, compute in steps:
+        if registers[register] is None:
+            registers[register] = compute(registers)
+
+
+def schedule(module: Module, groups: Mapping[str, Sequence[str]]) -> Program:
+    """The program that computes the roots of a module, those named together in `groups` in one plan."""
+    return _Scheduling(module).program(groups)
+
+
+class _Scheduling:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.nodes = [node for node in ordered(module.roots.values()) if node.stage is not Stage.ITEM]
+        self.places: dict[int, int] = {}
+        self.initial: list[Any] = [None] * (1 + max(GIVEN.values()))
+        for node in self.nodes:
+            self._place(node)
+        self.steps = {
+            node.number: (self.places[node.number], self._compute(node))
+            for node in self.nodes
+            if node.op not in GIVEN and node.op is not CONST
+        }
+
+    def _place(self, node: Node) -> None:
+        if node.op in GIVEN:
+            self.places[node.number] = GIVEN[node.op]
+            return
+        self.places[node.number] = len(self.initial)
+        self.initial.append(node.value if node.op is CONST else None)
+
+    def _compute(self, node: Node) -> Callable[[Registers], Any]:
+        if node.op is SELECT:
+            program = selections.item_program(node.args)
+            return _call(selections.select_kernel(program), [FRAME, *(self.places[c.number] for c in program.captures)])
+        function = node.op.vector if node.stage is Stage.RUN else node.op.scalar
+        if function is None:
+            raise TypeError(f"{node.op.name} has no form for stage {node.stage.name}")
+        places = [self.places[arg.number] for arg in node.args]
+        return _call(function, [FRAME, *places] if node.op.framed and node.stage is Stage.RUN else places)
+
+    def program(self, groups: Mapping[str, Sequence[str]]) -> Program:
+        roots = self.module.roots
+        return Program(
+            module=self.module,
+            groups=groups,
+            initial=tuple(self.initial),
+            pod_steps=tuple(self.steps[node.number] for node in self.nodes if node.stage is Stage.POD and node.op not in GIVEN),
+            plans={group: self._plan([roots[name] for name in names]) for group, names in groups.items()},
+            registers={name: self.places[node.number] for name, node in roots.items()},
+        )
+
+    def _run_nodes(self, roots: Sequence[Node], stop: frozenset[int] = frozenset()) -> list[Node]:
+        """The RUN nodes that the roots need, operands first, without `stop` and what only they need."""
+        seen: dict[int, Node] = {}
+
+        def visit(node: Node) -> None:
+            if node.number in seen or node.number in stop or node.stage in (Stage.CONST, Stage.POD):
+                return
+            for arg in node.args:
+                visit(arg)
+            seen[node.number] = node
+
+        for root in roots:
+            visit(root)
+        return [node for node in seen.values() if node.stage is Stage.RUN]
+
+    def _steps(self, nodes: Iterable[Node]) -> tuple[Step, ...]:
+        return tuple(self.steps[node.number] for node in nodes)
+
+    def _plan(self, roots: Sequence[Node]) -> Plan:
+        nodes = self._run_nodes(roots)
+        static = [
+            node
+            for node in nodes
+            if node.volatility is Volatility.STATIC and node.rep is not Rep.OBJECT and self._is_boundary(node, nodes, roots)
+        ]
+        return Plan(
+            outputs=tuple(self.places[root.number] for root in roots),
+            steps=self._steps(nodes),
+            static=tuple(self._static_part(node) for node in static),
+            rest=self._steps(self._run_nodes(roots, frozenset(node.number for node in static))),
+        )
+
+    def _is_boundary(self, node: Node, nodes: Sequence[Node], roots: Sequence[Node]) -> bool:
+        """Whether something that changes more often uses a static node, or it is asked for itself."""
+        used = any(node in user.args and user.volatility is not Volatility.STATIC for user in nodes)
+        return used or any(node is root for root in roots)
+
+    def _static_part(self, node: Node) -> StaticPart:
+        nodes = self._run_nodes([node])
+        depends = {self.places[number] for inner in nodes for number in _pod_values(inner)}
+        return StaticPart(self.places[node.number], self._steps(nodes), tuple(sorted(depends)), any(inner.op.of_pod for inner in nodes))
+
+
+def _pod_values(node: Node) -> set[int]:
+    """The POD values that an operation takes, those that went into a lookup table included."""
+    found: set[int] = set()
+    for arg in node.args:
+        if arg.stage is not Stage.POD or arg.op is leaves.STRINGS:
+            continue
+        found |= _pod_values(arg) if arg.rep is Rep.OBJECT and leaves.STRINGS in {inner.op for inner in arg.args} else {arg.number}
+    return found
+
+
+def _call(function: Callable[..., Any], places: Sequence[int]) -> Callable[[Registers], Any]:
+    """A call of `function` on registers; spelled out by arity, because this is the innermost loop."""
+    if len(places) == 1:
+        (a,) = places
+        return lambda registers: function(registers[a])
+    if len(places) == 2:
+        a, b = places
+        return lambda registers: function(registers[a], registers[b])
+    if len(places) == 3:
+        a, b, c = places
+        return lambda registers: function(registers[a], registers[b], registers[c])
+    return lambda registers: function(*[registers[place] for place in places])
+
+
+def bound(program: Program, pod: PodView, *, strings: StringTable | None = None, now: float | None = None) -> Registers:
+    """The registers with everything filled in that depends on the pod alone."""
+    registers = list(program.initial)
+    registers[POD], registers[STRINGS], registers[NOW] = pod, strings, now
+    for register, compute in program.pod_steps:
+        registers[register] = compute(registers)
+    return registers
+
+
+def framed(registers: Registers, frame: AtRows) -> Registers:
+    """A copy of a pod's registers for one set of rows."""
+    copy = registers.copy()
+    copy[FRAME] = frame
+    return copy
