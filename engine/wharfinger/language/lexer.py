@@ -126,6 +126,7 @@ class Lexer:
         self.end = len(source.text) if end is None else end
         self.tokens: list[Token] = []
         self.over_limit = False
+        self.doubtful: list[int] = []  # where something was left out or swallowed, so that what follows may not make sense
 
     def span(self, start: int, end: int) -> Span:
         """The span of some characters of the text."""
@@ -193,10 +194,12 @@ class Lexer:
         else:
             shown = f"`{text}`" if text.isprintable() else f"U+{ord(text[0]):04X}"
             help_ = "names are made of letters a to z, digits and `_`" if text[0].isalpha() else None
+            self.doubtful.append(start)
             self.diagnostics.error(Code.P102, f"{shown} means nothing here", self.span(start, end), help=help_)
 
     def _open_string(self, text: str, start: int, end: int) -> None:
         quote = text[0]
+        self.doubtful.append(start)
         self.tokens.append(Token("STRING", text, start, end))
         self.diagnostics.error(
             Code.P101,
@@ -208,7 +211,9 @@ class Lexer:
 
     def _foreign(self, text: str, start: int, end: int) -> None:
         foreign = FOREIGN[text]
-        if foreign.meant:
+        if foreign.meant is None and text != ";":
+            self.doubtful.append(start)
+        elif foreign.meant:
             self.tokens.append(Token(foreign.meant, spelling(foreign.meant), start, end))
         self.diagnostics.error(
             Code.P103,

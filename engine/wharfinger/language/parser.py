@@ -6,18 +6,28 @@ parser goes on at the next line that begins with the keyword of something it can
 
 from __future__ import annotations
 
-from wharfinger.language import ast, grammar, holes
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from wharfinger.language import ast, grammar, holes, tree
 from wharfinger.language.assembly import Assembly
+from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.lexer import Lexer, Token
 from wharfinger.language.recovery import Recovery
+from wharfinger.language.respelling import Respelling
 from wharfinger.language.shift_reduce import ShiftReduce
-from wharfinger.language.source import Source
+from wharfinger.language.source import Source, Span
 from wharfinger.language.syntax_steps import SyntaxTree
+
+DEEPEST = 100
+DECLARES = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID", "AS"})
+NAMED = (ast.Let, ast.Param, ast.Metric, ast.Filter, ast.Score, ast.Import)
 
 
 def parse(source: Source, diagnostics: Diagnostics) -> ast.File | None:
-    """The syntax tree of a file, without the items that could not be read; None where limits are broken or nothing is left.
+    """The syntax tree of a file without what could not be read, or None where limits are broken or nothing is in the file.
 
     Never raises because of the text: whatever is wrong with it is in `diagnostics` afterwards.
     """
@@ -25,11 +35,17 @@ def parse(source: Source, diagnostics: Diagnostics) -> ast.File | None:
     tokens = lexer.read()
     if lexer.over_limit:
         return None
-    engine = ShiftReduce(SyntaxTree(source, diagnostics), "start")
-    recovery = Recovery(engine, source, tokens, diagnostics)
-    end = Token(grammar.END, "", len(source.text), len(source.text))
-    recovery.run(end)
-    return Assembly(source, diagnostics).file(engine.values[-1])
+    if not tokens:
+        help_ = 'a policy begins with `policy "name"`'
+        diagnostics.error(Code.P001, f"{source.name} says nothing", Span(source, 0, 0), help=help_)
+        return None
+    elements = _run("start", source, tokens, lexer.doubtful, diagnostics)
+    file = Assembly(source, diagnostics).file(elements)
+    deep = tree.deepest(file, DEEPEST)
+    if deep:
+        _too_deep(deep, diagnostics)
+        return None
+    return replace(file, lost=_declared(tokens) - _kept(file)) if diagnostics.has_errors else file
 
 
 def parse_message(message: ast.String, diagnostics: Diagnostics) -> tuple[str | ast.Expr, ...]:
@@ -48,13 +64,39 @@ def parse_message(message: ast.String, diagnostics: Diagnostics) -> tuple[str | 
 
 
 def parse_expression(source: Source, start: int, end: int, diagnostics: Diagnostics) -> ast.Expr | None:
-    """The expression that the characters `start` to `end` of a source hold, or None when they hold none."""
-    before = len(diagnostics)
+    """The expression that the characters `start` to `end` of a source hold, or None with findings where they hold none."""
     lexer = Lexer(source, diagnostics, start, end)
     tokens = lexer.read()
     if lexer.over_limit:
         return None
-    engine = ShiftReduce(SyntaxTree(source, diagnostics), "expression")
-    Recovery(engine, source, tokens, diagnostics).run(Token(grammar.END, "", end, end))
-    expression = engine.values[-1] if engine.values and len(diagnostics) == before else None
-    return expression if isinstance(expression, ast.Expr) else None
+    expression = _run("expression", source, tokens, lexer.doubtful, diagnostics)
+    deep = tree.deepest(expression, DEEPEST) if expression else None
+    if deep:
+        _too_deep(deep, diagnostics)
+    return None if deep else expression
+
+
+def _run(start: str, source: Source, tokens: list[Token], doubtful: list[int], diagnostics: Diagnostics) -> Any:
+    """What the tokens make up, or None."""
+    tokens[:] = Respelling(source, tokens, diagnostics).read()
+    end = tokens[-1].end if tokens else len(source.text)
+    last = Token(grammar.END, "end of the file" if start == "start" else "end of the hole", end, end)
+    engine = ShiftReduce(SyntaxTree(source, diagnostics), start)
+    recovery = Recovery(engine, source, [*tokens, last], doubtful, diagnostics)
+    return engine.values[-1] if recovery.run() else None
+
+
+def _too_deep(node: ast.Node, diagnostics: Diagnostics) -> None:
+    help_ = "name the parts with `let`; test membership with `in [...]` instead of a chain of `or`"
+    diagnostics.error(Code.P005, f"operators stand more than {DEEPEST} deep in each other", node.span, help=help_)
+
+
+def _declared(tokens: list[Token]) -> frozenset[str]:
+    """The names that the text declares, in items that could be read or not."""
+    return frozenset(name.text for keyword, name in pairwise(tokens) if keyword.type in DECLARES and name.text.isidentifier())
+
+
+def _kept(file: ast.File) -> frozenset[str]:
+    """The names that the tree declares."""
+    items = file.policy.items if file.policy else file.items
+    return frozenset(item.name for item in (*items, *file.imports) if isinstance(item, NAMED))

@@ -26,19 +26,31 @@ class ShiftReduce:
         self.builds: list[Build | None] = [getattr(builder, rule.action, None) if rule.action else None for rule in tables.rules]
         self.states = [tables.starts[start]]
         self.values: list[Any] = []
+        self.grown: list[tuple[list[Any], int]] = []  # lists that reductions for the current token have added to, and how long they were
 
     def feed(self, token: Token) -> bool:
-        """Whether the token was taken; if not, nothing but complete reductions has happened."""
-        states, rows, kind = self.states, self.rows, token.type
+        """Whether the token was taken; if not, nothing has changed, although LALR tables reduce before they notice."""
+        states, values, rows, kind = self.states, self.values, self.rows, token.type
+        before: tuple[list[int], list[Any]] | None = None
         while (action := rows[states[-1]].get(kind)) is not None:
             if action >= 0:
                 states.append(action)
-                self.values.append(token)
+                values.append(token)
                 return True
+            if before is None:
+                before = (states[:], values[:])
+                self.grown.clear()
             self._reduce(~action)
             if kind == grammar.END and states[-1] == self.last_state:
                 return True
+        if before:
+            self._restore(*before)
         return False
+
+    def _restore(self, states: list[int], values: list[Any]) -> None:
+        self.states[:], self.values[:] = states, values
+        for members, length in reversed(self.grown):
+            del members[length:]
 
     def _reduce(self, number: int) -> None:
         rule = self.rules[number]
@@ -52,7 +64,7 @@ class ShiftReduce:
                 del values[-size:]
             build = self.builds[number]
             if rule.layout is not None:
-                parts = _arranged(rule.layout, parts)
+                parts = self._arranged(rule.layout, parts)
             values.append(build(*parts) if build else parts)
         states.append(self.rows[states[-1]][rule.origin])
 
@@ -79,30 +91,31 @@ class ShiftReduce:
         """The terminals that would be taken from here."""
         return frozenset(kind for kind in self.rows[self.states[-1]] if kind.isupper() and self.accepts(kind))
 
-    def cut_back(self, kind: str) -> bool:
-        """Whether some shorter stack takes a token of this kind; if so the stack is cut back to the longest such."""
+    def length_taking(self, kind: str, witness: str) -> int:
+        """The length of the longest stack, up to this one, that takes a token of this kind and could take the witness instead; 0 for none."""
         for length in range(len(self.states), 0, -1):
-            if kind in self.rows[self.states[length - 1]] and self._shift(self.states[:length], kind):
-                del self.states[length:]
-                del self.values[length - 1 :]
-                return True
-        return False
+            row = self.rows[self.states[length - 1]]
+            if kind in row and witness in row and self._shift(self.states[:length], kind) and self._shift(self.states[:length], witness):
+                return length
+        return 0
 
+    def cut_to(self, length: int) -> None:
+        """Forget all of the stack but its first states."""
+        del self.states[length:]
+        del self.values[length - 1 :]
 
-def _arranged(layout: tuple[int, ...], parts: list[Any]) -> list[Any]:
-    """The parts in the order and number the builder wants: absent ones as None, members of lists in place of the lists."""
-    if layout[0] < -1:
-        arranged: list[Any] = parts[
-            -2 - layout[0]
-        ]  # a list grows by its next member; the list itself is the stack's own, so it may be changed
-        layout = layout[1:]
-    else:
-        arranged = []
-    for index in layout:
-        if index >= 0:
-            arranged.append(parts[index])
-        elif index == -1:
-            arranged.append(None)
-        else:
-            arranged.extend(parts[-2 - index])
-    return arranged
+    def _arranged(self, layout: tuple[int, ...], parts: list[Any]) -> list[Any]:
+        """The parts in the order and number the builder wants: absent ones as None, members of lists in place of the lists."""
+        arranged: list[Any] = []
+        if layout[0] < -1:
+            arranged = parts[-2 - layout[0]]  # a list grows by its next member in place: copying it each time would take squared time
+            self.grown.append((arranged, len(arranged)))
+            layout = layout[1:]
+        for index in layout:
+            if index >= 0:
+                arranged.append(parts[index])
+            elif index == -1:
+                arranged.append(None)
+            else:
+                arranged.extend(parts[-2 - index])
+        return arranged

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from functools import cache
 from typing import Any
 
 from wharfinger.language import ast
 from wharfinger.language.source import Span
+
+_FIELDS: dict[type[ast.Node], tuple[str, ...]] = {}  # of each kind of node, once asked for
 
 
 def children(node: ast.Node) -> Iterator[ast.Node]:
@@ -44,6 +45,7 @@ def without_places(value: Any) -> Any:
     return value
 
 
-@cache
-def _fields(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind) if field.name != "span" and not field.name.endswith("_span"))
+def _fields(kind: type[ast.Node]) -> tuple[str, ...]:
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(field.name for field in fields(kind) if field.name != "span" and not field.name.endswith("_span"))
+    return _FIELDS[kind]
