@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from wharfinger.compiler.interpreter import SKIP
 from wharfinger.language import typed
 from wharfinger.language.source import Span
 from wharfinger.language.types import Type
@@ -50,9 +51,8 @@ class Coverage:
                     for clause, answer in attempt.interpreter.filter(rule, row):
                         self._points[id(clause)].seen.add(_truth(answer))
             for score in self._policy.scores:
-                if self._applies(score.when, attempt, row):
-                    present = attempt.interpreter.value(score.value, row) is not None
-                    self._points[id(score)].seen.add(Truth.TRUE if present else Truth.MISSING)
+                if self._applies(score.when, attempt, row) and (value := attempt.interpreter.score(score, row)) is not SKIP:
+                    self._points[id(score)].seen.add(Truth.MISSING if value is None else Truth.TRUE)
 
     def _applies(self, when: typed.Expr | None, attempt: Attempt, row: int) -> bool:
         if when is None:

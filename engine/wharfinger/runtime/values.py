@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from wharfinger.compiler import reads
 from wharfinger.language import typed
 from wharfinger.language.source import Source
-from wharfinger.language.types import Shape
+from wharfinger.language.types import Kind, Shape
 
 MISSING = "missing"
+NO_VALUE = frozenset({Kind.PODS, Kind.LABELS, Kind.POD, Kind.NODE})
+"""Kinds whose values are too big to stand under an operand."""
 
 Evaluate = Callable[[typed.Expr], str]
 
@@ -35,7 +37,7 @@ def values(expression: typed.Expr, evaluate: Evaluate) -> tuple[Value, ...]:
     """The values of the sub-expressions whose value is not already in the text, outermost first where two start at one place."""
     found: dict[tuple[int, int], Value] = {}
     for part in _walk(expression):
-        if isinstance(part, typed.Const | typed.Select) or part.type.shape is Shape.ITEM or _is_sugar(part):
+        if isinstance(part, typed.Const) or part.type.kind in NO_VALUE or part.type.shape is Shape.ITEM or _is_sugar(part):
             continue
         place = _anchor(part)
         if place not in found:
