@@ -1,5 +1,6 @@
-"""From the syntax tree to the typed policy: names resolved, dimensions checked, missing values accounted for, scores proved to stay in
-0..100.
+"""From the syntax tree to the typed policy.
+
+Names are resolved, dimensions checked, missing values accounted for, and scores proved to stay within 0..100 points.
 """
 
 from wharfinger.language.check.imports import import_key

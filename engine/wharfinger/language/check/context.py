@@ -56,8 +56,9 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Everything that checking an expression needs. `lets`, `heights` and `intervals` hold what has been checked so far, by qualified
-    name.
+    """Everything that checking an expression needs.
+
+    `lets`, `heights` and `intervals` hold what has been checked so far, by qualified name.
     """
 
     catalogue: Catalogue

@@ -1,25 +1,22 @@
-"""Params, lets, metrics and imports: what the names of a policy mean.
-
-Lets are checked in the order of what they need, not of where they stand, so that a policy can be written top down. That order also finds
-the lets that go in a circle, and it keeps the depth of the recursion independent of the number of lets.
-"""
+"""Params, lets and metrics: what the names of a policy mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from wharfinger.language import ast, typed
+from wharfinger.language.check.attributes import SUBJECTS
 from wharfinger.language.check.constants import literal_of
 from wharfinger.language.check.context import RULE, Binding, Context, type_text, unknown
 from wharfinger.language.check.forms import infer
+from wharfinger.language.check.let_order import in_order
 from wharfinger.language.check.metrics import metric_of
-from wharfinger.language.check.references import SUBJECTS
 from wharfinger.language.check.walk import height
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Label
 from wharfinger.language.intervals import ANYTHING, Interval
-from wharfinger.language.source import Span
+from wharfinger.language.source import Source, Span
 from wharfinger.language.suggest import closest
 from wharfinger.language.types import NUMERIC, Kind, Shape, Type
 
@@ -37,6 +34,7 @@ class Declared:
     params: list[typed.Param] = field(default_factory=list)
     lets: list[typed.Let] = field(default_factory=list)
     metrics: list[typed.Metric] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)  # of the imports
 
 
 def declare(context: Context, declared: Declared, items: Sequence[ast.Item], prefix: str = "") -> None:
@@ -209,78 +207,3 @@ def _declare_let(context: Context, declared: Declared, item: ast.Let, prefix: st
         context.lets[name] = let
         context.heights[name] = height(value, context.heights)
         context.intervals.lets[name] = context.intervals.of(value)
-
-
-def in_order(context: Context, lets: Sequence[ast.Let]) -> list[ast.Let]:
-    """Lets so that each stands behind those it needs; those that go in a circle are reported and left out."""
-    by_name = {let.name: let for let in lets}
-    needs = {let.name: [n for n in names_in(let.value) if n in by_name] for let in lets}
-    order: list[ast.Let] = []
-    state: dict[str, int] = {}  # 1 while its needs are being followed, 2 when done
-    for start in by_name:
-        _follow(context, start, needs, by_name, state, order)
-    return order
-
-
-def _follow(
-    context: Context, start: str, needs: dict[str, list[str]], by_name: dict[str, ast.Let], state: dict[str, int], order: list[ast.Let]
-) -> None:
-    if start in state:
-        return
-    path = [start]
-    pending: dict[str, Iterator[str]] = {start: iter(needs[start])}
-    state[start] = 1
-    circular: set[str] = set()
-    while path:
-        name = path[-1]
-        following = next(pending[name], None)
-        if following is None:
-            state[path.pop()] = 2
-            if name not in circular:
-                order.append(by_name[name])
-        elif state.get(following) == 1:
-            circle = path[path.index(following) :]
-            if not circular & set(circle):
-                _report_circle(context, [by_name[n] for n in circle])
-            circular |= set(circle)
-        elif following not in state:
-            state[following] = 1
-            path.append(following)
-            pending[following] = iter(needs[following])
-
-
-def _report_circle(context: Context, circle: list[ast.Let]) -> None:
-    first = min(circle, key=lambda let: let.name_span.start)
-    at = circle.index(first)
-    names = [let.name for let in (*circle[at:], *circle[:at], first)]
-    others = tuple(Label(let.name_span, f"needs `{name}`") for let, name in zip(circle[at + 1 :] + circle[:at], names[2:], strict=False))
-    context.error(
-        Code.P307,
-        f"`{first.name}` needs itself: {' → '.join(names)}",
-        first.name_span,
-        label=f"needs `{names[1]}`" if len(circle) > 1 else "needs itself",
-        others=others,
-        help="let one of them not depend on the others",
-    )
-
-
-def names_in(expr: ast.Expr) -> list[str]:
-    """The bare names in an expression, each once, in order."""
-    return list(dict.fromkeys(node.name for node in nodes_in(expr) if isinstance(node, ast.Name)))
-
-
-def nodes_in(root: object) -> Iterator[ast.Node]:
-    """Every node of a tree, without recursion, in order of appearance."""
-    pending: list[object] = [root]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, tuple):
-            pending.extend(reversed(node))
-        elif isinstance(node, ast.Node) and is_dataclass(node):
-            yield node
-            pending.extend(getattr(node, f.name) for f in reversed(fields(node)) if f.name != "span")
-
-
-def unused(names: Iterable[Binding]) -> list[Binding]:
-    """The names that nothing refers to."""
-    return [binding for binding in names if not binding.used]

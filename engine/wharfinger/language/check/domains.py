@@ -19,8 +19,9 @@ from wharfinger.language.types import NUMERIC, Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """The values left: numbers between two ends (which belong to it unless `open_low`/`open_high`), or others that are allowed and not
-    excluded.
+    """The values left.
+
+    Numbers between two ends (which belong to it unless `open_low`/`open_high`), or others that are allowed and not excluded.
     """
 
     low: float = -math.inf
@@ -62,8 +63,9 @@ Known = Mapping[str, Domain]
 
 
 def restriction(intervals: Intervals, condition: typed.Expr, *, truth: bool = True) -> tuple[typed.Expr, Domain] | None:
-    """The quantity that a condition is about and the values it leaves where the condition is true (or false); None when it is not so
-    simple.
+    """The quantity that a condition is about and the values it leaves where the condition is true (or false).
+
+    None when the condition is not so simple.
     """
     if isinstance(condition, typed.Operation):
         if condition.op is typed.Op.NOT:

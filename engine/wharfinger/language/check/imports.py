@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from wharfinger.language import ast
+from wharfinger.language.check.attributes import SUBJECTS
 from wharfinger.language.check.context import Binding, Context
 from wharfinger.language.check.declarations import Declared, declare
-from wharfinger.language.check.references import SUBJECTS
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Label
-from wharfinger.language.source import Source
 
 
 def import_key(importing: str, path: str) -> str:
@@ -31,14 +30,11 @@ class _Libraries:
     declared: Declared
     files: Mapping[str, ast.File]
     names: dict[str, dict[str, Binding] | None] = field(default_factory=dict)
-    sources: list[Source] = field(default_factory=list)
 
 
-def import_all(context: Context, declared: Declared, file: ast.File, files: Mapping[str, ast.File]) -> tuple[Source, ...]:
-    """Adds the imports of a file to the context's names; returns the sources of all imported files."""
-    libraries = _Libraries(declared=declared, files=files)
-    _import_into(context, libraries, file, "")
-    return tuple(libraries.sources)
+def import_all(context: Context, declared: Declared, file: ast.File, files: Mapping[str, ast.File]) -> None:
+    """Adds the imports of a file to the context's names, and their sources to what is declared."""
+    _import_into(context, _Libraries(declared=declared, files=files), file, "")
 
 
 def _import_into(context: Context, libraries: _Libraries, file: ast.File, prefix: str) -> None:
@@ -86,6 +82,6 @@ def _library(context: Context, libraries: _Libraries, item: ast.Import, prefix: 
     inner = replace(context, names={})
     _import_into(inner, libraries, file, f"{prefix}{item.name}.")
     declare(inner, libraries.declared, file.items, f"{prefix}{item.name}.")
-    libraries.sources.append(file.span.source)
+    libraries.declared.sources.append(file.span.source)
     libraries.names[key] = {name: binding for name, binding in inner.names.items() if binding.members is None}
     return libraries.names[key]

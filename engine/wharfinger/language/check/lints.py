@@ -1,8 +1,7 @@
-"""Warnings about policies that are right and do not do what their author thinks: unused names, rules that never apply, conditions that
-are always true.
+"""Warnings about policies that are right and do not do what their author thinks.
 
-Only a policy without errors is looked at, because an error is often the reason why a name is not used. `@allow("L301")` before a rule
-or declaration keeps a warning away.
+Unused names, rules that never apply, conditions that are always true, scores without influence. Only a policy without errors is looked at,
+because an error is often the reason why a name is not used. `@allow("L301")` before a rule or declaration keeps a warning away.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from wharfinger.language.check.weights import dominated, same_for_all
 from wharfinger.language.codes import Code
 from wharfinger.language.describe import describe
 from wharfinger.language.diagnostics import Label
-from wharfinger.language.source import Source, Span
+from wharfinger.language.source import Span
 from wharfinger.language.types import NUMERIC
 
 
@@ -199,25 +198,31 @@ def _influence(lints: Lints, score: typed.Score) -> None:
 
 def vain_handling(lints: Lints) -> None:
     """Reports `??`, `has` and `on missing` for values that are never missing."""
-    source: Source = lints.policy.source
     for expr, owner in expressions(lints.policy):
         for part in walk(expr):
-            if part.span.source is not source:
-                continue
-            if isinstance(part, typed.Operation) and part.op is typed.Op.COALESCE and not part.operands[0].type.optional:
-                left, right = part.operands
-                message = f"`{describe(left)}` is never missing"
-                lints.warn(Code.L401, message, right.span, owner, label="never used", help="leave `?? …` out")
-            elif isinstance(part, typed.Has) and not part.operand.type.optional:
-                message = f"`{describe(part.operand)}` is never missing"
-                lints.warn(Code.L401, message, part.span, owner, label="always true")
+            if part.span.source is lints.policy.source:
+                _vain_part(lints, part, owner)
     for rule in lints.policy.filters:
         for clause in rule.clauses:
             if clause.missing_passes is not None and not clause.condition.type.optional:
-                lints.warn(Code.L401, "this condition is never missing", clause.condition.span, rule.span, help="leave `on missing …` out")
+                _vain_action(lints, "condition", clause.condition.span, rule.span)
     for score in lints.policy.scores:
         if score.on_missing is not None and not score.value.type.optional:
-            lints.warn(Code.L401, "this score is never missing", score.value.span, score.span, help="leave `on missing …` out")
+            _vain_action(lints, "score", score.value.span, score.span)
+
+
+def _vain_part(lints: Lints, part: typed.Expr, owner: Span) -> None:
+    if isinstance(part, typed.Operation) and part.op is typed.Op.COALESCE and not part.operands[0].type.optional:
+        left, right = part.operands
+        message = f"`{describe(left)}` is never missing"
+        lints.warn(Code.L401, message, right.span, owner, label="never used", help="leave `?? …` out")
+    elif isinstance(part, typed.Has) and not part.operand.type.optional:
+        message = f"`{describe(part.operand)}` is never missing"
+        lints.warn(Code.L401, message, part.span, owner, label="always true")
+
+
+def _vain_action(lints: Lints, what: str, span: Span, owner: Span) -> None:
+    lints.warn(Code.L401, f"this {what} is never missing", span, owner, help="leave `on missing …` out")
 
 
 def expressions(policy: typed.Policy) -> Iterator[tuple[typed.Expr, Span]]:

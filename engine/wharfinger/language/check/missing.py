@@ -34,8 +34,6 @@ class Presence:
         self._known: dict[tuple[int, Facts], Causes] = {}
         self._keep: list[typed.Expr] = []
 
-    # ── what may be missing ──
-
     def causes(self, expr: typed.Expr, facts: Facts = NOTHING) -> Causes:
         """The innermost expressions whose absence makes `expr` missing, in order of appearance; empty when it always has a value."""
         if not expr.type.optional:
@@ -45,63 +43,6 @@ class Presence:
             self._keep.append(expr)  # an id is only good as long as its object lives
             self._known[key] = () if facts and describe(expr) in facts else _unique(_CAUSES[type(expr)](self, expr, facts))
         return self._known[key]
-
-    def _all(self, exprs: Iterable[typed.Expr], facts: Facts) -> Causes:
-        return tuple(cause for e in exprs for cause in self.causes(e, facts))
-
-    def _attribute(self, expr: typed.AttributeRef, facts: Facts) -> Causes:
-        key = self.causes(expr.key, facts) if expr.key else ()
-        return key or (expr,)
-
-    def _itself(self, expr: typed.Expr, _facts: Facts) -> Causes:
-        return (expr,)
-
-    def _let(self, expr: typed.LetRef, facts: Facts) -> Causes:
-        let = self.lets.get(expr.name)
-        return (expr,) if let is None else self.causes(let.value, facts)
-
-    def _operation(self, expr: typed.Operation, facts: Facts) -> Causes:
-        if expr.op in (typed.Op.AND, typed.Op.OR):
-            left, right = expr.operands
-            known = self.not_false if expr.op is typed.Op.AND else self.not_true
-            return self.causes(left, facts | known(right)) + self.causes(right, facts | known(left))
-        if expr.op is typed.Op.COALESCE:
-            left, right = expr.operands
-            return self.causes(right, facts) if self.causes(left, facts) else ()
-        found = self._all(expr.operands, facts)
-        divides = expr.op is typed.Op.DIV and holds_zero(self.intervals.of(expr.operands[-1]))
-        return found + ((expr,) if divides else ())
-
-    def _if(self, expr: typed.If, facts: Facts) -> Causes:
-        asked = self.causes(expr.condition, facts)
-        then = self.causes(expr.then, facts | self.where_true(expr.condition))
-        return asked + then + self.causes(expr.otherwise, facts | self.where_false(expr.condition))
-
-    def _curve(self, expr: typed.Curve, facts: Facts) -> Causes:
-        return self._all((expr.x, *(e for point in expr.points for e in point)), facts)
-
-    def _aggregate(self, expr: typed.Aggregate, facts: Facts) -> Causes:
-        on_domain = expr.per is typed.Per.DOMAIN and f"node.labels[{quoted(expr.topology_key or '')}]" not in facts
-        of_none = expr.reduction not in (typed.Reduction.COUNT, typed.Reduction.SUM)
-        return (expr,) if on_domain or of_none else ()
-
-    def _call(self, expr: typed.Call, facts: Facts) -> Causes:
-        parameters = parameters_of(expr.function, len(expr.arguments))
-        strict = [a for p, a in zip(parameters, expr.arguments, strict=True) if not p.optional_ok]
-        found = self._all((*strict, *expr.named.values()), facts)
-        metrics = self._all((a for p, a in zip(parameters, expr.arguments, strict=True) if p.name == "metric"), facts)
-        if metrics or any(p.name == "metric" for p in parameters):
-            return found + metrics  # a function of a metric is missing where its sample is
-        return found + ((expr,) if self._partial(expr) else ())
-
-    def _partial(self, expr: typed.Call) -> bool:
-        """Whether a function can be missing with all its arguments there."""
-        function = expr.function
-        if function.absent is not None:
-            return function.absent(*(self.intervals.of(a) for a in expr.arguments))
-        return function.result(tuple(a.type.present() for a in expr.arguments)).optional
-
-    # ── what is known ──
 
     def present(self, expr: typed.Expr) -> Facts:
         """What has a value where `expr` has one."""
@@ -183,6 +124,71 @@ class Presence:
         return self._of_lets[key]
 
 
+def _all(presence: Presence, exprs: Iterable[typed.Expr], facts: Facts) -> Causes:
+    return tuple(cause for e in exprs for cause in presence.causes(e, facts))
+
+
+def _attribute(presence: Presence, expr: typed.AttributeRef, facts: Facts) -> Causes:
+    key = presence.causes(expr.key, facts) if expr.key else ()
+    return key or (expr,)
+
+
+def _itself(_presence: Presence, expr: typed.Expr, _facts: Facts) -> Causes:
+    return (expr,)
+
+
+def _let(presence: Presence, expr: typed.LetRef, facts: Facts) -> Causes:
+    let = presence.lets.get(expr.name)
+    return (expr,) if let is None else presence.causes(let.value, facts)
+
+
+def _operation(presence: Presence, expr: typed.Operation, facts: Facts) -> Causes:
+    if expr.op in (typed.Op.AND, typed.Op.OR):
+        left, right = expr.operands
+        known = presence.not_false if expr.op is typed.Op.AND else presence.not_true
+        return presence.causes(left, facts | known(right)) + presence.causes(right, facts | known(left))
+    if expr.op is typed.Op.COALESCE:
+        left, right = expr.operands
+        return presence.causes(right, facts) if presence.causes(left, facts) else ()
+    found = _all(presence, expr.operands, facts)
+    divides = expr.op is typed.Op.DIV and holds_zero(presence.intervals.of(expr.operands[-1]))
+    return found + ((expr,) if divides else ())
+
+
+def _if(presence: Presence, expr: typed.If, facts: Facts) -> Causes:
+    asked = presence.causes(expr.condition, facts)
+    then = presence.causes(expr.then, facts | presence.where_true(expr.condition))
+    return asked + then + presence.causes(expr.otherwise, facts | presence.where_false(expr.condition))
+
+
+def _curve(presence: Presence, expr: typed.Curve, facts: Facts) -> Causes:
+    return _all(presence, (expr.x, *(e for point in expr.points for e in point)), facts)
+
+
+def _aggregate(_presence: Presence, expr: typed.Aggregate, facts: Facts) -> Causes:
+    on_domain = expr.per is typed.Per.DOMAIN and f"node.labels[{quoted(expr.topology_key or '')}]" not in facts
+    of_none = expr.reduction not in (typed.Reduction.COUNT, typed.Reduction.SUM)
+    return (expr,) if on_domain or of_none else ()
+
+
+def _call(presence: Presence, expr: typed.Call, facts: Facts) -> Causes:
+    parameters = parameters_of(expr.function, len(expr.arguments))
+    strict = [a for p, a in zip(parameters, expr.arguments, strict=True) if not p.optional_ok]
+    found = _all(presence, (*strict, *expr.named.values()), facts)
+    metrics = _all(presence, (a for p, a in zip(parameters, expr.arguments, strict=True) if p.name == "metric"), facts)
+    if metrics or any(p.name == "metric" for p in parameters):
+        return found + metrics  # a function of a metric is missing where its sample is
+    return found + ((expr,) if _partial(presence, expr) else ())
+
+
+def _partial(presence: Presence, expr: typed.Call) -> bool:
+    """Whether a function can be missing with all its arguments there."""
+    function = expr.function
+    if function.absent is not None:
+        return function.absent(*(presence.intervals.of(a) for a in expr.arguments))
+    return function.result(tuple(a.type.present() for a in expr.arguments)).optional
+
+
 def _labels_of(expr: typed.Matches) -> Facts:
     """The labels that are there where a selector matches."""
     owner = describe(expr.labels)
@@ -194,12 +200,12 @@ def _unique(causes: Causes) -> Causes:
 
 
 _CAUSES: Mapping[type[typed.Expr], Callable[[Presence, Any, Facts], Causes]] = {
-    typed.AttributeRef: Presence._attribute,
-    typed.MetricRef: Presence._itself,
-    typed.LetRef: Presence._let,
-    typed.Operation: Presence._operation,
-    typed.If: Presence._if,
-    typed.Curve: Presence._curve,
-    typed.Aggregate: Presence._aggregate,
-    typed.Call: Presence._call,
+    typed.AttributeRef: _attribute,
+    typed.MetricRef: _itself,
+    typed.LetRef: _let,
+    typed.Operation: _operation,
+    typed.If: _if,
+    typed.Curve: _curve,
+    typed.Aggregate: _aggregate,
+    typed.Call: _call,
 }

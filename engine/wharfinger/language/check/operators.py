@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from wharfinger.language import ast, typed
 from wharfinger.language.ast import BinaryOp, UnaryOp
+from wharfinger.language.check.comparison import comparison
 from wharfinger.language.check.context import Context, is_unknown, joined, type_label, type_text, unknown
 from wharfinger.language.check.forms import condition, form, infer
-from wharfinger.language.check.kinds import PLAIN, calculated, fits, unified
+from wharfinger.language.check.kinds import calculated
 from wharfinger.language.check.literals import common_kind, has_unknown_unit, unit_help, unknown_unit
+from wharfinger.language.check.membership import matches, membership
+from wharfinger.language.check.operations import negated, operation, ratio_help, whole_help
 from wharfinger.language.codes import Code
 from wharfinger.language.intervals import holds_zero
-from wharfinger.language.selector import SelectorError, parse_selector
-from wharfinger.language.source import Span
 from wharfinger.language.types import NUMERIC, Kind, Shape, Type
 
 _ARITHMETIC = {BinaryOp.ADD: typed.Op.ADD, BinaryOp.SUB: typed.Op.SUB, BinaryOp.MUL: typed.Op.MUL, BinaryOp.DIV: typed.Op.DIV}
-_ORDER = {BinaryOp.LT: typed.Op.LT, BinaryOp.LE: typed.Op.LE, BinaryOp.GT: typed.Op.GT, BinaryOp.GE: typed.Op.GE}
 _VERBS = {
     BinaryOp.ADD: "add {b} to {a}",
     BinaryOp.SUB: "subtract {b} from {a}",
     BinaryOp.MUL: "multiply {a} by {b}",
     BinaryOp.DIV: "divide {a} by {b}",
 }
-
-
-def operation(op: typed.Op, kind: Kind, span: Span, *operands: typed.Expr, optional: bool | None = None) -> typed.Operation:
-    """An operation whose shape and optionality are those of its operands, unless said otherwise."""
-    shape, missing = joined(*operands)
-    return typed.Operation(span=span, type=Type(kind, shape, missing if optional is None else optional), op=op, operands=operands)
-
-
-def negated(expr: typed.Expr, span: Span) -> typed.Operation:
-    """`not expr`."""
-    return operation(typed.Op.NOT, Kind.BOOL, span, expr)
 
 
 @form(ast.Unary)
@@ -64,16 +51,16 @@ def binary(context: Context, expr: ast.Binary) -> typed.Expr:
     if expr.op in (BinaryOp.AND, BinaryOp.OR):
         return _logic(context, expr)
     if expr.op is BinaryOp.MATCHES:
-        return _matches(context, expr)
+        return matches(context, expr)
     if expr.op in (BinaryOp.IN, BinaryOp.NOT_IN):
-        return _membership(context, expr)
+        return membership(context, expr)
     pair = _operands(context, expr)
     if pair is None:
         return unknown(expr.span)
     left, right = pair
     if expr.op is BinaryOp.COALESCE:
         return _coalesce(context, expr, left, right)
-    return _calculation(context, expr, left, right) if expr.op in _ARITHMETIC else _comparison(context, expr, left, right)
+    return _calculation(context, expr, left, right) if expr.op in _ARITHMETIC else comparison(context, expr, left, right)
 
 
 def _operands(context: Context, expr: ast.Binary) -> tuple[typed.Expr, typed.Expr] | None:
@@ -108,71 +95,6 @@ def _logic_help(expr: ast.Binary, side: typed.Expr) -> str | None:
     return f"to ask whether it is there, write `has({side.span.text})`" if side.type.optional else None
 
 
-def _comparison(context: Context, expr: ast.Binary, left: typed.Expr, right: typed.Expr) -> typed.Expr:
-    kinds = (left.type.kind, right.type.kind)
-    ordered = expr.op in _ORDER
-    for side in (left, right):
-        if side.type.kind not in NUMERIC | {Kind.BOOL, Kind.STRING}:
-            return context.error(
-                Code.P213, f"{type_text(side.type)} cannot be compared", side.span, label=type_text(side.type), help=_whole_help(side)
-            )
-    if unified(*kinds) is None:
-        return _incomparable(context, expr.span, left, right)
-    if ordered and kinds[0] not in NUMERIC:
-        help_ = (
-            'to compare versions write `semver(…)`, for example `semver(node.kubelet_version) >= semver("1.30.0")`'
-            if kinds[0] is Kind.STRING
-            else None
-        )
-        return context.error(
-            Code.P202,
-            f"{kinds[0].value} has no order",
-            expr.span,
-            label=f"`{expr.op.value}` needs numbers",
-            help=_order_help(context, kinds[0]) and help_,
-        )
-    if ordered:
-        return operation(_ORDER[expr.op], Kind.BOOL, expr.span, left, right)
-    equal = operation(typed.Op.EQ, Kind.BOOL, expr.span, left, right)
-    return negated(equal, expr.span) if expr.op is BinaryOp.NE else equal
-
-
-def _order_help(context: Context, kind: Kind) -> bool:
-    return kind is Kind.STRING and context.catalogue.function("semver") is not None
-
-
-def _whole_help(side: typed.Expr) -> str | None:
-    if side.type.kind is Kind.LABELS:
-        return f'take one of them, `{side.span.text}["key"]`, or use `matches`'
-    if side.type.kind is Kind.PODS:
-        return f"count them: `count({side.span.text}, on: node)`"
-    if side.type.kind is Kind.SET:
-        return "ask for membership with `in`"
-    return f"take a field: `{side.span.text}.name`" if side.type.kind in (Kind.POD, Kind.NODE) else None
-
-
-def _incomparable(context: Context, span: Span, left: typed.Expr, right: typed.Expr) -> typed.Expr:
-    help_ = unit_help(left.type.kind, right) or unit_help(right.type.kind, left) or _ratio_help(left, right)
-    culprit, other = (left, right) if isinstance(left, typed.Const) and not isinstance(right, typed.Const) else (right, left)
-    what = "a bare number" if isinstance(culprit, typed.Const) and culprit.type.kind in PLAIN else type_text(culprit.type)
-    return context.error(
-        Code.P202,
-        f"cannot compare {other.type.kind.value} with {what}",
-        culprit.span if culprit.span.text else span,
-        label=what,
-        others=(type_label(other),),
-        help=help_,
-    )
-
-
-def _ratio_help(left: typed.Expr, right: typed.Expr) -> str | None:
-    for side in (left, right):
-        if isinstance(side, typed.Operation) and side.op is typed.Op.DIV and side.type.kind is Kind.NUMBER:
-            a, b = side.operands
-            return f"`ratio({a.span.text}, {b.span.text})` is a percentage"
-    return None
-
-
 def _calculation(context: Context, expr: ast.Binary, left: typed.Expr, right: typed.Expr) -> typed.Expr:
     kind = calculated(expr.op, left.type.kind, right.type.kind)
     if kind is None:
@@ -189,13 +111,13 @@ def _incalculable(context: Context, expr: ast.Binary, left: typed.Expr, right: t
     odd = next((side for side in (left, right) if side.type.kind not in NUMERIC), None)
     if odd:
         text = odd.type.kind is Kind.STRING and expr.op is BinaryOp.ADD
-        help_ = 'texts are not joined; a message has holes: `"… {node.name} …"`' if text else _whole_help(odd)
+        help_ = 'texts are not joined; a message has holes: `"… {node.name} …"`' if text else whole_help(odd)
         return context.error(
             Code.P204, f"`{expr.op.value}` needs numbers, not {type_text(odd.type)}", odd.span, label=type_text(odd.type), help=help_
         )
     verb = _VERBS[expr.op].format(a=left.type.kind.value, b=right.type.kind.value)
     additive = expr.op in (BinaryOp.ADD, BinaryOp.SUB)
-    help_ = (unit_help(left.type.kind, right) or unit_help(right.type.kind, left) or _ratio_help(left, right)) if additive else None
+    help_ = (unit_help(left.type.kind, right) or unit_help(right.type.kind, left) or ratio_help(left, right)) if additive else None
     others = (type_label(left),)
     return context.error(Code.P201, f"cannot {verb}", right.span, label=type_text(right.type), others=others, help=help_)
 
@@ -219,100 +141,3 @@ def if_(context: Context, expr: ast.If) -> typed.Expr:
         return unknown(expr.span)
     shape, missing = joined(asked, then, otherwise)
     return typed.If(span=expr.span, type=Type(kind, shape, missing), condition=asked, then=then, otherwise=otherwise)
-
-
-# ── sets and labels ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _membership(context: Context, expr: ast.Binary) -> typed.Expr:
-    found = _member_of(context, expr)
-    return negated(found, expr.span) if expr.op is BinaryOp.NOT_IN and not is_unknown(found) else found
-
-
-def _member_of(context: Context, expr: ast.Binary) -> typed.Expr:
-    left = infer(context, expr.left)
-    if isinstance(expr.right, ast.SetLiteral) and not all(_is_literal(item) for item in expr.right.items):
-        return _one_of(context, expr, left, expr.right)
-    right = infer(context, expr.right)
-    if is_unknown(left, right):
-        return unknown(expr.span)
-    if right.type.kind is not Kind.SET:
-        message = f"`in` needs a set on its right, not {type_text(right.type)}"
-        return context.error(Code.P204, message, right.span, label=type_text(right.type), help=_in_help(left, right))
-    if right.type.element is not None and not (fits(left.type.kind, right.type.element) or fits(right.type.element, left.type.kind)):
-        message = f"cannot look for {type_text(left.type)} in {right.type}"
-        return context.error(Code.P202, message, left.span, label=type_text(left.type), others=(type_label(right),))
-    if left.type.kind not in NUMERIC | {Kind.STRING, Kind.BOOL}:
-        return context.error(
-            Code.P213, f"{type_text(left.type)} cannot be in a set", left.span, label=type_text(left.type), help=_whole_help(left)
-        )
-    return operation(typed.Op.IN, Kind.BOOL, expr.span, left, right)
-
-
-def _is_literal(item: ast.Expr) -> bool:
-    inner = item.operand if isinstance(item, ast.Unary) and item.op is UnaryOp.MINUS else item
-    return isinstance(inner, (ast.Number, ast.String, ast.Boolean))
-
-
-def _one_of(context: Context, expr: ast.Binary, left: typed.Expr, choices: ast.SetLiteral) -> typed.Expr:
-    """`x in [a, b]` with members that are not literals, as `x == a or x == b`."""
-    found: list[typed.Expr] = []
-    for item in choices.items:
-        right = infer(context, item)
-        if is_unknown(left, right):
-            return unknown(expr.span)
-        found.append(_comparison(context, ast.Binary(span=expr.span, op=BinaryOp.EQ, left=expr.left, right=item), left, right))
-    return unknown(expr.span) if is_unknown(*found) else _any_of(found, expr.span)
-
-
-def _any_of(conditions: Sequence[typed.Expr], span: Span) -> typed.Expr:
-    """The disjunction of some conditions, as flat as can be."""
-    if len(conditions) == 1:
-        return conditions[0]
-    half = len(conditions) // 2
-    return operation(typed.Op.OR, Kind.BOOL, span, _any_of(conditions[:half], span), _any_of(conditions[half:], span))
-
-
-def _in_help(left: typed.Expr, right: typed.Expr) -> str | None:
-    if right.type.kind is Kind.LABELS:
-        return f"to ask whether the key is there, write `has({right.span.text}[{left.span.text}])`"
-    if right.type.kind is Kind.STRING:
-        return f"for one value write `==`, for several a list `[{right.span.text}]`, for a part of a text `contains({right.span.text}, {left.span.text})`"
-    return None
-
-
-def _matches(context: Context, expr: ast.Binary) -> typed.Expr:
-    labels = infer(context, expr.left)
-    requirements = _selector(context, expr.right)
-    if is_unknown(labels) or requirements is None:
-        return unknown(expr.span)
-    if labels.type.kind is not Kind.LABELS:
-        help_ = (
-            'write `node.labels matches "…"` or `pod.labels matches "…"`'
-            if labels.type.kind is not Kind.STRING
-            else _text_help(labels, expr.right)
-        )
-        return context.error(
-            Code.P204,
-            f"`matches` needs labels on its left, not {type_text(labels.type)}",
-            labels.span,
-            label=type_text(labels.type),
-            help=help_,
-        )
-    shape = max(labels.type.shape, Shape.CONST)
-    return typed.Matches(span=expr.span, type=Type(Kind.BOOL, shape), labels=labels, requirements=requirements)
-
-
-def _text_help(labels: typed.Expr, right: ast.Expr) -> str:
-    return f"to compare a text write `==`, or `regex({labels.span.text}, {right.span.text})` for a pattern"
-
-
-def _selector(context: Context, expr: ast.Expr) -> tuple[typed.Requirement, ...] | None:
-    if not isinstance(expr, ast.String):
-        context.error(Code.P217, "the label selector after `matches` is written out in quotes", expr.span, label="not a text in quotes")
-        return None
-    try:
-        return parse_selector(expr.value)
-    except SelectorError as fault:
-        context.error(Code.P216, f"this is not a label selector: {fault}", expr.span, label="invalid selector")
-        return None

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from wharfinger.language import ast, typed
 from wharfinger.language.catalogue import Catalogue
-from wharfinger.language.check import calls, literals, operators, references, special
+from wharfinger.language.check import calls, keys, literals, operators, references
 from wharfinger.language.check.arrangement import annotations_of, base_of, quantum_of, tie_break_of
 from wharfinger.language.check.context import SCOPE, Binding, Context, is_unknown, unknown
 from wharfinger.language.check.declarations import Declared, declare
@@ -25,7 +25,7 @@ from wharfinger.language.diagnostics import Diagnostics, Label
 from wharfinger.language.source import Source, Span
 
 # Importing these registers the forms of expressions that they know.
-FORMS = (literals, references, operators, calls, special)
+FORMS = (literals, references, keys, operators, calls)
 T = TypeVar("T", bound=ast.Item)
 
 
@@ -39,14 +39,14 @@ def check(
     context = Context(catalogue=catalogue, diagnostics=diagnostics)
     _declare_lost(context, file)
     declared = Declared()
-    sources = import_all(context, declared, file, imports or {})
+    import_all(context, declared, file, imports or {})
     if file.policy is None:
         declare(context, declared, file.items)
         return None
     presence = Presence(context.lets, context.intervals)
-    policy = _checked(context, declared, file, file.policy, sources, presence)
+    policy = _checked(context, declared, file.policy, presence, file)
     _check_tests(context, declared, file, file.policy)
-    relevant = (file.span.source, *sources, *(test.span.source for test in file.tests))
+    relevant = (file.span.source, *declared.sources, *(test.span.source for test in file.tests))
     if _has_errors(diagnostics, relevant):
         return None
     lint(context, presence, policy, file.policy.items)
@@ -74,9 +74,7 @@ def _has_errors(diagnostics: Diagnostics, sources: Sequence[Source]) -> bool:
     return any(d.severity is Severity.ERROR and any(d.span.source is s for s in sources) for d in diagnostics.found)
 
 
-def _checked(
-    context: Context, declared: Declared, file: ast.File, policy: ast.Policy, sources: Sequence[Source], presence: Presence
-) -> typed.Policy:
+def _checked(context: Context, declared: Declared, policy: ast.Policy, presence: Presence, file: ast.File) -> typed.Policy:
     declare(context, declared, policy.items)
     scope = condition(context.at(SCOPE), policy.scope, "`for pods where`") if policy.scope else None
     known = presence.where_true(scope) if scope is not None and not is_unknown(scope) else NOTHING
@@ -86,7 +84,7 @@ def _checked(
         name=policy.name.value,
         version=policy.version.value if policy.version else None,
         source=file.span.source,
-        imports=tuple(sources),
+        imports=tuple(declared.sources),
         annotations=annotations_of(context, policy.annotations),
         scope=scope,
         params=tuple(declared.params),

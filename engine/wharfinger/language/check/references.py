@@ -1,29 +1,24 @@
-"""Names, fields and keys: what `pod.labels["app"]`, `here` and `shared.limit` refer to."""
+"""Names: what `pod`, `here` and `shared.limit` refer to."""
 
 from __future__ import annotations
 
 from wharfinger.language import ast, typed
-from wharfinger.language.catalogue import Attribute, Subject
+from wharfinger.language.catalogue import Subject
+from wharfinger.language.check.attributes import SUBJECTS, attribute_of, label_field, path_of, subject_at
 from wharfinger.language.check.context import Binding, Context, admitted, is_unknown, type_text, unknown
 from wharfinger.language.check.forms import form, infer
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Label
-from wharfinger.language.selector import key_fault
 from wharfinger.language.source import Span
 from wharfinger.language.suggest import closest, listed
-from wharfinger.language.types import Kind, Shape, Type
-
-SUBJECTS = {subject.value: subject for subject in Subject}
-_SHAPES = {Subject.POD: Shape.POD, Subject.NODE: Shape.NODE, Subject.ITEM: Shape.ITEM}
-# How people who know Kubernetes' objects, or other schedulers, call things.
-_OBJECT_PARTS = ("metadata", "spec", "status")
+from wharfinger.language.types import Kind
 
 
 @form(ast.Name)
 def name(context: Context, expr: ast.Name) -> typed.Expr:
     """A bare name: a subject, or something the policy declares."""
     if expr.name in SUBJECTS:
-        return _subject(context, SUBJECTS[expr.name], expr.span)
+        return subject_at(context, SUBJECTS[expr.name], expr.span)
     binding = context.names.get(expr.name)
     if binding is None:
         return _unknown_name(context, expr)
@@ -55,20 +50,12 @@ def _unknown_name(context: Context, expr: ast.Name) -> typed.Expr:
     return context.error(Code.P301, f"there is no `{expr.name}`", expr.span, label="unknown name", help=help_, suggestion=found)
 
 
-def _subject(context: Context, subject: Subject, span: Span) -> typed.Expr:
-    if subject not in context.place.subjects and subject is Subject.ITEM:
-        help_ = "`it` is the placed pod inside of `pods where …`; the pod that is being placed is `pod`"
-        return context.error(Code.P219, f"`it` has no meaning in {context.place.name}", span, label="outside of a selection", help=help_)
-    kind = Kind.NODE if subject is Subject.NODE else Kind.POD
-    return admitted(context, typed.SubjectRef(span=span, type=Type(kind, _SHAPES[subject]), subject=subject))
-
-
 @form(ast.Member)
 def member(context: Context, expr: ast.Member) -> typed.Expr:
     """A field: an attribute of a subject, a name of an import, or a result of a builtin (`unseen_requests(m).cpu`)."""
-    root, fields = _path(expr)
+    root, fields = path_of(expr)
     if isinstance(root, ast.Name) and root.name in SUBJECTS:
-        return _attribute(context, SUBJECTS[root.name], root, fields, expr.span)
+        return attribute_of(context, root, fields, expr.span)
     if isinstance(root, ast.Name):
         binding = context.names.get(root.name)
         if binding is not None and binding.what == "import":
@@ -80,15 +67,6 @@ def member(context: Context, expr: ast.Member) -> typed.Expr:
             return infer(context, call)
         return _no_result(context, root, fields[0])
     return _no_fields(context, root, fields[0])
-
-
-def _path(expr: ast.Expr) -> tuple[ast.Expr, list[ast.Member]]:
-    """The root of a chain of fields, and the fields in order."""
-    fields: list[ast.Member] = []
-    while isinstance(expr, ast.Member):
-        fields.append(expr)
-        expr = expr.base
-    return expr, fields[::-1]
 
 
 def _imported(context: Context, binding: Binding, fields: list[ast.Member], span: Span) -> typed.Expr:
@@ -121,7 +99,7 @@ def _no_fields(context: Context, root: ast.Expr, field: ast.Member, value: typed
     if is_unknown(value):
         return unknown(field.span)
     if value.type.kind is Kind.LABELS:
-        return _label_field(context, value.span.text, field)
+        return label_field(context, value.span.text, field)
     return context.error(Code.P302, f"{type_text(value.type)} has no fields", field.field_span, label="no such field")
 
 
@@ -135,161 +113,3 @@ def _no_result(context: Context, call: ast.Call, field: ast.Member) -> typed.Exp
     return context.error(
         Code.P302, f"`{call.function}(…)` has no `{field.field}`", field.field_span, label="no such field", help=help_, suggestion=near
     )
-
-
-def _attribute(context: Context, subject: Subject, root: ast.Name, fields: list[ast.Member], span: Span) -> typed.Expr:
-    allowed = _subject(context, subject, root.span)
-    if is_unknown(allowed):
-        return unknown(span)
-    path = ".".join(f.field for f in fields)
-    attribute = context.catalogue.attribute(subject, path)
-    if attribute is None:
-        return _unknown_field(context, subject, fields, span)
-    if attribute.keyed and attribute.type.kind is not Kind.LABELS:
-        message = f"`{subject.value}.{path}` needs a key"
-        return context.error(
-            Code.P310,
-            message,
-            span,
-            label="which one?",
-            help=f'name one: `{subject.value}.{path}["…"]`' + _group_help(context, subject, path),
-        )
-    return typed.AttributeRef(span=span, type=attribute.type.shaped(_SHAPES[subject]), attribute=attribute)
-
-
-def _group_help(context: Context, subject: Subject, path: str) -> str:
-    members = _members(context, subject, path)
-    return f", or one of {listed(f'{subject.value}.{path}.{m}' for m in members)}" if members else ""
-
-
-def _members(context: Context, subject: Subject, prefix: str) -> list[str]:
-    """The names that may follow a prefix of a path."""
-    start = f"{prefix}." if prefix else ""
-    rest = (a.path.removeprefix(start) for a in context.catalogue.attributes(subject) if a.path.startswith(start))
-    return list(dict.fromkeys(r.split(".")[0] for r in rest))
-
-
-def _unknown_field(context: Context, subject: Subject, fields: list[ast.Member], span: Span) -> typed.Expr:
-    known = 0
-    while known < len(fields) and _members(context, subject, ".".join(f.field for f in fields[: known + 1])):
-        known += 1
-    prefix = ".".join(f.field for f in fields[:known])
-    if known == len(fields):
-        return context.error(
-            Code.P302,
-            f"`{subject.value}.{prefix}` is a group of fields",
-            span,
-            label="which one?",
-            help=f"one of {listed(_members(context, subject, prefix))}",
-        )
-    owner = context.catalogue.attribute(subject, prefix) if prefix else None
-    if owner and owner.keyed:
-        return _label_field(context, f"{subject.value}.{prefix}", fields[known])
-    wrong = fields[known]
-    if owner is None or not owner.keyed:
-        parent = next(
-            (
-                a
-                for a in (context.catalogue.attribute(subject, ".".join(f.field for f in fields[:i])) for i in range(known + 1, 0, -1))
-                if a
-            ),
-            None,
-        )
-        if parent is not None and parent.keyed:
-            return _label_field(context, f"{subject.value}.{parent.path}", fields[parent.path.count(".") + 1])
-    whole = f"{subject.value}.{prefix}" if prefix else f"a {'placed pod' if subject is Subject.ITEM else subject.value}"
-    near, text = _nearest(context, subject, fields, known)
-    members = listed(_members(context, subject, prefix), most=12)
-    return context.error(
-        Code.P302,
-        f"{whole} has no field `{wrong.field}`" if not prefix else f"`{whole}` has no field `{wrong.field}`",
-        wrong.field_span,
-        label="unknown field",
-        help=f"did you mean `{text}`?" if text else f"its fields are {members}",
-        suggestion=near,
-    )
-
-
-def _nearest(context: Context, subject: Subject, fields: list[ast.Member], known: int) -> tuple[str | None, str | None]:
-    """The field most likely meant: as replacement of the wrong word (None when more than that word changes), and as whole text."""
-    prefix = ".".join(f.field for f in fields[:known])
-    near = closest(fields[known].field, _members(context, subject, prefix))
-    if near:
-        whole = f"{prefix}.{near}" if prefix else near
-        return near, f"{subject.value}.{whole}"
-    words = [f.field for f in fields if f.field not in _OBJECT_PARTS]
-    paths = [a.path for a in context.catalogue.attributes(subject)]
-    same = [p for p in paths if sorted(p.split(".")) == sorted(words) or p.split(".")[-1] == words[-1]] if words else []
-    found = same[0] if same else closest(".".join(words), paths) if words else None
-    other = {Subject.POD: Subject.NODE, Subject.NODE: Subject.POD, Subject.ITEM: Subject.NODE}[subject]
-    if found is None and words and context.catalogue.attribute(other, ".".join(words)):
-        return None, f"{other.value}.{'.'.join(words)}"
-    return None, f"{subject.value}.{found}" if found else None
-
-
-def _label_field(context: Context, owner: str, field: ast.Member) -> typed.Expr:
-    return context.error(
-        Code.P302,
-        f"keys of `{owner}` are written in brackets",
-        field.field_span,
-        label="not a field",
-        help=f'write `{owner}["{field.field}"]`',
-    )
-
-
-@form(ast.Index)
-def index(context: Context, expr: ast.Index) -> typed.Expr:
-    """A keyed attribute: `node.labels["zone"]`, `pod.requests["nvidia.com/gpu"]`."""
-    key = infer(context, expr.key)
-    base = _keyed(context, expr.base)
-    if is_unknown(base):
-        return unknown(expr.span)
-    if not isinstance(base, typed.AttributeRef) or not base.attribute.keyed or base.key is not None:
-        return context.error(Code.P310, f"{type_text(base.type)} has no keys", expr.key.span, label="no key is possible here")
-    if is_unknown(key) or _key_fault(context, base, key):
-        return unknown(expr.span)
-    return _with_key(context, base, key, expr.span)
-
-
-def _keyed(context: Context, base: ast.Expr) -> typed.Expr:
-    """The attribute before a key; unlike elsewhere, one that needs its key is welcome."""
-    root, fields = _path(base)
-    if fields and isinstance(root, ast.Name) and root.name in SUBJECTS:
-        subject = SUBJECTS[root.name]
-        attribute = context.catalogue.attribute(subject, ".".join(f.field for f in fields))
-        if attribute and attribute.keyed and not is_unknown(_subject(context, subject, root.span)):
-            return typed.AttributeRef(span=base.span, type=attribute.type.shaped(_SHAPES[subject]), attribute=attribute)
-    return infer(context, base)
-
-
-def _key_fault(context: Context, base: typed.AttributeRef, key: typed.Expr) -> bool:
-    if key.type.kind is not Kind.STRING:
-        help_ = f'write `"{key.span.text}"`' if isinstance(key, typed.Const) else None
-        context.error(Code.P310, f"a key is a string, not {type_text(key.type)}", key.span, label=type_text(key.type), help=help_)
-    elif key.type.shape > Shape.POD:
-        context.error(Code.P310, "a key is the same for all nodes", key.span, label="differs between nodes")
-    elif isinstance(key, typed.Const) and base.attribute.type.kind is Kind.LABELS and (fault := key_fault(key.value)):
-        context.error(Code.P310, f"no object can have this key: {fault}", key.span, label="not a key")
-    else:
-        return False
-    return True
-
-
-def _with_key(context: Context, base: typed.AttributeRef, key: typed.Expr, span: Span) -> typed.Expr:
-    own = _own_row(context, base.attribute, key)
-    shape = max(base.type.shape, key.type.shape)
-    if own:
-        return typed.AttributeRef(span=span, type=own.type.shaped(shape), attribute=own)
-    type_ = base.attribute.type
-    if type_.kind is Kind.LABELS:
-        type_ = Type(type_.element or Kind.STRING, optional=True)
-    return typed.AttributeRef(
-        span=span, type=type_.shaped(shape) if not key.type.optional else type_.shaped(shape).maybe(), attribute=base.attribute, key=key
-    )
-
-
-def _own_row(context: Context, attribute: Attribute, key: typed.Expr) -> Attribute | None:
-    """The attribute that a literal key means by itself: `free["cpu"]` is `free.cpu`."""
-    if not isinstance(key, typed.Const) or attribute.type.kind is Kind.LABELS:
-        return None
-    return context.catalogue.attribute(attribute.subject, f"{attribute.path}.{key.value.replace('-', '_')}")

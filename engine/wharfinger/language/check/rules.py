@@ -13,7 +13,7 @@ from wharfinger.language.check.kinds import PLAIN
 from wharfinger.language.check.literals import unit_help
 from wharfinger.language.check.messages import message_of
 from wharfinger.language.check.missing import Facts, Presence
-from wharfinger.language.check.operators import negated
+from wharfinger.language.check.operations import negated
 from wharfinger.language.check.points import within_points
 from wharfinger.language.check.verdicts import unhandled
 from wharfinger.language.codes import Code
@@ -62,7 +62,7 @@ def _clause(rules: RuleContext, item: ast.Filter, clause: ast.Clause, facts: Fac
         return None
     causes = rules.presence.causes(asked, facts)
     if causes and clause.on_missing is None:
-        unhandled(rules.context, Code.P401, f"filter `{item.name}`", causes, "`on missing pass` or `on missing reject`", asked)
+        unhandled(rules.context, Code.P401, f"filter `{item.name}`", asked, causes)
         return None
     return typed.Clause(
         span=clause.span,
@@ -160,8 +160,7 @@ def _handled(rules: RuleContext, item: ast.Score, value: typed.Expr, when: typed
         return True
     causes = rules.presence.causes(value, rules.given(when))
     if causes:
-        choices = "`on missing neutral`, `on missing skip` or `on missing <points>`"
-        unhandled(rules.context, Code.P402, f"{item.form.value} `{item.name}`", causes, choices, value)
+        unhandled(rules.context, Code.P402, f"{item.form.value} `{item.name}`", value, causes)
     return not causes
 
 

@@ -12,7 +12,6 @@ from wharfinger.language.check.domains import Known, conjuncts, known_from, own_
 from wharfinger.language.check.linear import increases, linear
 from wharfinger.language.describe import describe
 from wharfinger.language.intervals import Intervals
-from wharfinger.language.types import NUMERIC
 
 Truth = frozenset[bool]
 EITHER: Truth = frozenset({True, False})
@@ -96,22 +95,19 @@ class Truths:
     def _compared(self, expr: typed.Operation) -> Truth:
         """Two quantities that are the same, or of which one is always larger."""
         left, right = expr.operands[0], expr.operands[-1]
-        if expr.op is typed.Op.EQ and describe(left) == describe(right):
-            return ALWAYS
-        if expr.op is typed.Op.IN and isinstance(right, typed.Const) and not right.value:
-            return NEVER
-        if expr.op not in _ORDER or left.type.kind not in NUMERIC:
-            return EITHER
         if describe(left) == describe(right):
-            return ALWAYS if expr.op in (typed.Op.LE, typed.Op.GE) else NEVER
-        if linear(left) is None or linear(right) is None:
+            return {typed.Op.EQ: ALWAYS, typed.Op.LE: ALWAYS, typed.Op.GE: ALWAYS, typed.Op.LT: NEVER, typed.Op.GT: NEVER}.get(
+                expr.op, EITHER
+            )
+        if expr.op is typed.Op.IN:
+            return NEVER if isinstance(right, typed.Const) and not right.value else EITHER
+        if expr.op not in _ORDER or linear(left) is None or linear(right) is None:
             return EITHER
         rising = expr.op in (typed.Op.LT, typed.Op.LE)
         if increases(self.intervals, left, right):
             return ALWAYS if rising else NEVER
-        if increases(self.intervals, right, left):
-            return NEVER if rising else ALWAYS
-        return EITHER
+        falling = increases(self.intervals, right, left)
+        return EITHER if not falling else NEVER if rising else ALWAYS
 
     def reason(self, expr: typed.Expr, known: Known | None = None) -> typed.Expr:
         """The smallest part of a condition that decides it by itself."""

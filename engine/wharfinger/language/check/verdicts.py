@@ -12,20 +12,25 @@ from wharfinger.language.diagnostics import Label
 from wharfinger.language.types import Kind
 from wharfinger.language.units import UNITS
 
+CHOICES = {
+    Code.P401: "`on missing pass` or `on missing reject`",
+    Code.P402: "`on missing neutral`, `on missing skip` or `on missing <points>`",
+}
 
-def unhandled(context: Context, code: Code, rule: str, causes: Causes, choices: str, span: typed.Expr) -> None:
-    """Reports that a rule may be without a value, naming the innermost cause and the three ways out."""
+
+def unhandled(context: Context, code: Code, rule: str, value: typed.Expr, causes: Causes) -> None:
+    """Reports that the value of a rule may be missing, naming the innermost cause and the three ways out."""
     cause = causes[0]
-    within = span.span.source is cause.span.source and span.span.start <= cause.span.start and cause.span.end <= span.span.end
+    within = value.span.source is cause.span.source and value.span.start <= cause.span.start and cause.span.end <= value.span.end
     others = () if within else (Label(cause.span, why(cause)),)
     more = f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
     context.error(
         code,
         f"{rule} says nothing about nodes where {subject_of(cause)} is missing{more}",
-        cause.span if within else span.span,
+        cause.span if within else value.span,
         label=why(cause) if within else "may be missing",
         others=others,
-        help=f"give a default, `{default_text(cause)}`; or guard it, `{guard_text(cause)}`; or end the rule with {choices}",
+        help=f"give a default, `{default_text(cause)}`; or guard it, `{guard_text(cause)}`; or end the rule with {CHOICES[code]}",
     )
 
 
