@@ -85,10 +85,8 @@ class _Loader:
         """The syntax tree of a file; raises `UsageError` when it cannot be read."""
         if name not in self.files:
             self.files[name] = None  # also for one whose reading fails
-            if name == STDIN:
-                source = read_stream(sys.stdin.buffer, "<stdin>", self.diagnostics)
-            else:
-                source = read_source(name, self.diagnostics)
+            standard = name == STDIN
+            source = read_stream(sys.stdin.buffer, "<stdin>", self.diagnostics) if standard else read_source(name, self.diagnostics)
             self.files[name] = parse(source, self.diagnostics) if source is not None else None
         return self.files[name]
 
@@ -124,10 +122,7 @@ class _Loader:
 
     def checked(self, file: ast.File) -> typed.Policy | None:
         """The typed policy of a file with its imports."""
-        imports: dict[str, ast.File] = {}
-        for key, imported in self._imports(file):
-            imports[key] = imported
-        return check(file, self.catalogue, self.diagnostics, imports)
+        return check(file, self.catalogue, self.diagnostics, dict(self._imports(file)))
 
     def _imports(self, file: ast.File) -> Iterator[tuple[str, ast.File]]:
         """Every file that is imported, directly or by another import."""

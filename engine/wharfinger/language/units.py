@@ -16,7 +16,6 @@ from fractions import Fraction
 from wharfinger.language.suggest import closest
 from wharfinger.language.types import Kind
 
-
 # Beyond these a literal is a slip of the finger, and exact arithmetic on it would take long.
 LONGEST = 60
 LEAST, MOST = 1e-30, 1e30
