@@ -47,7 +47,7 @@ class CodeTable:
 
     def _learn(self, codes: NDArray[np.int32]) -> NDArray[np.int8]:
         """The state of each code, with no unknown ones left."""
-        if codes.size and codes.max() >= len(self._states) - 1:
+        if len(self._strings) >= len(self._states):
             self._grow()
         states = self._states[codes]
         if states.size and states.min() == UNKNOWN:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from wharfinger.builtins.context import AtRows, Rows
 from wharfinger.compiler import schedule
-from wharfinger.compiler.ir import Stage
-from wharfinger.compiler.rules import Rule
+from wharfinger.compiler.rules import CompiledScore, Rule
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
 from wharfinger.model.strings import StringTable
@@ -51,13 +50,17 @@ class BoundPolicy:
     def filter_bits(self, index: int, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint64]:
         """Why filter number `index` rejects nodes, (n_rows,) uint64: bit k is `filters[index].bits[k]`, 0 lets the node pass."""
         rule = self._policy.filters[index]
+        frame = self._at(snapshot, rows)
         if self._left_out(rule, snapshot):
-            return np.zeros(AtRows(snapshot, self._pod, rows).n_rows, dtype=np.uint64)
-        frame, outputs = self._outputs(rule, snapshot, rows)
-        bits = np.zeros(frame.n_rows, dtype=np.uint64)
+            return np.zeros(frame.n_rows, dtype=np.uint64)
+        outputs = self._outputs(rule.plan, frame)
+        bits: NDArray[np.uint64] | None = None
         for k in range(len(rule.bits)):
-            bits |= np.multiply(outputs[k], np.uint64(1 << k), dtype=np.uint64)
-        return bits if rule.guard is None else np.where(outputs[-1], bits, np.uint64(0))
+            fails = _column(outputs[k], frame, np.uint64)
+            bits = fails if bits is None else bits | (fails << np.uint64(k))
+        if bits is None:
+            return np.zeros(frame.n_rows, dtype=np.uint64)
+        return np.where(outputs[-1], bits, np.uint64(0)) if rule.guarded else bits
 
     def score(self, index: int, snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
         """The raw value of score number `index`, (n_rows,) float64, and its state, (n_rows,) uint8: 0 a value, 1 missing, 2 skipped.
@@ -65,29 +68,41 @@ class BoundPolicy:
         Where the state is not 0, the value is.
         """
         rule = self._policy.scores[index]
+        frame = self._at(snapshot, rows)
         if self._left_out(rule, snapshot):
-            n_rows = AtRows(snapshot, self._pod, rows).n_rows
-            return np.zeros(n_rows), np.full(n_rows, SKIPPED, dtype=np.uint8)
-        frame, outputs = self._outputs(rule, snapshot, rows)
-        raw = np.array(np.broadcast_to(outputs[0], (frame.n_rows,)), dtype=np.float64)
-        present = np.isfinite(raw)
-        names = self._program.groups[rule.plan]
-        if len(names) > 1 and names[1].endswith(" present"):
-            present &= outputs[1]
-        state = np.logical_not(present).view(np.uint8)
-        if rule.guard is not None:
-            state = np.where(outputs[-1], state, np.uint8(SKIPPED))
+            return np.zeros(frame.n_rows), np.full(frame.n_rows, SKIPPED, dtype=np.uint8)
+        outputs = self._outputs(rule.plan, frame)
+        raw = _column(outputs[0], frame, np.float64)
+        state = self._states(rule, raw, outputs)
+        if state is None:
+            return raw, np.zeros(len(raw), dtype=np.uint8)
         raw[state != VALUE] = 0.0
         return raw, state
+
+    def _states(self, rule: CompiledScore, raw: NDArray[np.float64], outputs: list[Any]) -> NDArray[np.uint8] | None:
+        """The state of each value; None where all are values. A value that is not finite is as good as missing."""
+        missing: Any = None
+        if rule.plan.hazardous:
+            missing = np.logical_not(np.isfinite(raw))
+        if rule.optional:
+            absent = np.logical_not(outputs[1])
+            missing = absent if missing is None else np.logical_or(missing, absent)
+        state = (
+            None if missing is None else np.array(np.broadcast_to(missing, raw.shape) if np.ndim(missing) == 0 else missing).view(np.uint8)
+        )
+        if not rule.guarded:
+            return state
+        return np.where(outputs[-1], np.zeros(len(raw), dtype=np.uint8) if state is None else state, np.uint8(SKIPPED))
 
     def tie_key(self, index: int, snapshot: Snapshot, rows: Rows) -> NDArray[np.float64]:
         """The value of key number `index` of the tie break, (n_rows,) float64; NaN where it is missing."""
         rule = self._policy.tie_break[index]
+        frame = self._at(snapshot, rows)
         if self._left_out(rule, snapshot):
-            return np.full(AtRows(snapshot, self._pod, rows).n_rows, np.nan)
-        frame, outputs = self._outputs(rule, snapshot, rows)
-        key = np.array(np.broadcast_to(outputs[0], (frame.n_rows,)), dtype=np.float64)
-        return np.where(outputs[1], key, np.nan) if len(outputs) > 1 else key
+            return np.full(frame.n_rows, np.nan)
+        outputs = self._outputs(rule.plan, frame)
+        key = _column(outputs[0], frame, np.float64)
+        return np.where(outputs[1], key, np.nan) if rule.optional else key
 
     # ── evaluation ──
 
@@ -95,23 +110,25 @@ class BoundPolicy:
         """Whether a rule has no say: one of its metrics is suspended, or its guard is not true for this pod."""
         if rule.metrics and not rule.metrics.isdisjoint(self._policy.freshness.suspended(snapshot)):
             return True
-        if rule.guard is None or self._program.module.roots[rule.guard].stage is Stage.RUN:
-            return False
-        return not self._start[self._program.registers[rule.guard]]
+        return rule.pod_guard is not None and not self._start[rule.pod_guard]
 
-    def _outputs(self, rule: Rule, snapshot: Snapshot, rows: Rows) -> tuple[AtRows, list[Any]]:
-        """The outputs of a rule's plan."""
-        frame = self._at(snapshot, rows)
-        plan = self._program.plans[rule.plan]
+    def _outputs(self, plan: schedule.Plan, frame: AtRows) -> list[Any]:
+        """The outputs of a plan; each is a column or one value for all rows."""
+        if plan.hazardous:
+            with np.errstate(all="ignore"):  # what is not present may be anything, also divided by zero
+                self._run(plan, frame)
+        else:
+            self._run(plan, frame)
         registers = self._registers
-        with np.errstate(all="ignore"):  # what is not present may be anything, also divided by zero
-            if isinstance(rows, slice):
-                for part in plan.static:
-                    self._fill_static(part, frame)
-                schedule.run(plan.rest, registers)
-            else:
-                schedule.run(plan.steps, registers)
-        return frame, [registers[output] for output in plan.outputs]
+        return [registers[output] for output in plan.outputs]
+
+    def _run(self, plan: schedule.Plan, frame: AtRows) -> None:
+        if not isinstance(frame.rows, slice):
+            schedule.run(plan.steps, self._registers)
+            return
+        for part in plan.static:
+            self._fill_static(part, frame)
+        schedule.run(plan.rest, self._registers)
 
     def _at(self, snapshot: Snapshot, rows: Rows) -> AtRows:
         """The frame of a question; a new one empties the registers."""
@@ -135,6 +152,13 @@ class BoundPolicy:
             return fresh[part.register]
 
         registers[part.register] = self._static.get(key, frame.snapshot, evaluate)
+
+
+def _column(output: Any, frame: AtRows, dtype: type[np.generic]) -> NDArray[Any]:
+    """An output as a column of its own, which whoever asked may write to."""
+    if isinstance(output, np.ndarray) and output.ndim:
+        return output.astype(dtype)
+    return np.full(frame.n_rows, output, dtype=dtype)
 
 
 def _same(a: Rows, b: Rows) -> bool:

@@ -48,8 +48,9 @@ class Rep(IntEnum):
 class Op:
     """An operation: `scalar` takes and returns plain Python values, `vector` arrays of one entry per row.
 
-    A `framed` vector form takes the frame (`builtins.context.AtRows`: snapshot, pod and rows) first: it reads the cluster, and where it is
-    `of_pod` also the pod. Operations made for one policy carry in `key` what tells them apart.
+    A `framed` vector form takes the frame (`builtins.context.AtRows`: snapshot, pod and rows) first: it reads the cluster, and
+    where it is `of_pod` also the pod. A `hazardous` one may divide by zero or overflow. Operations made for one policy carry in
+    `key` what tells them apart.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Op:
     vector: Callable[..., Any] | None = None
     framed: bool = False
     of_pod: bool = False
+    hazardous: bool = False
     key: Hashable = None
 
 

@@ -70,13 +70,13 @@ def _run_rep(expr: typed.Call) -> Rep:
 def _framed(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
     """A call that reads the cluster."""
     call = _with_names(expr.function.vector, expr)
-    op = Op(name=f"call {expr.function.name}", vector=call, framed=True, of_pod=True, key=_names(expr))
+    op = Op(name=f"call {expr.function.name}", vector=call, framed=True, of_pod=True, hazardous=True, key=_names(expr))
     return lowering.graph.apply(op, nodes, _run_rep(expr), at=Stage.RUN, volatility=expr.function.volatility)
 
 
 def _vector(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
     """A call on columns that reads nothing but them."""
-    op = Op(name=f"call {expr.function.name}", vector=_with_names(expr.function.vector, expr), key=_names(expr))
+    op = Op(name=f"call {expr.function.name}", vector=_with_names(expr.function.vector, expr), hazardous=True, key=_names(expr))
     return lowering.graph.apply(op, [lowering.code(node) for node in nodes], _run_rep(expr))
 
 

@@ -29,8 +29,8 @@ def _where(condition: Any, a: Any, b: Any) -> Any:
 
 ADD = Op(name="add", scalar=operator.add, vector=np.add)
 SUB = Op(name="sub", scalar=operator.sub, vector=np.subtract)
-MUL = Op(name="mul", scalar=operator.mul, vector=np.multiply)
-DIV = Op(name="div", scalar=_divide, vector=np.divide)
+MUL = Op(name="mul", scalar=operator.mul, vector=np.multiply, hazardous=True)
+DIV = Op(name="div", scalar=_divide, vector=np.divide, hazardous=True)
 NEG = Op(name="neg", scalar=operator.neg, vector=np.negative)
 EQ = Op(name="eq", scalar=operator.eq, vector=np.equal)
 NE = Op(name="ne", scalar=operator.ne, vector=np.not_equal)
@@ -91,7 +91,7 @@ def _segment_columns(x: Any, *points: Any) -> Any:
     return np.where(np.less_equal(x, xs[0]), ys[0], result)
 
 
-CURVE = Op(name="curve", scalar=_segments, vector=_segment_columns)
+CURVE = Op(name="curve", scalar=_segments, vector=_segment_columns, hazardous=True)
 
 
 def fixed_curve(points: Sequence[float]) -> Op:
@@ -101,6 +101,7 @@ def fixed_curve(points: Sequence[float]) -> Op:
         name="curve " + ", ".join(f"{x:g} -> {y:g}" for x, y in zip(xs, ys, strict=True)),
         scalar=lambda x: float(np.interp(x, xs, ys)),
         vector=lambda x: np.interp(x, xs, ys),
+        hazardous=True,
         key=tuple(points),
     )
 

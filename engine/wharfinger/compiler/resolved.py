@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wharfinger.compiler import reads
-from wharfinger.compiler.ir import CONST
+from wharfinger.compiler.ir import CONST, Stage
 from wharfinger.compiler.normalize import default_spread
 from wharfinger.compiler.rules import BaseWeight, Bit, CompiledFilter, CompiledScore, CompiledTieKey
 from wharfinger.compiler.schedule import Program
@@ -36,16 +36,17 @@ class Resolved:
         return float(node.value)
 
     def _common(self, group: str, name: str, span: Span, *exprs: typed.Expr | None) -> dict[str, Any]:
-        guard = f"{group} when"
+        parts, guard = self._program.groups[group], f"{group} when"
+        runs = guard in parts and self._program.module.roots[guard].stage is Stage.RUN
         return {
             "name": name,
             "span": span,
-            "plan": group,
-            "volatility": max(
-                (self._volatility(part) for part in self._program.groups[group]), key=lambda v: v.value, default=Volatility.STATIC
-            ),
+            "plan": self._program.plans[group],
+            "volatility": max((self._volatility(part) for part in parts), key=lambda v: v.value, default=Volatility.STATIC),
             "metrics": frozenset(metric for expr in exprs if expr is not None for metric in reads.metrics_read(expr, self._lets)),
-            "guard": guard if guard in self._program.registers else None,
+            "pod_guard": self._program.registers[guard] if guard in parts and not runs else None,
+            "guarded": runs,
+            "optional": f"{group} present" in parts,
         }
 
     def _filter(self, group: str, rule: typed.Filter, bits: list[tuple[int, bool]]) -> CompiledFilter:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wharfinger.compiler.schedule import Plan
 from wharfinger.language import typed
 from wharfinger.language.ast import MissingAction, Normalize
 from wharfinger.language.catalogue import Volatility
@@ -23,14 +24,20 @@ class Bit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What filters, scores and tie keys have in common. `metrics`: the metrics it uses, any of which may suspend it."""
+    """What filters, scores and tie keys have in common: `metrics` are those it uses, any of which may suspend it.
+
+    `plan` computes the rule's parts; where it has one, its last output says whether the rule applies (`guarded`). A guard that
+    only looks at the pod is in the register `pod_guard` instead.
+    """
 
     name: str
     span: Span
-    plan: str
+    plan: Plan
     volatility: Volatility
     metrics: frozenset[str]
-    guard: str | None = None  # the root that says whether the rule applies at all; None: always
+    pod_guard: int | None
+    guarded: bool
+    optional: bool  # the second output says where the first is present
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,12 +41,16 @@ class StaticPart:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to compute some nodes: `steps` for any rows, or for all rows `rest` after the static parts were looked up."""
+    """How to compute some nodes: `steps` for any rows, or for all rows `rest` after the static parts were looked up.
+
+    `hazardous` plans contain operations that may divide by zero or overflow, which is not worth a warning: the result is not present then.
+    """
 
     outputs: tuple[int, ...]
     steps: tuple[Step, ...]
     static: tuple[StaticPart, ...]
     rest: tuple[Step, ...]
+    hazardous: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +155,7 @@ class _Scheduling:
             steps=self._steps(nodes),
             static=tuple(self._static_part(node) for node in static),
             rest=self._steps(self._run_nodes(roots, frozenset(node.number for node in static))),
+            hazardous=any(node.op.hazardous for node in nodes),
         )
 
     def _is_boundary(self, node: Node, nodes: Sequence[Node], roots: Sequence[Node]) -> bool:

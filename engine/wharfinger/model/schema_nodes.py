@@ -88,7 +88,7 @@ FACTS: Final = (
 
 
 def _native(table: Callable[[Snapshot], NDArray[np.int64]], place: int) -> Callable[[Snapshot, Rows], Read]:
-    return lambda snapshot, rows: (table(snapshot)[place, rows].astype(np.float64), None)
+    return lambda snapshot, rows: (table(snapshot)[place][rows].astype(np.float64), None)
 
 
 def _extended(
@@ -99,21 +99,25 @@ def _extended(
         if place is None:
             nothing = np.zeros(len(snapshot.pod_count[rows]))
             return nothing, None if present is None else nothing > 0
-        return table(snapshot)[place, rows].astype(np.float64), None if present is None else present(snapshot)[place, rows]
+        return table(snapshot)[place][rows].astype(np.float64), None if present is None else present(snapshot)[place][rows]
 
     return read
-
-
-def _free(snapshot: Snapshot) -> NDArray[np.int64]:
-    free: NDArray[np.int64] = snapshot.allocatable - snapshot.requested
-    return free
 
 
 def _free_native(place: int) -> Callable[[Snapshot, Rows], Read]:
     def read(snapshot: Snapshot, rows: Rows) -> Read:
-        return (snapshot.allocatable[place, rows] - snapshot.requested[place, rows]).astype(np.float64), None
+        return (snapshot.allocatable[place][rows] - snapshot.requested[place][rows]).astype(np.float64), None
 
     return read
+
+
+def _free_extended(snapshot: Snapshot, rows: Rows, key: str) -> Read:
+    place = snapshot.resource_index(key)
+    if place is None:
+        nothing = np.zeros(len(snapshot.pod_count[rows]))
+        return nothing, nothing > 0
+    free = snapshot.allocatable[place][rows] - snapshot.requested[place][rows]
+    return free.astype(np.float64), snapshot.has_allocatable[place][rows]
 
 
 def _amount(table: str, resource: str) -> Callable[[NodeView], int]:
@@ -189,7 +193,7 @@ USAGE: Final = (
         Kind.COUNT,
         'An extended resource that is still free, in units: `node.free["nvidia.com/gpu"]`; absent where the node does not offer it.',
         _amount_if_any("free"),
-        _extended(_free, lambda snapshot: snapshot.has_allocatable),
+        _free_extended,
         keyed=True,
         optional=True,
         volatility=Volatility.ROW,
