@@ -261,11 +261,6 @@ class Code(Enum):
         "value may be missing here",
         "This value is needed in every case, so it cannot be absent: give a default with `??`.",
     )
-    P404 = Record(
-        "`on missing` does not go with this rule",
-        "A requirement can `pass` or `reject`; a score can get points, be `neutral` (the mean of the nodes that have a value) or "
-        "`skip` (leave the node's sum alone).",
-    )
     # ── P5xx scores ──
     P501 = Record(
         "score may leave 0..100",
@@ -311,14 +306,6 @@ class Code(Enum):
     P604 = Record(
         "tests without a policy",
         "`X_test.policy` holds tests of the policy in `X.policy` beside it; that file is not there or has no policy.",
-    )
-    P605 = Record(
-        "rules outside of a policy",
-        "A file without a `policy` line is a library: it may hold params, lets and metrics, nothing else.",
-    )
-    P606 = Record(
-        "filter without a requirement",
-        "A filter needs at least one `require` or `reject`; without one it rejects nothing.",
     )
     # ── P7xx tests ──
     P701 = Record(

@@ -147,7 +147,7 @@ class _Loader:
             try:
                 file = self.read(key)
             except UsageError as error:
-                why = str(error)
+                why = str(error).rpartition(": ")[2].lower()
         if file is None:
             self._refused(item, why)
         return file

@@ -26,8 +26,8 @@ def closest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def limit(word: str) -> int:
-    """How many letters of a word may be wrong: a third, at least one."""
-    return max(1, len(word) // 3)
+    """How many letters of a word may be wrong: a third, at least one; none of a word of one or two letters."""
+    return max(1, len(word) // 3) if len(word) > 2 else 0
 
 
 def distance(a: str, b: str, most: int) -> int:

@@ -37,7 +37,7 @@ def path_of(expr: ast.Expr) -> tuple[ast.Expr, list[ast.Member]]:
 def attribute_of(context: Context, root: ast.Name, fields: list[ast.Member], span: Span) -> typed.Expr:
     """The attribute that a chain of fields behind a subject names."""
     subject = SUBJECTS[root.name]
-    allowed = subject_at(context, subject, root.span)
+    allowed = subject_at(context, subject, root.span if subject is Subject.ITEM else span)
     if is_unknown(allowed):
         return unknown(span)
     path = ".".join(f.field for f in fields)
@@ -77,9 +77,9 @@ def _unknown_field(context: Context, subject: Subject, fields: list[ast.Member],
         return context.error(Code.P302, f"`{whole}` is a group of fields", span, label="which one?", help=help_)
     owner = context.catalogue.attribute(subject, prefix) if prefix else None
     wrong = fields[known]
-    if owner is not None and owner.keyed:
+    if owner is not None and owner.keyed and not closest(wrong.field, _members(context, subject, prefix)):
         return label_field(context, whole, wrong)
-    if owner is not None:
+    if owner is not None and not owner.keyed:
         return context.error(Code.P302, f"`{whole}` is {owner.type}, which has no fields", wrong.field_span, label="no such field")
     replacement, text = _nearest(context, subject, fields, known)
     help_ = f"did you mean `{text}`?" if text else f"its fields are {listed(_members(context, subject, prefix), most=12)}"

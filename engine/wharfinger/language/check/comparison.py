@@ -27,26 +27,15 @@ def comparison(context: Context, expr: ast.Binary, left: typed.Expr, right: type
     if unified(*kinds) is None:
         return _incomparable(context, expr.span, left, right)
     if ordered and kinds[0] not in NUMERIC:
-        help_ = (
-            'to compare versions write `semver(…)`, for example `semver(node.kubelet_version) >= semver("1.30.0")`'
-            if kinds[0] is Kind.STRING
-            else None
-        )
-        return context.error(
-            Code.P202,
-            f"{kinds[0].value} has no order",
-            expr.span,
-            label=f"`{expr.op.value}` needs numbers",
-            help=_order_help(context, kinds[0]) and help_,
-        )
+        help_ = None
+        if kinds[0] is Kind.STRING:
+            help_ = f'versions are compared with `version_at_least({left.span.text}, "1.30.0")`'
+        message = f"{kinds[0].value} has no order"
+        return context.error(Code.P202, message, expr.span, label=f"`{expr.op.value}` needs numbers", help=help_)
     if ordered:
         return operation(_ORDER[expr.op], Kind.BOOL, expr.span, left, right)
     equal = operation(typed.Op.EQ, Kind.BOOL, expr.span, left, right)
     return negated(equal, expr.span) if expr.op is BinaryOp.NE else equal
-
-
-def _order_help(context: Context, kind: Kind) -> bool:
-    return kind is Kind.STRING and context.catalogue.function("semver") is not None
 
 
 def _incomparable(context: Context, span: Span, left: typed.Expr, right: typed.Expr) -> typed.Expr:

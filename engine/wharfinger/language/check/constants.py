@@ -35,11 +35,14 @@ def literal_of(context: Context, expr: ast.Expr, wanted: Type, place: str, code:
     value = folded(found)
     if value is None:
         context.error(Code.P215, f"{place} is written out", expr.span, label="not a literal")
+    elif wanted.kind is Kind.COUNT and found.type.kind is Kind.NUMBER:
+        if value == int(value):
+            return typed.Const(span=expr.span, type=wanted, value=value)
+        help_ = f"for example `{int(value)}`, or declare it a `number`"
+        context.error(Code.P209, f"{place} is a whole number", expr.span, label="not whole", help=help_)
     elif not assignable(found.type, wanted):
         message = f"{place} is {wanted}, not {type_text(found.type)}"
         context.error(code, message, expr.span, label=type_text(found.type), help=unit_help(wanted.kind, found))
-    elif wanted.kind is Kind.COUNT and value != int(value):
-        context.error(Code.P209, f"{place} is a whole number", expr.span, label="not whole")
     else:
         return typed.Const(span=expr.span, type=wanted, value=value)
     return None

@@ -33,8 +33,9 @@ def _keyed(context: Context, base: ast.Expr) -> typed.Expr:
     if fields and isinstance(root, ast.Name) and root.name in SUBJECTS:
         subject = SUBJECTS[root.name]
         attribute = context.catalogue.attribute(subject, ".".join(f.field for f in fields))
-        if attribute and attribute.keyed and not is_unknown(subject_at(context, subject, root.span)):
-            return typed.AttributeRef(span=base.span, type=attribute.type.shaped(SHAPES[subject]), attribute=attribute)
+        if attribute and attribute.keyed:
+            found = typed.AttributeRef(span=base.span, type=attribute.type.shaped(SHAPES[subject]), attribute=attribute)
+            return unknown(base.span) if is_unknown(subject_at(context, subject, base.span)) else found
     return infer(context, base)
 
 

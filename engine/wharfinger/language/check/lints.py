@@ -15,7 +15,7 @@ from wharfinger.language.check.domains import Known, conjuncts, known_from, own_
 from wharfinger.language.check.missing import Facts, Presence
 from wharfinger.language.check.points import possible
 from wharfinger.language.check.truth import ALWAYS, NEVER, Truths
-from wharfinger.language.check.verdicts import subject_of
+from wharfinger.language.check.verdicts import default_text, guard_text, subject_of
 from wharfinger.language.check.walk import walk
 from wharfinger.language.check.weights import dominated, same_for_all
 from wharfinger.language.codes import Code
@@ -174,7 +174,7 @@ def negations(lints: Lints, condition: typed.Expr, rule: Span, consequence: str,
         causes = lints.presence.causes(condition, facts)
         if causes:
             message = f"where {subject_of(causes[0])} is missing, {consequence}"
-            help_ = f'say what is meant: `({describe(causes[0])} ?? "")`, or `not has({describe(causes[0])}) or …`'
+            help_ = f"say what is meant: `({default_text(causes[0])})`, or `not {guard_text(causes[0])} or …`"
             lints.warn(Code.L402, message, condition.span, rule, label="missing is not true either", help=help_)
 
 

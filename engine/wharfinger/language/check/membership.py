@@ -100,7 +100,7 @@ def matches(context: Context, expr: ast.Binary) -> typed.Expr:
 
 
 def _text_help(labels: typed.Expr, right: ast.Expr) -> str:
-    return f"to compare a text write `==`, or `regex({labels.span.text}, {right.span.text})` for a pattern"
+    return f"to compare a text write `==`, or `matches_regex({labels.span.text}, {right.span.text})` for a pattern"
 
 
 def _selector(context: Context, expr: ast.Expr) -> tuple[typed.Requirement, ...] | None:

@@ -176,7 +176,9 @@ def _missing_points(context: Context, item: ast.Score) -> typed.Expr | None:
         )
     low, high = context.intervals.of(points)
     if low < 0 or high > 100 or points.type.optional:
-        return context.error(Code.P506, "points are between 0 and 100", points.span, label="may be outside of 0 to 100")
+        return context.error(
+            Code.P506, "points are between 0 and 100", points.span, label="may be outside", help="for example `on missing 0`"
+        )
     return points
 
 

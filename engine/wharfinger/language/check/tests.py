@@ -58,6 +58,7 @@ class _Script:
     pods: dict[str, Span] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
     placed: set[str] = field(default_factory=set)
+    unsure: bool = False  # after a `place` of a pod that does not exist: it was meant to place one that does
 
     def check(self, test: ast.Test) -> None:
         for step in test.steps:
@@ -165,6 +166,7 @@ class _Script:
             why = "is already running" if step.pod in self.running else "is already placed"
             help_ = f"declare another one: `pod other like {step.pod}`"
             self.context.error(Code.P705, f"`{step.pod}` {why}", step.pod_span, label="cannot be placed again", help=help_)
+        self.unsure = self.unsure or not known
         self.placed.add(step.pod)
 
     def _expect(self, step: ast.TestExpect) -> None:
@@ -184,7 +186,7 @@ class _Script:
             self._points(step.points)
 
     def _placed(self, pod: str, span: Span) -> None:
-        if self._known(self.pods, "pod", pod, span) and pod not in self.placed:
+        if self._known(self.pods, "pod", pod, span) and pod not in self.placed and not self.unsure:
             help_ = (
                 f"add `place {pod}` above" if pod not in self.running else "it is running from the start; expect something of a placed pod"
             )

@@ -1,0 +1,75 @@
+"""Case files of diagnostics: a policy with a mistake, what must be said about it, and the policy mended.
+
+    === file shared.policy        (any number of other files, beside the policy)
+    === broken
+    === found                     (one line per finding: CODE line:column message)
+    === mended
+
+`tests/cases/diagnostics/<CODE>.case` is the example on the page of that code; `<CODE>-<word>.case` are further ones.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from wharfinger.builtins import CATALOGUE
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.load import load_policies
+
+FOLDER = Path(__file__).parents[2] / "cases" / "diagnostics"
+SECTION = re.compile(r"^=== (.+)\n", re.MULTILINE)
+NAME = "example.policy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One case file; `files` are the other files by name."""
+
+    path: Path
+    broken: str
+    found: tuple[str, ...]
+    mended: str
+    files: dict[str, str]
+
+    @property
+    def code(self) -> str:
+        """The code that the case is about."""
+        return self.path.stem.partition("-")[0]
+
+    def __str__(self) -> str:
+        return self.path.stem
+
+
+def read(path: Path) -> Case:
+    """The case in a file."""
+    _, *parts = SECTION.split(path.read_text(encoding="utf-8"))
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert {"broken", "found", "mended"} <= sections.keys(), f"{path} lacks a section"
+    files = {name.removeprefix("file "): text for name, text in sections.items() if name.startswith("file ")}
+    found = tuple(line for line in sections["found"].splitlines() if line)
+    return Case(path=path, broken=sections["broken"], found=found, mended=sections["mended"], files=files)
+
+
+def cases() -> list[Case]:
+    """All case files, in order."""
+    return [read(path) for path in sorted(FOLDER.glob("*.case"))]
+
+
+def diagnose(folder: Path, text: str, files: dict[str, str]) -> Diagnostics:
+    """Everything found in a policy text with other files beside it; the whole folder is loaded where there are tests among them."""
+    for name, content in {**files, NAME: text}.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    beside = [folder / name for name in files if not name.startswith("shared")]
+    return load_policies([*beside, folder / NAME], CATALOGUE)[1]
+
+
+def lines(diagnostics: Diagnostics) -> tuple[str, ...]:
+    """Findings as the lines of a `found` section."""
+    return tuple(f"{d.code.name} {_place(d.span.source.name)}{d.span.line}:{d.span.column} {d.message}" for d in diagnostics)
+
+
+def _place(source: str) -> str:
+    name = Path(source).name
+    return "" if name == NAME else f"{name}:"
