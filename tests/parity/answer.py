@@ -16,6 +16,9 @@ from wharfinger.model.snapshot import Snapshot
 
 from . import case as cases
 
+NOT_ASKED = frozenset({"DynamicResources", "NodeDeclaredFeatures"})
+"""Plugins of the default profile that the vectors were made without."""
+
 
 def answer(case: Mapping[str, Any]) -> dict[str, Any]:
     """What the vectors' `answer` holds, from our own chain."""
@@ -31,7 +34,7 @@ def answer(case: Mapping[str, Any]) -> dict[str, Any]:
 
 def filters(chain: Chain, snapshot: Snapshot, pod: PodView) -> dict[str, dict[str, list[str]]]:
     """For every filter by itself: the nodes it rejects, each with its reasons sorted."""
-    return {plugin.name: _alone(plugin, snapshot, pod) for plugin in chain.filters}
+    return {plugin.name: _alone(plugin, snapshot, pod) for plugin in chain.filters if plugin.name not in NOT_ASKED}
 
 
 def scores(decision: Decision) -> dict[str, Any]:

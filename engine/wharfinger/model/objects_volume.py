@@ -114,6 +114,7 @@ class PersistentVolumeClaimSpec(KubeStruct, frozen=True):
     volume_name: str = ""
     storage_class_name: str | None = None
     volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
 
 
 class PersistentVolumeClaimTemplate(KubeStruct, frozen=True):

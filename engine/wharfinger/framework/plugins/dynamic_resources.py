@@ -1,0 +1,36 @@
+"""DynamicResources: pods that claim devices through resource claims are not placed, and are told so.
+
+Allocating devices of resource slices to claims is not supported. Leaving the claims out of account would place pods on nodes where they
+cannot start, so such a pod is rejected instead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
+from wharfinger.language.catalogue import Volatility
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+
+
+class DynamicResources(FilterPlugin):
+    """What is left of `pkg/scheduler/framework/plugins/dynamicresources` when no claims are allocated."""
+
+    name = "DynamicResources"
+    filter_volatility = Volatility.STATIC
+
+    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
+        """Rejected for a pod with resource claims, else Skip."""
+        names = ", ".join(claim.name for claim in pod.object.spec.resource_claims)
+        if not names:
+            return SKIP
+        return Rejected((Reason(f"resource claims are not supported ({names})", resolvable=False),))
+
+    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """Never called: PreFilter has decided already."""
+        raise NotImplementedError
