@@ -247,7 +247,7 @@ class Mending:
         return self._put_in(closer, spelling(closer), at)
 
     def _next_step(self, around: Open, at: int) -> bool:
-        """Whether the next line of a test begins while the object of the last one is open: then it is the object's brace that is missing."""
+        """Whether the next line of a test begins while the object of the last one is open: then the object's brace is missing."""
         kind = self._kind(at)
         inside = around.bracket.type == "LBRACE" and around.block is None
         return inside and kind in STEPS and self.place.first_on_line(at) and self.place.resumable(kind) > 0
@@ -284,8 +284,11 @@ class Mending:
         """A symbol or small word left out."""
         token = self.tokens[at]
         expected = self.engine.expected()
+        named = self.engine.accepts("NAME")  # then a word would be taken for a name
         following = self._kind(at + 1)
         for kind in MISSING_PUNCTUATION if token.type != grammar.END else ():
+            if named and spelling(kind).isidentifier():
+                continue
             if kind in expected and self.engine.accepts(kind, token.type, following):
                 missing = spelling(kind)
                 message = f"expected `{missing}` before {found(token)}"

@@ -86,6 +86,17 @@ class Place:
             return "filter"
         return "test" if self.engine.accepts("METRIC") else None
 
+    def unfinished(self) -> int | None:
+        """The length of the stack before the statement that is being read; None where one has just ended."""
+        engine = self.engine
+        for index in range(len(engine.values) - 1, -1, -1):
+            value = engine.values[index]
+            if isinstance(value, Token) and value.type in ITEMS | CLAUSES | STEPS:
+                name = value.type in STEPS - ITEMS and "METRIC" not in engine.rows[engine.states[index]]
+                if not name:
+                    return index + 1
+        return None
+
     def resumable(self, kind: str) -> int:
         """The length of the stack on which a keyword would begin a statement again; 0 where none is."""
         witness = "METRIC" if kind in STEPS else kind

@@ -84,6 +84,8 @@ class Recovery:
     def _skip(self, at: int) -> int:
         """The index of the next token from which to go on; the stack is cut back to take it."""
         stop = self.place.end_of_nested(at)
+        if not (self.place.first_on_line(at) and self.place.level()):
+            self._drop_statement()
         depth = 0
         for index in range(at, len(self.tokens)):
             kind = self.tokens[index].type
@@ -107,6 +109,14 @@ class Recovery:
         if kind in CLAUSES | STEPS and depth == 0 and first and (kind not in ITEMS or not nested):
             return True
         return kind in ITEMS and not nested and (first or (depth == 0 and kind != "AT"))
+
+    def _drop_statement(self) -> None:
+        """Forget the statement that is being read: half of it would only be misunderstood."""
+        length = self.place.unfinished()
+        if length:
+            before = self.place.open_braces()
+            self.engine.cut_to(length)
+            self.abandoned += before - self.place.open_braces()
 
     def _cut_to(self, length: int, kind: str, skipped: int) -> None:
         """Cut the stack, and remember braces that were open on it or skipped, so that nobody complains about their ends."""

@@ -92,7 +92,7 @@ class ShiftReduce:
         return frozenset(kind for kind in self.rows[self.states[-1]] if kind.isupper() and self.accepts(kind))
 
     def length_taking(self, kind: str, witness: str) -> int:
-        """The length of the longest stack, up to this one, that takes a token of this kind and could take the witness instead; 0 for none."""
+        """The length of the longest stack, up to this one, that takes a token of this kind and could take the witness; 0 for none."""
         for length in range(len(self.states), 0, -1):
             row = self.rows[self.states[length - 1]]
             if kind in row and witness in row and self._shift(self.states[:length], kind) and self._shift(self.states[:length], witness):

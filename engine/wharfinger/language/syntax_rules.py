@@ -41,7 +41,7 @@ class NormalizePart:
 
     word: str
     span: Span
-    method: ast.Normalize | None
+    method: ast.Normalize
     spread: ast.Expr | None
 
 
@@ -61,8 +61,9 @@ class Rules(Declarations):
     """Builds rules."""
 
     def empty(self, left: Token, right: Token, message: str, help: str) -> None:  # noqa: A002  # the field of a diagnostic is called help
-        """Report a block with nothing in it."""
-        self.diagnostics.error(Code.P117, message, self.at(left, right), help=help)
+        """Report a block with nothing in it, unless something in it could not be read."""
+        if not any(left.start <= found.span.start < right.end for found in self.diagnostics.found):
+            self.diagnostics.error(Code.P117, message, self.at(left, right), help=help)
 
     def parts(self, parts: Sequence[Part]) -> dict[str, Part]:
         """Parts by their word; one that is there twice is reported and the first is kept."""
@@ -114,16 +115,10 @@ class Rules(Declarations):
             on_missing=self._clause_missing(missing) if isinstance(missing, MissingPart) else None,
         )
 
-    def _clause_missing(self, part: MissingPart) -> ast.OnMissing | None:
-        if isinstance(part.value, Token | ast.Name):
-            word = part.value.text if isinstance(part.value, Token) else part.value.name
-            span = self.at(part.value, part.value)
-            action = words.chosen(self.diagnostics, words.CLAUSE_MISSING, word, span, "after `on missing` of a `require` or `reject`")
-            return ast.OnMissing(span=part.span, action=action) if action else None
-        words.chosen(
-            self.diagnostics, words.CLAUSE_MISSING, part.value.span.text, part.value.span, "after `on missing` of a `require` or `reject`"
-        )
-        return None
+    def _clause_missing(self, part: MissingPart) -> ast.OnMissing:
+        span = self.at(part.value, part.value)
+        action = words.chosen(self.diagnostics, words.CLAUSE_MISSING, span.text, span, "after `on missing` of a `require` or `reject`")
+        return ast.OnMissing(span=part.span, action=action)
 
     # ── scores ──
 
@@ -135,7 +130,7 @@ class Rules(Declarations):
         """`normalize minmax(5)`."""
         span = self.at(keyword, right or method)
         chosen = words.chosen(self.diagnostics, words.NORMALIZE, method.text, self.at(method, method), "after `normalize`")
-        if spread and chosen not in {ast.Normalize.MINMAX, None}:
+        if spread and chosen is not ast.Normalize.MINMAX:
             self.diagnostics.error(Code.P111, f"`normalize {method.text}` takes nothing in parentheses", spread.span, help="leave it out")
         return NormalizePart("normalize", span, chosen, spread)
 
@@ -160,13 +155,13 @@ class Rules(Declarations):
             on_missing=self._score_missing(missing) if isinstance(missing, MissingPart) else None,
         )
 
-    def _score_missing(self, part: MissingPart) -> ast.OnMissing | None:
+    def _score_missing(self, part: MissingPart) -> ast.OnMissing:
         value = part.value
         if isinstance(value, ast.Name) and value.name in words.SCORE_MISSING:
             return ast.OnMissing(span=part.span, action=words.SCORE_MISSING[value.name])
         if isinstance(value, Token) or (isinstance(value, ast.Name) and value.name in words.CLAUSE_MISSING):
             words.not_for_scores(self.diagnostics, self.at(value, value))
-            return None
+            return ast.OnMissing(span=part.span, action=ast.MissingAction.SKIP)
         return ast.OnMissing(span=part.span, action=ast.MissingAction.POINTS, points=value)
 
     # ── the rest ──

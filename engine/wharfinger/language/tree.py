@@ -22,16 +22,18 @@ def children(node: ast.Node) -> Iterator[ast.Node]:
             yield from (member for member in value if isinstance(member, ast.Node))
 
 
-def deepest(node: ast.Node, most: int) -> ast.Node | None:
-    """A node that stands more than `most` deep below `node`, or None; does not recurse, so it may be asked about any tree."""
-    waiting = [(node, 0)]
+def deepest(node: ast.Node, most: int) -> ast.Expr | None:
+    """An expression that stands more than `most` deep in others, or None; does not recurse, so it may be asked about any tree."""
+    waiting: list[tuple[ast.Node, int]] = [(node, 0)]
     while waiting:
         current, depth = waiting.pop()
-        if depth > most:
-            return current
-        # A node of n characters cannot have more than n levels below it.
-        if current.span.end - current.span.start + depth > most:
-            waiting.extend((child, depth + 1) for child in children(current))
+        if isinstance(current, ast.Expr):
+            depth += 1
+            if depth > most:
+                return current
+            if depth + current.span.end - current.span.start <= most:
+                continue  # n characters cannot hold more than n levels
+        waiting.extend((child, depth) for child in children(current))
     return None
 
 

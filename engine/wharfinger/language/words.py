@@ -18,15 +18,15 @@ CLAUSE_MISSING = {"pass": ast.MissingAction.PASS, "reject": ast.MissingAction.RE
 SCORE_MISSING = {"neutral": ast.MissingAction.NEUTRAL, "skip": ast.MissingAction.SKIP}
 
 
-def chosen(diagnostics: Diagnostics, choices: Mapping[str, T], word: str, span: Span, place: str) -> T | None:
-    """The choice a word names; None, and a finding that lists the choices, where it names none. `place` reads like "after `normalize`"."""
+def chosen(diagnostics: Diagnostics, choices: Mapping[str, T], word: str, span: Span, place: str) -> T:
+    """The choice a word names; where it names none, the likeliest one with a finding. `place` reads like "after `normalize`"."""
     if word in choices:
         return choices[word]
     near = closest(word, choices)
     listed = ", ".join(f"`{choice}`" for choice in choices)
     help_ = f"did you mean `{near}`?" if near else f"there are {listed}"
     diagnostics.error(Code.P111, f"`{word}` cannot stand {place}", span, label=f"one of {listed}", help=help_, suggestion=near)
-    return None
+    return choices[near or list(choices)[-1]]
 
 
 def repeated(diagnostics: Diagnostics, word: str, first: Span, second: Span) -> None:

@@ -5,11 +5,14 @@
     === found                     (one line per finding: CODE line:column message)
     === mended
 
-`tests/cases/diagnostics/<CODE>.case` is the example on the page of that code; `<CODE>-<word>.case` are further ones.
+`tests/cases/diagnostics/<CODE>.case` is the example on the page of that code, where the whole output is shown; `<CODE>-<word>.case` are
+further ones. In policies `«120 × (»` stands for 120 parentheses (in it `#` is the number of the repetition and `\\n` a new line), and
+`«bytes ff fe»` for bytes that no text has.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +23,8 @@ from wharfinger.language.load import load_policies
 
 FOLDER = Path(__file__).parents[2] / "cases" / "diagnostics"
 SECTION = re.compile(r"^=== (.+)\n", re.MULTILINE)
+REPEAT = re.compile(r"«(\d+) × ([^»]*)»")
+BYTES = re.compile(r"«bytes ([0-9a-f ]*)»")
 NAME = "example.policy"
 
 
@@ -59,10 +64,22 @@ def cases() -> list[Case]:
 
 def diagnose(folder: Path, text: str, files: dict[str, str]) -> Diagnostics:
     """Everything found in a policy text with other files beside it; the whole folder is loaded where there are tests among them."""
-    for name, content in {**files, NAME: text}.items():
-        (folder / name).write_text(content, encoding="utf-8")
-    beside = [folder / name for name in files if not name.startswith("shared")]
-    return load_policies([*beside, folder / NAME], CATALOGUE)[1]
+    for name, policy in {**files, NAME: text}.items():
+        (folder / name).write_bytes(content(policy))
+    beside = [name for name in files if not name.startswith("shared")]
+    with contextlib.chdir(folder):
+        return load_policies([*beside, NAME], CATALOGUE)[1]
+
+
+def content(policy: str) -> bytes:
+    """The bytes that a policy of a case stands for."""
+    pieces = BYTES.split(REPEAT.sub(_repeated, policy))
+    return b"".join(bytes.fromhex(piece) if index % 2 else piece.encode() for index, piece in enumerate(pieces))
+
+
+def _repeated(found: re.Match[str]) -> str:
+    pattern = found.group(2).replace("\\n", "\n")
+    return "".join(pattern.replace("#", str(number)) for number in range(int(found.group(1))))
 
 
 def lines(diagnostics: Diagnostics) -> tuple[str, ...]:
@@ -71,5 +88,4 @@ def lines(diagnostics: Diagnostics) -> tuple[str, ...]:
 
 
 def _place(source: str) -> str:
-    name = Path(source).name
-    return "" if name == NAME else f"{name}:"
+    return "" if source == NAME else f"{source}:"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.language import diagnostic_case
-from wharfinger.language.codes import Code, Severity
+from wharfinger.language.codes import Code
 
 CASES = diagnostic_case.cases()
 
@@ -23,8 +23,17 @@ def test_the_mended_policy_is_clean(case, tmp_path):
     assert diagnostic_case.lines(found) == ()
 
 
-@pytest.mark.parametrize(
-    "code", [code for code in Code if code.name >= "P2" or code.severity is Severity.WARNING], ids=lambda code: code.name
-)
-def test_every_code_of_the_checker_has_a_case(code):
+@pytest.mark.parametrize("code", Code, ids=lambda code: code.name)
+def test_every_code_has_a_case(code):
     assert (diagnostic_case.FOLDER / f"{code.name}.case").is_file()
+
+
+def test_every_case_has_a_code():
+    assert {case.code for case in CASES} == {code.name for code in Code}
+
+
+@pytest.mark.parametrize("code", Code, ids=lambda code: code.name)
+def test_a_code_explains_itself(code):
+    assert code.title == code.title.strip(".")
+    assert code.value.explanation.endswith((".", ".)"))
+    assert len(code.value.explanation) > len(code.title)

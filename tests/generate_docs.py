@@ -1,0 +1,94 @@
+"""Writes the pages that are made from the code: `docs/errors/` from the codes and their cases, the tables of `grammar/LANGUAGE.md`.
+
+`python -m tests.generate_docs` writes them; tests compare them with what this module would write.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from tests.unit.language import diagnostic_case
+from wharfinger.language.codes import Code
+from wharfinger.language.render import human
+
+ROOT = Path(__file__).parent.parent
+ERRORS = ROOT / "docs" / "errors"
+FAMILIES = {
+    "P0": "Files and limits",
+    "P1": "Syntax",
+    "P2": "Types, units and shapes",
+    "P3": "Names",
+    "P4": "Missing values",
+    "P5": "Scores",
+    "P6": "Structure",
+    "P7": "Tests",
+    "L": "Lints",
+}
+
+
+def pages() -> dict[Path, Callable[[], str]]:
+    """Every generated page with what makes its text."""
+    return {ERRORS / "README.md": index, **{ERRORS / f"{code.name}.md": partial(page, code) for code in Code}}
+
+
+def index() -> str:
+    """The list of all codes."""
+    lines = [
+        "# Diagnostics",
+        "",
+        "Every finding has a stable code. Its page says what it means, shows a policy that raises it, and the same policy mended.",
+    ]
+    for prefix, family in FAMILIES.items():
+        codes = [code for code in Code if code.name.startswith(prefix)]
+        lines += ["", f"## {family}", "", "| code | what | severity |", "|---|---|---|"]
+        lines += [f"| [{code.name}]({code.name}.md) | {code.title} | {code.severity.value} |" for code in codes]
+    return "\n".join(lines) + "\n"
+
+
+def page(code: Code) -> str:
+    """The page of one code."""
+    case = diagnostic_case.read(diagnostic_case.FOLDER / f"{code.name}.case")
+    with tempfile.TemporaryDirectory() as folder:
+        found = diagnostic_case.diagnose(Path(folder), case.broken, case.files)
+    printed = "\n".join(human(diagnostic) for diagnostic in found)
+    lines = [f"# {code.name}: {code.title}", "", code.value.explanation, "", *_what_follows(code), "", "## Example", ""]
+    lines += [*_fenced("policy-error", case.broken), "", *_others(case), *_fenced("text", printed), "", "## Mended", ""]
+    lines += _fenced("policy", case.mended)
+    if "«" in case.broken + case.mended:
+        lines += ["", "`«n × text»` stands for n repetitions of a text, `«bytes …»` for bytes."]
+    return "\n".join(lines) + "\n"
+
+
+def _what_follows(code: Code) -> list[str]:
+    if code.severity.value == "error":
+        return ["This is an error: the policy is not used until it is mended."]
+    return ["This is a warning: the policy is used."]
+
+
+def _others(case: diagnostic_case.Case) -> Iterator[str]:
+    for name, text in case.files.items():
+        yield from (f"With `{name}` beside it:", "", *_fenced("policy", text), "")
+
+
+def _fenced(language: str, text: str) -> list[str]:
+    return [f"```{language}", text.removesuffix("\n"), "```"]
+
+
+def main() -> None:
+    """Write what has changed, and remove pages of codes that are gone."""
+    wanted = pages()
+    for stale in set(ERRORS.glob("*.md")) - set(wanted):
+        stale.unlink()
+    for path, make in wanted.items():
+        text = make()
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
+
+
+if __name__ == "__main__":
+    main()
