@@ -29,6 +29,7 @@ _WORDS = {
     "bool": "true or false",
     "null": "null",
     "float": "a number",
+    "datetime": "a time",
 }
 
 
@@ -64,7 +65,7 @@ def not_json(error: Exception) -> str:
     """Why bytes are not JSON: `not JSON: …`."""
     if isinstance(error, UnicodeDecodeError):
         return "not UTF-8 text"
-    reason = str(error).removeprefix("JSON is malformed: ")
+    reason = str(error).removeprefix("JSON is malformed: ").partition(" - at ")[0]
     return f"not JSON: {'it ends too early' if reason == 'Input data was truncated' else reason}"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,8 @@ from wharfinger.model import decode, item_stream
 Item: TypeAlias = msgspec.Raw | Any  # Raw for JSON, plain values for YAML
 
 SUFFIXES = (".json", ".yaml", ".yml", ".jsonl", ".ndjson")
+_NO_FILE = ' in "<unicode string>", line'  # the parser was given text; whoever catches the error knows the file
+_FLOW_YAML = re.compile(rb"\s*[\[{]\s*[A-Za-z]")  # `{apiVersion: v1, …}`: braces without the quotes of JSON
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -41,14 +44,6 @@ class Document:
     metrics: Item | None = None
 
 
-class _Outline(msgspec.Struct, rename="camel"):
-    kind: str | None = None
-    api_version: str | None = None
-    items: list[msgspec.Raw] | None = None
-    metrics: msgspec.Raw = msgspec.Raw(b"")
-
-
-_OUTLINE = msgspec.json.Decoder(_Outline)
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -94,6 +89,8 @@ def split(stream: BinaryIO, *, yaml_likely: bool = False) -> Iterator[Document]:
             yield from _split_bytes(start + stream.read(), yaml_likely=yaml_likely)
         else:
             yield Document(kind="List", api_version=items.api_version, items=items, is_list=True)
+            if _given(items.metrics):
+                yield Document(metrics=items.metrics)
     except OSError as error:
         raise NotReadable(error.strerror or str(error)) from None
     except (EOFError, zlib.error) as error:
@@ -102,7 +99,7 @@ def split(stream: BinaryIO, *, yaml_likely: bool = False) -> Iterator[Document]:
 
 def _split_bytes(content: bytes, *, yaml_likely: bool) -> Iterator[Document]:
     content = content.removeprefix(b"\xef\xbb\xbf")
-    if content.lstrip()[:1] not in {b"{", b"["}:
+    if _FLOW_YAML.match(content) or content.lstrip()[:1] not in {b"{", b"["}:
         yield from _split_yaml(content)
         return
     try:
@@ -128,14 +125,18 @@ def _split_json(content: bytes) -> list[Document]:
 def _outlined(content: bytes) -> Document:
     if content.lstrip()[:1] == b"[":
         return Document(items=list(_ARRAY.decode(content)), is_list=True)
-    outline = _OUTLINE.decode(content)
-    metrics = outline.metrics if bytes(outline.metrics) not in {b"", b"null"} else None
+    outline = item_stream.OUTLINE.decode(content)
+    metrics = outline.metrics if _given(outline.metrics) else None
     kind, api_version = outline.kind or "", outline.api_version or ""
     if outline.items is not None or kind.endswith("List"):
         return Document(kind=kind, api_version=api_version, items=outline.items or [], is_list=True, metrics=metrics)
     if metrics is not None and kind in {"", "MetricSamples"}:
         return Document(kind=kind, api_version=api_version, metrics=metrics)
     return Document(kind=kind, api_version=api_version, items=[msgspec.Raw(content)])
+
+
+def _given(raw: msgspec.Raw) -> bool:
+    return bytes(raw) not in {b"", b"null"}
 
 
 def _json_lines(content: bytes) -> list[Document]:
@@ -164,7 +165,7 @@ def _split_yaml(content: bytes) -> Iterator[Document]:
     except UnicodeDecodeError:
         raise NotReadable("neither JSON nor YAML: it is not UTF-8 text") from None
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
-        raise NotReadable(f"not YAML: {' '.join(str(error).split())}") from None
+        raise NotReadable(f"not YAML: {' '.join(str(error).split())}".replace(_NO_FILE, " at line")) from None
 
 
 def _plain_document(document: Any) -> Document:

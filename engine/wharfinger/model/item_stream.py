@@ -18,12 +18,23 @@ from wharfinger.model import decode
 
 _BRACKET = ord("[")
 CHUNK = 4 << 20
-_LONGEST_TAIL = 4096
 _MOST_PIECES = 1000  # cuts in one item; more, and it is rather broken
 
 _HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"items"\s*:\s*\[\s*(?=\{(\s*)"apiVersion"\s*:)')
-_TAIL = re.compile(rb'\s*\]\s*,\s*"kind"\s*:\s*"([^"\\]*)"\s*(?:,\s*"metadata"\s*:\s*\{[^{}]*\}\s*)?\}\s*\Z')
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 _RAW = msgspec.json.Decoder(msgspec.Raw)
+
+
+class Outline(msgspec.Struct, rename="camel"):
+    """A document whose items are not decoded yet."""
+
+    kind: str | None = None
+    api_version: str | None = None
+    items: list[msgspec.Raw] | None = None
+    metrics: msgspec.Raw = msgspec.Raw(b"")
+
+
+OUTLINE = msgspec.json.Decoder(Outline)
 
 
 class BrokenItem(Exception):  # noqa: N818 - becomes InvalidObject where the file's name is known
@@ -31,11 +42,11 @@ class BrokenItem(Exception):  # noqa: N818 - becomes InvalidObject where the fil
 
 
 class ItemStream:
-    """The items of a List read from a stream; `api_version` and, once all items were read, `kind` are the List's own."""
+    """The items of a List read from a stream; `metrics` is known once all items were read."""
 
     def __init__(self, stream: BinaryIO, head: re.Match[bytes], start: bytes) -> None:
         self.api_version = head[1].decode(errors="replace")
-        self.kind = "List"
+        self.metrics = msgspec.Raw(b"")
         self._stream = stream
         self._buffer = start[head.end() :]
         self._opening = b"{" + head[2] + b'"apiVersion"'
@@ -44,22 +55,19 @@ class ItemStream:
 
     def __iter__(self) -> Iterator[msgspec.Raw]:
         pieces: list[bytes] = []
-        reason = ""
         for piece in self._pieces():
             pieces.append(piece)
             try:
                 item = _RAW.decode(b"".join(pieces).rstrip().removesuffix(b","))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-                reason = reason or decode.not_json(error)
+            except _NOT_JSON as error:
                 if len(pieces) > _MOST_PIECES:
-                    break
+                    raise self._broken(error) from None
                 continue
             self._read += 1
             self._offset += sum(map(len, pieces))
-            pieces, reason = [], ""
+            pieces = []
             yield item
-        if pieces:
-            raise BrokenItem(f"item {self._read}, which starts at byte {self._offset}, is {reason}")
+        yield from self._last(b"".join(pieces) + self._buffer)
 
     def _pieces(self) -> Iterator[bytes]:
         """Candidates for items, each from one opening to the next; the first of a list inside an item does not count as one."""
@@ -72,17 +80,22 @@ class ItemStream:
             chunk = self._stream.read(CHUNK)
             self._buffer = self._buffer[start:] + chunk
             if not chunk:
-                yield self._last()
                 return
 
-    def _last(self) -> bytes:
-        """The last item, freed from what ends the List; left as it is (and so reported) when the List does not end as it should."""
-        body, tail = self._buffer[:-_LONGEST_TAIL], self._buffer[-_LONGEST_TAIL:]
-        end = _TAIL.search(tail)
-        if end is None:
-            return self._buffer
-        self.kind = end[1].decode(errors="replace")
-        return body + tail[: end.start()]
+    def _last(self, rest: bytes) -> list[msgspec.Raw]:
+        """The last item (or, had the cuts been wrong, the last few), with what else stands in the List after its items."""
+        try:
+            outline = OUTLINE.decode(b'{"items":[' + rest)
+        except msgspec.ValidationError as error:
+            raise BrokenItem(decode.explain(str(error))) from None
+        except _NOT_JSON as error:
+            raise self._broken(error) from None
+        self.metrics = outline.metrics
+        return outline.items or []
+
+    def _broken(self, error: Exception) -> BrokenItem:
+        reason = decode.not_json(error).partition(" (byte")[0]  # counted from somewhere else
+        return BrokenItem(f"item {self._read}, which starts at byte {self._offset}, is {reason}")
 
 
 def open_stream(stream: BinaryIO) -> tuple[ItemStream | None, bytes]:

@@ -1,0 +1,89 @@
+import pytest
+
+from wharfinger.model import decode, objects
+from wharfinger.model.admission import Admission
+from wharfinger.model.pod import PodView
+
+
+def admitted(spec, admission=None):
+    return (admission or Admission()).admit(decode.convert({"metadata": {"name": "p"}, "spec": spec}, objects.Pod))
+
+
+def test_a_limit_without_a_request_is_the_request():
+    resources = {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "500m"}}
+    pod = admitted(
+        {"containers": [{"name": "c", "resources": resources}], "initContainers": [{"name": "i", "resources": {"limits": {"cpu": "3"}}}]}
+    )
+    assert pod.spec.containers[0].resources.requests == {"cpu": "500m", "memory": "1Gi"}
+    assert pod.spec.init_containers[0].resources.requests == {"cpu": "3"}
+    assert PodView(pod).requests == {"cpu": 3000, "memory": 1024**3}
+
+
+@pytest.mark.parametrize(
+    ("pod_level", "containers", "requests"),
+    [
+        ({"limits": {"cpu": "4", "memory": "8Gi"}}, [{"cpu": "1"}, {"cpu": "500m"}], {"cpu": "1500m", "memory": "8Gi"}),
+        ({"limits": {"cpu": "4"}, "requests": {"cpu": "2"}}, [{"cpu": "1"}], {"cpu": "2"}),
+        ({"requests": {"cpu": "2"}}, [{"memory": "1Gi"}], {"cpu": "2"}),
+    ],
+)
+def test_pod_level_requests_come_from_containers_or_limits(pod_level, containers, requests):
+    parts = [{"name": str(number), "resources": {"requests": asked}} for number, asked in enumerate(containers)]
+    pod = admitted({"containers": parts, "resources": pod_level})
+    assert pod.spec.resources is not None
+    assert pod.spec.resources.requests == requests
+
+
+def priority_class(name, value, **more):
+    return objects.PriorityClass(metadata=objects.ObjectMeta(name=name), value=value, **more)
+
+
+def test_priorities_are_looked_up():
+    admission = Admission([priority_class("high", 1000, preemption_policy="Never"), priority_class("usual", 7, global_default=True)])
+    high = admitted({"priorityClassName": "high"}, admission).spec
+    assert (high.priority, high.preemption_policy) == (1000, "Never")
+    usual = admitted({}, admission).spec
+    assert (usual.priority, usual.priority_class_name) == (7, "usual")
+    assert admitted({"priorityClassName": "system-node-critical"}, admission).spec.priority == 2_000_001_000
+    assert admitted({"priorityClassName": "high", "priority": 3}, admission).spec.priority == 3
+    assert admitted({}).spec.priority == 0
+    assert admission.warnings == []
+
+
+def test_what_cannot_be_looked_up_is_said_once():
+    admission = Admission()
+    for _ in range(2):
+        pod = admitted({"priorityClassName": "gone", "runtimeClassName": "kata"}, admission)
+    assert pod.spec.priority == 0
+    assert admission.warnings == [
+        "pod default/p: there is no priority class 'gone' among the objects given; its priority is taken to be 0",
+        "pod default/p: there is no runtime class 'kata' among the objects given; its overhead is taken to be nothing",
+    ]
+
+
+def test_a_runtime_has_overhead():
+    overhead = objects.RuntimeClassOverhead(pod_fixed={"cpu": "250m"})
+    admission = Admission(runtimes=[objects.RuntimeClass(metadata=objects.ObjectMeta(name="kata"), overhead=overhead)])
+    assert admitted({"runtimeClassName": "kata"}, admission).spec.overhead == {"cpu": "250m"}
+    assert admitted({"runtimeClassName": "kata", "overhead": {"cpu": "1"}}, admission).spec.overhead == {"cpu": "1"}
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        ([], ["not-ready", "unreachable"]),
+        ([{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}], ["unreachable"]),
+        ([{"operator": "Exists"}], []),
+        ([{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"}], ["not-ready", "unreachable"]),
+    ],
+)
+def test_a_pod_stays_five_minutes_on_a_node_in_trouble(given, added):
+    tolerations = admitted({"tolerations": given}).spec.tolerations[len(given) :]
+    assert [toleration.key.removeprefix("node.kubernetes.io/") for toleration in tolerations] == added
+    assert all((toleration.effect, toleration.toleration_seconds) == ("NoExecute", 300) for toleration in tolerations)
+
+
+def test_names_that_are_always_there():
+    spec = admitted({}).spec
+    assert (spec.scheduler_name, spec.service_account_name) == ("default-scheduler", "default")
+    assert admitted({"schedulerName": "wharfinger"}).spec.scheduler_name == "wharfinger"

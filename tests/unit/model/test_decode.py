@@ -1,0 +1,86 @@
+import pytest
+
+from wharfinger.errors import InvalidObject
+from wharfinger.model import decode, objects
+
+
+def node(text):
+    return decode.decode_json(text.encode(), objects.Node)
+
+
+def test_null_is_the_zero_value_wherever_kubernetes_takes_it_so():
+    read = node('{"metadata": {"name": "n", "creationTimestamp": null, "labels": null}, "spec": {"taints": null}, "status": null}')
+    assert read == objects.Node(metadata=objects.ObjectMeta(name="n"))
+
+
+def test_null_in_a_map_is_an_entry_of_zero_value():
+    read = node('{"metadata": {"name": "n", "labels": {"a": null, "b": "x"}}, "status": {"capacity": {"cpu": null}}}')
+    assert read.metadata.labels == {"a": "", "b": "x"}
+    assert read.status.capacity == {"cpu": "0"}
+
+
+def test_quantities_may_be_bare_numbers():
+    read = node('{"metadata": {"name": "n"}, "status": {"capacity": {"cpu": 4, "memory": 1e3, "pods": "110", "example.com/x": 0.5}}}')
+    assert read.status.capacity == {"cpu": "4", "memory": "1000.0", "pods": "110", "example.com/x": "0.5"}
+
+
+def test_null_stays_none_where_it_means_something():
+    pod = decode.decode_json(b'{"spec": {"topologySpreadConstraints": [{"labelSelector": null}, {"labelSelector": {}}]}}', objects.Pod)
+    first, second = pod.spec.topology_spread_constraints
+    assert first.label_selector is None
+    assert second.label_selector == objects.LabelSelector()
+
+
+def test_unknown_fields_are_skipped():
+    assert node('{"metadata": {"name": "n", "managedFields": [{"x": 1}]}, "future": [1, 2]}').metadata.name == "n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"metadata": {"name": 1}}', "metadata.name: expected text, got a whole number"),
+        ('{"spec": {"taints": {"key": "a"}}}', "spec.taints: expected a list, got an object"),
+        ('{"spec": {"taints": [{"key": "a"}, 7]}}', "spec.taints[1]: expected an object, got a whole number"),
+        ('{"spec": {"taints": [null]}}', "spec.taints[0]: expected an object, got null"),
+        ('{"metadata": {"labels": {"v": 1}}}', "metadata.labels['v']: expected text, got a number 1; put it in quotes"),
+        ('{"metadata": {"labels": {"v": []}}}', "metadata.labels['v']: expected text, got a list"),
+        ('{"metadata": {"creationTimestamp": "yesterday"}}', "metadata.creationTimestamp: invalid RFC3339 encoded datetime"),
+        (
+            '{"metadata": {"creationTimestamp": "2026-01-01T00:00:00"}}',
+            "metadata.creationTimestamp: expected a time with a timezone component",
+        ),
+        ('{"status": {"capacity": {"cpu": "four"}}}', "status.capacity['cpu']: 'four' is not a quantity"),
+        ('{"status": {"capacity": {"cpu": true}}}', "status.capacity['cpu']: expected a quantity, got a truth value"),
+        ('{"status": {"images": [{"sizeBytes": 1e400}]}}', "not JSON: Number out of range"),
+        ('{"status": {"images": [{"sizeBytes": 9223372036854775808}]}}', "status.images[0].sizeBytes: expected a whole number <="),
+        ("[]", "expected an object, got a list"),
+        ("{", "not JSON: it ends too early"),
+        ('{"a": tru}', "not JSON: "),
+        ("{" * 100000, "not JSON"),
+    ],
+)
+def test_what_cannot_be_read_is_named_by_field(text, message):
+    with pytest.raises(InvalidObject) as caught:
+        node(text)
+    assert message in str(caught.value)
+
+
+def test_integers_are_bounded_as_in_kubernetes():
+    with pytest.raises(InvalidObject, match=r"spec.priority: expected a whole number <= 2147483647"):
+        decode.decode_json(b'{"spec": {"priority": 4294967296}}', objects.Pod)
+
+
+def test_keys_of_yaml_maps_become_text_as_in_json():
+    read = decode.convert({"metadata": {"name": "n", "labels": {7: "a", True: "b"}}}, objects.Node)
+    assert read.metadata.labels == {"7": "a", "true": "b"}
+
+
+def test_not_utf8_is_said():
+    with pytest.raises(InvalidObject, match="not UTF-8 text"):
+        decode.decode_json(b'{"metadata": {"name": "\xff\xfe"}}', objects.Node)
+
+
+def test_every_kind_decodes_from_nothing():
+    for (group, kind), struct in objects.KINDS.items():
+        empty = decode.decode_json(b"{}", struct)
+        assert objects.kind_of(empty) == kind, group

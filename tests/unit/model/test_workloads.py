@@ -1,0 +1,190 @@
+import pytest
+
+from wharfinger.errors import InvalidObject
+from wharfinger.model import objects, read, workloads
+from wharfinger.model.pod import PodView
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, creationTimestamp: null}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web, tier: front}, annotations: {team: a}}
+    spec: {containers: [{name: c, image: nginx}]}
+"""
+
+
+def expand(text, cluster=None):
+    found = read.read_bytes(text.encode())
+    return workloads.expand(found, None if cluster is None else read.read_bytes(cluster.encode()))
+
+
+def views(text, cluster=None):
+    return [PodView(pod) for pod in expand(text, cluster).pods]
+
+
+def test_a_deployment_gives_pods_of_one_template_owned_by_a_replica_set():
+    expansion = expand(DEPLOYMENT)
+    pods = [PodView(pod) for pod in expansion.pods]
+    assert [pod.key for pod in pods] == ["shop/web-0", "shop/web-1", "shop/web-2"]
+    assert len({pod.template for pod in pods}) == 1
+    assert len({pod.uid for pod in pods}) == 3
+    assert pods[0].annotations == {"team": "a"}
+    (replica_set,) = expansion.made
+    assert isinstance(replica_set, objects.ReplicaSet)
+    owner = pods[0].controller
+    assert owner is not None
+    assert (owner.api_version, owner.kind, owner.name) == ("apps/v1", "ReplicaSet", replica_set.metadata.name)
+    assert replica_set.metadata.namespace == "shop"
+    assert replica_set.spec.selector is not None
+    assert replica_set.spec.selector.match_labels.items() <= pods[0].labels.items()
+    assert pods[0].labels["pod-template-hash"] == replica_set.metadata.name.removeprefix("web-")
+
+
+def test_the_same_manifest_gives_the_same_pods_and_another_template_another_hash():
+    assert expand(DEPLOYMENT) == expand(DEPLOYMENT)
+    (other,) = expand(DEPLOYMENT.replace("nginx", "nginx:2")).made
+    assert other.metadata.name != expand(DEPLOYMENT).made[0].metadata.name
+
+
+@pytest.mark.parametrize(("replicas", "count"), [("replicas: 0", 0), ("replicas: null", 1), ("paused: true", 1), ("replicas: -1", 0)])
+def test_replicas_default_to_one(replicas, count):
+    assert len(expand(DEPLOYMENT.replace("replicas: 3", replicas)).pods) == count
+
+
+def test_more_pods_than_anyone_means_are_refused(monkeypatch):
+    monkeypatch.setattr(workloads, "MOST_PODS", 100)
+    with pytest.raises(InvalidObject, match=r"more than 100 pods; shop/web-100 is one too many"):
+        expand(DEPLOYMENT.replace("replicas: 3", "replicas: 2000000000"))
+
+
+def test_a_stateful_sets_pods_have_ordinals_and_claims():
+    expansion = expand("""
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 2
+  ordinals: {start: 5}
+  template:
+    metadata: {labels: {app: db}}
+    spec: {containers: [{name: c}], volumes: [{name: data, emptyDir: {}}, {name: image, image: {reference: x}}]}
+  volumeClaimTemplates: [{metadata: {name: data}, spec: {storageClassName: fast, resources: {requests: {storage: 10Gi}}}}]
+""")
+    pods = [PodView(pod) for pod in expansion.pods]
+    assert [pod.key for pod in pods] == ["default/db-5", "default/db-6"]
+    assert pods[0].labels == {"app": "db", "statefulset.kubernetes.io/pod-name": "db-5", "apps.kubernetes.io/pod-index": "5"}
+    claim, image = pods[0].object.spec.volumes
+    assert claim.persistent_volume_claim is not None
+    assert claim.persistent_volume_claim.claim_name == "data-db-5"
+    assert image.image is not None
+    claims = [obj for obj in expansion.made if isinstance(obj, objects.PersistentVolumeClaim)]
+    assert [objects.key_of(one) for one in claims] == ["default/data-db-5", "default/data-db-6"]
+    assert claims[0].spec.storage_class_name == "fast"
+    assert any(isinstance(obj, objects.StatefulSet) for obj in expansion.made)
+
+
+JOB = "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {%s, template: {spec: {containers: [{name: c}]}}}}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "count"),
+    [
+        ("backoffLimit: 1", 1),
+        ("parallelism: 4", 4),
+        ("parallelism: 4, completions: 2", 2),
+        ("completions: 9", 1),
+        ("parallelism: 4, suspend: true", 0),
+    ],
+)
+def test_a_jobs_pods_are_those_that_run_at_once(spec, count):
+    pods = views(JOB % spec)
+    assert [pod.name for pod in pods] == [f"j-{number}" for number in range(count)]
+    assert all(pod.labels["batch.kubernetes.io/job-name"] == "j" for pod in pods)
+
+
+def test_pods_of_an_indexed_job_know_their_index():
+    pods = views(JOB % "parallelism: 2, completionMode: Indexed, completions: 2")
+    assert [pod.annotations["batch.kubernetes.io/job-completion-index"] for pod in pods] == ["0", "1"]
+    assert [pod.labels["batch.kubernetes.io/job-completion-index"] for pod in pods] == ["0", "1"]
+
+
+def test_other_workloads():
+    text = """
+- {apiVersion: batch/v1, kind: CronJob, metadata: {name: tick, namespace: ns}, spec: {jobTemplate: {spec: {parallelism: 2}}}}
+- {apiVersion: v1, kind: ReplicationController, metadata: {name: rc}, spec: {replicas: 2, template: {metadata: {labels: {a: b}}}}}
+- {apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: rs, uid: U}, spec: {template: {metadata: {labels: {a: b}}}}}
+- {apiVersion: v1, kind: PodTemplate, metadata: {name: pt}, template: {metadata: {labels: {a: b}}}}
+- {apiVersion: v1, kind: Service, metadata: {name: svc}, spec: {selector: {a: b}}}
+"""
+    pods = {pod.key: pod for pod in views(text)}
+    assert list(pods) == ["ns/tick-0", "ns/tick-1", "default/rc-0", "default/rc-1", "default/rs-0", "default/pt"]
+    owners = {key: pod.controller and (pod.controller.api_version, pod.controller.kind, pod.controller.uid) for key, pod in pods.items()}
+    assert owners["default/rs-0"] == ("apps/v1", "ReplicaSet", "U")
+    assert owners["default/rc-0"] == ("v1", "ReplicationController", "ReplicationController/default/rc")
+    assert owners["default/pt"] is None
+
+
+def test_a_pod_that_ran_is_pending_again():
+    running = "{apiVersion: v1, kind: Pod, metadata: {name: p, uid: U}, spec: {nodeName: n}, status: {phase: Running}}"
+    fixed = "{apiVersion: v1, kind: Pod, metadata: {generateName: q-}, spec: {nodeName: n}}"
+    was_running, demands_node = views(f"---\n{running}\n---\n{fixed}\n")
+    assert (was_running.uid, was_running.node_name, was_running.object.status) == ("U", "", objects.PodStatus())
+    assert (demands_node.name, demands_node.node_name) == ("q-0", "n")
+
+
+NODES = """
+- {apiVersion: v1, kind: Node, metadata: {name: a, labels: {disk: ssd}}}
+- {apiVersion: v1, kind: Node, metadata: {name: b, labels: {disk: hdd}}}
+- {apiVersion: v1, kind: Node, metadata: {name: c, labels: {disk: ssd}}, spec: {taints: [{key: dedicated, value: x, effect: NoSchedule}]}}
+- apiVersion: v1
+  kind: Node
+  metadata: {name: d, labels: {disk: ssd}}
+  spec: {taints: [{key: node.kubernetes.io/unschedulable, effect: NoSchedule}]}
+- {apiVersion: v1, kind: Node, metadata: {name: e, labels: {disk: ssd}}, spec: {taints: [{key: soft, effect: PreferNoSchedule}]}}
+"""
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+NOT_SSD = "{key: disk, operator: NotIn, values: [ssd]}"
+
+
+def daemon(extra):
+    spec = f"containers: [{{name: c}}], {extra}"
+    return f"{{apiVersion: apps/v1, kind: DaemonSet, metadata: {{name: agent}}, spec: {{template: {{spec: {{{spec}}}}}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("extra", "nodes"),
+    [
+        ("nodeSelector: {disk: ssd}", "ade"),
+        ("nodeSelector: {disk: ssd}, tolerations: [{operator: Exists}]", "acde"),
+        ("tolerations: [{key: dedicated, value: x}]", "abcde"),
+        ("tolerations: [{key: dedicated, value: y}]", "abde"),
+        ("nodeName: b", "b"),
+        (
+            f"affinity: {{nodeAffinity: {{{REQUIRED}: {{nodeSelectorTerms: [{{matchExpressions: [{NOT_SSD}]}}]}}}}}}",
+            "b",
+        ),
+    ],
+)
+def test_a_daemon_goes_to_the_nodes_that_its_controller_would_choose(extra, nodes):
+    pods = views(daemon(extra), NODES)
+    assert [pod.name for pod in pods] == [f"agent-{name}" for name in nodes]
+
+
+def test_a_daemon_is_bound_to_its_node_by_affinity():
+    (pod, *_others) = views(daemon("hostNetwork: true"), NODES)
+    assert pod.object.spec.affinity is not None
+    assert pod.object.spec.affinity.node_affinity is not None
+    required = pod.object.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    assert required is not None
+    (term,) = required.node_selector_terms
+    assert term.match_fields == (objects.NodeSelectorRequirement(key="metadata.name", operator="In", values=("a",)),)
+    tolerated = {toleration.key for toleration in pod.object.spec.tolerations}
+    assert {"node.kubernetes.io/unschedulable", "node.kubernetes.io/network-unavailable"} <= tolerated
+    kept = [toleration for toleration in pod.object.spec.tolerations if toleration.key == "node.kubernetes.io/not-ready"]
+    assert [toleration.toleration_seconds for toleration in kept] == [None], "a daemon stays for ever, not for five minutes"
