@@ -51,11 +51,16 @@ def _rows(*showings: Showing) -> Iterator[Sequence[str]]:
     yield ("", *(f"{showing.title}" for showing in showings))
     yield ("pods placed", *(f"{showing.run.placed:,}" for showing in showings))
     yield ("pods unplaced", *(f"{showing.run.unplaced:,}" for showing in showings))
-    for name, resource in (("GPU allocated", openb.GPU_MILLI), ("CPU allocated", "cpu"), ("memory allocated", "memory")):
-        yield (name, *(layout.percent(showing.after.of(resource).fraction) for showing in showings))
+    yield ("GPU allocated", *(_share(showing, openb.GPU_MILLI) for showing in showings))
+    yield ("  as far as single GPUs can hold it", *(layout.percent(showing.honoured) for showing in showings))
+    yield ("CPU allocated", *(_share(showing, "cpu") for showing in showings))
+    yield ("memory allocated", *(_share(showing, "memory") for showing in showings))
     yield ("nodes touched", *(f"{showing.after.touched:,}" for showing in showings))
-    yield ("GPUs sold but split over devices", *(layout.number(showing.overflow / 1000) for showing in showings))
     yield ("decisions/s", *(f"{showing.decisions_per_second:,.0f}" for showing in showings))
+
+
+def _share(showing: Showing, resource: str) -> str:
+    return layout.percent(showing.after.of(resource).fraction)
 
 
 def _explained(showing: Showing) -> str:

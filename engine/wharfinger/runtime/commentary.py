@@ -12,7 +12,7 @@ from wharfinger.language import describe, typed, units
 from wharfinger.language.types import NUMERIC, Kind
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
-from wharfinger.runtime import values
+from wharfinger.runtime import shipped, values
 
 MOST_LETS = 8
 
@@ -26,7 +26,7 @@ class PolicyCommentary:
     def location(self, rule: str) -> str | None:
         """`file:line:column` of a policy's filter, None for any other."""
         found = self._filters.get(rule)
-        return None if found is None else str(found[1].span)
+        return None if found is None else shipped.shown(str(found[1].span))
 
     def rejection(self, pod: PodView, snapshot: Snapshot, rule: str, row: int) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """(sentences with values filled in, lines that show the operands) of a policy's filter at a node; None for any other filter."""

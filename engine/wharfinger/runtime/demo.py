@@ -37,10 +37,16 @@ class Showing:
         return self.run.after or self.run.before
 
     @property
+    def honoured(self) -> float:
+        """The fraction of all GPUs that is allocated, without what no single device could hold."""
+        use = self.after.of(openb.GPU_MILLI)
+        return (use.requested - self.overflow) / use.allocatable
+
+    @property
     def explanation(self) -> Explanation | None:
-        """The first explanation of a pod that found a node, else the first of all."""
+        """The most telling explanation: of a pod whose node was ahead of the others, else of one that found a node, else the first."""
         found = [result.explanation for result in self.run.results if result.explanation is not None]
-        return next((one for one in found if one.node is not None), found[0] if found else None)
+        return max(found, key=lambda one: (one.node is not None and bool(one.margin), one.node is not None), default=None)
 
 
 def show(  # noqa: PLR0913 — the keywords are independent choices

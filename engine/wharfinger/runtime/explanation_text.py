@@ -40,17 +40,15 @@ def _standing(found: Explanation) -> Iterator[str]:
 
 def _filters(found: Explanation) -> str:
     rows: list[Sequence[str]] = [("step", "alone", "so far", "filter")]
-    for number, step in enumerate(found.steps):
-        if step.skipped:
-            rows.append((f"[{number}]", "-", "-", f"{step.rule} (nothing to say of this pod)"))
-            continue
+    for number, step in enumerate(step for step in found.steps if not step.skipped):
         rows.append((f"[{number}]", f"{step.alone:,}", f"{step.so_far:,}", step.rule + (f"  {step.at}" if step.at else "")))
         rows += [("", "", "", f"  {reason}") for reason in _reasons(step)]
     if len(rows) == 1:
         return ""
-    return f"  nodes that pass each filter alone, and with all filters above it (of {found.n_nodes:,})\n" + layout.columns(
-        rows, right=frozenset({1, 2}), indent="  "
-    )
+    head = f"  nodes that pass each filter alone, and with all filters above it (of {found.n_nodes:,})\n"
+    silent = [step.rule for step in found.steps if step.skipped]
+    tail = f"  nothing to say of this pod: {', '.join(silent)}\n" if silent else ""
+    return head + layout.columns(rows, right=frozenset({1, 2}), indent="  ") + tail
 
 
 def _reasons(step: Step) -> Iterator[str]:
@@ -94,7 +92,7 @@ def _scores(found: Explanation) -> str:
 
 
 def _part(part: ScorePart) -> str:
-    raw = "missing" if part.raw is None else layout.number(part.raw)
+    raw = "-" if part.raw is None else layout.number(part.raw)
     return f"{raw} → {layout.number(part.points)} = {layout.number(part.weighted)}"
 
 

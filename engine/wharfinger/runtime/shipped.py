@@ -10,3 +10,9 @@ def policies() -> Path:
     package = Path(__file__).parent.parent
     installed = package / "policies"
     return installed if installed.is_dir() else package.parent.parent / "policies"
+
+
+def shown(place: str) -> str:
+    """A place in a file as people should see it: a shipped policy is `policies/…` wherever the package is installed."""
+    folder = f"{policies()}/"
+    return f"policies/{place.removeprefix(folder)}" if place.startswith(folder) else place
