@@ -50,7 +50,14 @@ NODE = {
     "status": {"allocatable": {"cpu": "4"}, "images": [{"names": ["a"], "sizeBytes": 1}]},
 }
 WORKLOAD = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "w"}, "spec": {"replicas": 2, "template": {"spec": SPEC}}}
-LIST = {"apiVersion": "v1", "items": [NODE, POD, WORKLOAD], "kind": "List", "metadata": {}, "metrics": {"m": {"n1": 1, "n2": {"value": 2}}}}
+INNER = {"apiVersion": "v1", "kind": "NodeList", "items": [{"metadata": {"name": "n2"}}]}
+LIST = {
+    "apiVersion": "v1",
+    "items": [NODE, POD, WORKLOAD, INNER],
+    "kind": "List",
+    "metadata": {},
+    "metrics": {"m": {"n1": 1, "n2": {"value": 2}}},
+}
 
 odd = st.sampled_from([None, True, 0, -1, 1.5, 10**30, "", "x", "1e999", "\u0000", [], {}, [None], [[]], {"a": None}, {"": 1}])
 

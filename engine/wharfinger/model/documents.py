@@ -16,21 +16,16 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
 import msgspec
-import yaml
 
 from wharfinger.errors import UsageError
-from wharfinger.model import decode, item_stream
+from wharfinger.model import decode, item_stream, yaml_text
+from wharfinger.model.yaml_text import NotReadable
 
 Item: TypeAlias = msgspec.Raw | Any  # Raw for JSON, plain values for YAML
 
 SUFFIXES = (".json", ".yaml", ".yml", ".jsonl", ".ndjson")
-_NO_FILE = ' in "<unicode string>", line'  # the parser was given text; whoever catches the error knows the file
 _FLOW_YAML = re.compile(rb"\s*[\[{]\s*[A-Za-z]")  # `{apiVersion: v1, …}`: braces without the quotes of JSON
 _GZIP_MAGIC = b"\x1f\x8b"
-
-
-class NotReadable(Exception):  # noqa: N818 - a sentence about the file, turned into InvalidObject where the file's name is known
-    """A file's content is not what its format demands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,14 +95,14 @@ def split(stream: BinaryIO, *, yaml_likely: bool = False) -> Iterator[Document]:
 def _split_bytes(content: bytes, *, yaml_likely: bool) -> Iterator[Document]:
     content = content.removeprefix(b"\xef\xbb\xbf")
     if _FLOW_YAML.match(content) or content.lstrip()[:1] not in {b"{", b"["}:
-        yield from _split_yaml(content)
+        yield from map(_plain_document, yaml_text.parse(content))
         return
     try:
         documents = _split_json(content)
     except NotReadable:
         if not yaml_likely and b"\n---" not in content:
             raise
-        documents = list(_split_yaml(content))
+        documents = list(map(_plain_document, yaml_text.parse(content)))
     yield from documents
 
 
@@ -151,21 +146,12 @@ def _json_lines(content: bytes) -> list[Document]:
 def as_list(item: Item) -> Document | None:
     """The items of an item that is itself a List, or None when it is not."""
     if isinstance(item, msgspec.Raw):
-        document = _outlined(bytes(item))
+        try:
+            document = _outlined(bytes(item))
+        except msgspec.ValidationError:  # some kind whose name ends in List
+            return None
         return document if document.is_list else None
     return _plain_document(item) if isinstance(item, dict) and isinstance(item.get("items"), list) else None
-
-
-def _split_yaml(content: bytes) -> Iterator[Document]:
-    try:
-        text = content.decode("utf-8")
-        for document in yaml.load_all(text, Loader=_LOADER):
-            if document is not None:
-                yield _plain_document(document)
-    except UnicodeDecodeError:
-        raise NotReadable("neither JSON nor YAML: it is not UTF-8 text") from None
-    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
-        raise NotReadable(f"not YAML: {' '.join(str(error).split())}".replace(_NO_FILE, " at line")) from None
 
 
 def _plain_document(document: Any) -> Document:
@@ -182,16 +168,3 @@ def _plain_document(document: Any) -> Document:
     if metrics is not None and kind in {"", "MetricSamples"}:
         return Document(kind=kind, api_version=api_version, metrics=metrics)
     return Document(kind=kind, api_version=api_version, items=[document])
-
-
-def _make_loader() -> type[Any]:
-    """The fastest safe loader, without timestamps: Kubernetes reads `2024-01-01` in YAML as text."""
-    base: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    resolvers = {
-        first: [(tag, pattern) for tag, pattern in patterns if tag != "tag:yaml.org,2002:timestamp"]
-        for first, patterns in base.yaml_implicit_resolvers.items()
-    }
-    return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
-
-
-_LOADER = _make_loader()

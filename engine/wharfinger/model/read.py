@@ -20,12 +20,13 @@ from typing import Any, BinaryIO, TypeVar, cast
 import msgspec
 
 from wharfinger.errors import InvalidObject
-from wharfinger.model import decode, documents, item_stream, objects, samples, sharing
+from wharfinger.model import decode, documents, item_stream, objects, samples, sharing, yaml_text
 
 T = TypeVar("T", bound=objects.KubeStruct)
 
 MetricTable = dict[str, dict[str, samples.Sample]]
 
+_DEEPEST_LIST = 2  # nobody nests Lists; kubectl flattens them
 _HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"\s*[,}]')
 
 
@@ -121,10 +122,10 @@ class _Reader:
         try:
             for document in documents.split(stream, yaml_likely=label.removesuffix(".gz").endswith((".yaml", ".yml"))):
                 self._read_document(document, label)
-        except (documents.NotReadable, item_stream.BrokenItem) as error:
+        except (yaml_text.NotReadable, item_stream.BrokenItem) as error:
             self._refuse(f"{label}: {error}")
 
-    def _read_document(self, document: documents.Document, label: str) -> None:
+    def _read_document(self, document: documents.Document, label: str, depth: int = 0) -> None:
         if document.metrics is not None:
             self._add_metrics(document.metrics, label)
         if document.items is None:
@@ -132,17 +133,26 @@ class _Reader:
         implied = _implied_kind(document)
         for index, item in enumerate(document.items):
             where = f"{label}: item {index}" if document.is_list else label
-            self._read_item(item, where, implied)
+            self._read_item(item, where, implied, depth)
 
-    def _read_item(self, item: documents.Item, where: str, implied: tuple[str, str]) -> None:
+    def _read_item(self, item: documents.Item, where: str, implied: tuple[str, str], depth: int) -> None:
         try:
-            api_version, kind = _header(item)
-            if kind.endswith("List") and (nested := documents.as_list(item)) is not None:
-                self._read_document(nested, where)
-                return
-            self._add(item, *((api_version, kind) if kind else implied))
+            nested = self._add_or_open(item, implied, depth)
         except InvalidObject as error:
             self._refuse(f"{where}{_shown_name(item)}: {error}")
+            return
+        if nested is not None:
+            self._read_document(nested, where, depth + 1)
+
+    def _add_or_open(self, item: documents.Item, implied: tuple[str, str], depth: int) -> documents.Document | None:
+        """The List that an item is, or None when it is an object, which is added."""
+        api_version, kind = _header(item)
+        if not kind.endswith("List") or (nested := documents.as_list(item)) is None:
+            self._add(item, *((api_version, kind) if kind else implied))
+            return None
+        if depth == _DEEPEST_LIST:
+            raise InvalidObject("it is a List in a List in a List")
+        return nested
 
     def _add(self, item: documents.Item, api_version: str, kind: str) -> None:
         if not kind:

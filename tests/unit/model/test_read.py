@@ -50,6 +50,30 @@ def test_one_object_an_array_lines_and_a_list_in_a_list():
     assert names(read.read_bytes(as_json(kubectl_list(kubectl_list(NODE), POD)))) == ["n1", "shop/p1"]
 
 
+def nested_lists(depth):
+    value = NODE
+    for _ in range(depth):
+        value = {"apiVersion": "v1", "kind": "List", "items": [value]}
+    return value
+
+
+@pytest.mark.parametrize("content", [as_json(nested_lists(300)), b"---\n" + as_json(nested_lists(30))])
+def test_lists_nested_for_no_reason_are_refused(content):
+    with pytest.raises(InvalidObject, match=r"^f: item 0: item 0: item 0 \(List\): it is a List in a List in a List"):
+        read.read_bytes(content, "f")
+
+
+@pytest.mark.parametrize("content", [b"a: " + b"[" * 100_000, b"- " * 100_000, b"a: " + b"{a: " * 900 + b"}" * 900])
+def test_yaml_too_deep_for_its_parser_is_refused_before_it_is_parsed(content):
+    with pytest.raises(InvalidObject, match=r"f: values are nested more than 200 levels deep"):
+        read.read_bytes(content, "f")
+
+
+def test_brackets_in_text_are_not_depth():
+    found = read.read_bytes(b"{apiVersion: v1, kind: Node, metadata: {name: n, annotations: {log: '" + b"[" * 1000 + b"'}}}")
+    assert found.nodes[0].metadata.annotations == {"log": "[" * 1000}
+
+
 YAML = b"""
 # a comment
 apiVersion: v1

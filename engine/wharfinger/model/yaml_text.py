@@ -1,0 +1,73 @@
+"""YAML as Kubernetes reads it, into plain Python values.
+
+Two things differ from what a YAML library does by itself. A date such as `2024-01-01` is text to Kubernetes. And the fast parser, which is
+written in C, builds nested values by recursion without a limit, so that a hundred thousand brackets would end the process; text that might
+be so deep is measured first, event by event, which needs no recursion.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import yaml
+
+DEEPEST = 200  # Kubernetes objects are some fifteen levels deep
+
+_NO_FILE = ' in "<unicode string>", line'  # the parser was given text; whoever catches the error knows the file
+_DEEP_BLOCKS = re.compile(rb"(?:[-?:][ \t]+){64}|^ {256}", re.MULTILINE)
+
+
+class NotReadable(Exception):  # noqa: N818 - a sentence about the file, turned into InvalidObject where the file's name is known
+    """A file's content is not what its format demands."""
+
+
+def parse(content: bytes) -> Iterator[Any]:
+    """The values of the documents in a YAML text, empty ones left out; NotReadable when it is not YAML."""
+    try:
+        text = content.decode("utf-8")
+        if _may_be_deep(content) and _depth(text) > DEEPEST:
+            raise NotReadable(f"values are nested more than {DEEPEST} levels deep")
+        for document in yaml.load_all(text, Loader=_LOADER):
+            if document is not None:
+                yield document
+    except UnicodeDecodeError:
+        raise NotReadable("neither JSON nor YAML: it is not UTF-8 text") from None
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
+        raise NotReadable(f"not YAML: {' '.join(str(error).split())}".replace(_NO_FILE, " at line")) from None
+
+
+def _may_be_deep(content: bytes) -> bool:
+    """Whether there are enough brackets open at once, dashes in a row or spaces before a line; brackets in text count too, hence `may`."""
+    letters = np.frombuffer(content, dtype=np.uint8)
+    opening = np.isin(letters, np.frombuffer(b"[{", dtype=np.uint8)).astype(np.int32)
+    closing = np.isin(letters, np.frombuffer(b"]}", dtype=np.uint8)).astype(np.int32)
+    return bool(np.max(np.cumsum(opening - closing), initial=0) > DEEPEST // 2) or _DEEP_BLOCKS.search(content) is not None
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            deepest = max(deepest, depth)
+            if deepest > DEEPEST:
+                break
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return deepest
+
+
+def _make_loader() -> type[Any]:
+    """The fastest safe loader, without timestamps: Kubernetes reads `2024-01-01` in YAML as text."""
+    base: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in patterns if tag != "tag:yaml.org,2002:timestamp"]
+        for first, patterns in base.yaml_implicit_resolvers.items()
+    }
+    return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
+
+
+_LOADER = _make_loader()
