@@ -42,11 +42,12 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         list[str] | None, typer.Option("--node", metavar="NODE", help="Explain this node in full; may be given several times.")
     ] = None,
     pod: Annotated[list[str] | None, typer.Option("--pod", metavar="POD", help="Explain this pod only (name or namespace/name).")] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when a pod finds no node.")] = False,
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Leave out objects that cannot be read instead of stopping.")
     ] = False,
 ) -> int:
-    """Place pods of a snapshot and report where each goes or why not: exit code 0 when all found a node, 1 when some did not."""
+    """Place pods of a snapshot and report where each goes or why not. Changes nothing anywhere."""
     if pods and pending:
         raise UsageError("--pods and --pending exclude each other: the first says which pods, the second takes the snapshot's")
     policies = policy_set.compiled(policy, param)
@@ -65,7 +66,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
             advance=advance,
         )
     streams.out(_RENDERERS[output](result, found))
-    return 1 if result.unplaced else 0
+    return 1 if exit_code and result.unplaced else 0
 
 
 def _wanted(explain: bool, nodes: list[str] | None, names: list[str] | None, waiting: tuple[PodView, ...]) -> Callable[[PodView], bool]:

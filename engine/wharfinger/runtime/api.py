@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from wharfinger.model import decode, objects
 from wharfinger.model.pod import PodView
 from wharfinger.runtime import explain as explaining
 from wharfinger.runtime import policies as compiling
-from wharfinger.runtime.cluster import Cluster, load_cluster
+from wharfinger.runtime.cluster import Cluster, load_cluster, load_pods
 from wharfinger.runtime.commentary import PolicyCommentary
 from wharfinger.runtime.dry_run import DryRun, dry_run
 from wharfinger.runtime.explanation import Explanation
@@ -36,12 +37,17 @@ def load_policies(*paths: str | Path, params: Mapping[str, Any] | None = None) -
     return compiling.compile_all([policy for policy in found if policy is not None], params or {})
 
 
-def load_snapshot(*paths: str | Path, skip_invalid: bool = False) -> Cluster:
+def load_snapshot(*paths: str | Path, pods: Sequence[str | Path] = (), skip_invalid: bool = False) -> Cluster:
     """The cluster that files describe, as `kubectl get nodes,pods -A -o json` prints it (YAML, folders, .gz and `-` too).
 
-    Raises UsageError for a file that cannot be read, InvalidObject for an object that cannot be (unless `skip_invalid`).
+    `pods` are files of pods and workloads to be placed instead of the snapshot's pending ones. Raises UsageError for a file that cannot be
+    read, InvalidObject for an object that cannot be (unless `skip_invalid`).
     """
-    return load_cluster(paths, skip_invalid=skip_invalid)
+    cluster = load_cluster(paths, skip_invalid=skip_invalid)
+    if not pods:
+        return cluster
+    pending, remarks = load_pods(pods, cluster, skip_invalid=skip_invalid)
+    return replace(cluster, pending=pending, skipped=(*cluster.skipped, *remarks))
 
 
 def decide(policies: Sequence[CompiledPolicy], cluster: Cluster, pod: Pod) -> Decision:

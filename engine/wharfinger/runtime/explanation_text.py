@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from wharfinger.framework.decision import ScorePart
 from wharfinger.runtime import layout
-from wharfinger.runtime.explanation import Explanation, ScorePart, Step, Verdict
+from wharfinger.runtime.explanation import Explanation, Step, Verdict
 
 MOST_REASONS = 6
 
