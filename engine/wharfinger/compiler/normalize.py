@@ -67,23 +67,23 @@ def extent(raw: NDArray[np.float64], state: NDArray[np.uint8], feasible: NDArray
     low, high = float(values.min()), float(values.max())
     if scaling.on_missing is not MissingAction.NEUTRAL:
         return Extent(low, high, MIDDLE)
-    return Extent(low, high, math.fsum(_scaled(values, low, high, scaling).tolist()) / len(values))
+    return Extent(low, high, math.fsum(scaled(values, low, high, scaling).tolist()) / len(values))
 
 
 def points(
     raw: NDArray[np.float64], state: NDArray[np.uint8], within: Extent, scaling: Scaling
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The points `(n_rows,)` float64 in 0..100, and whether the rule counts for each node `(n_rows,)` bool."""
-    scaled = _scaled(raw, within.low, within.high, scaling)
     missing = np.equal(state, MISSING)
-    scaled = np.where(missing, _instead(within.mean, scaling), scaled)
+    filled = np.where(missing, _instead(within.mean, scaling), scaled(raw, within.low, within.high, scaling))
     counted = np.not_equal(state, SKIPPED)
     if scaling.on_missing in (MissingAction.SKIP, None):
         counted &= ~missing
-    return np.where(counted, scaled, 0.0), counted
+    return np.where(counted, filled, 0.0), counted
 
 
-def _scaled(raw: NDArray[np.float64], low: float, high: float, scaling: Scaling) -> NDArray[np.float64]:
+def scaled(raw: NDArray[np.float64], low: float, high: float, scaling: Scaling) -> NDArray[np.float64]:
+    """The points of nodes that have a value, (n_rows,) float64, a new array."""
     if scaling.normalize is Normalize.MAX:
         raw = raw * MOST / high if high else raw
     elif scaling.normalize is Normalize.MINMAX:

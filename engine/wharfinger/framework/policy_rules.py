@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.lineup import ScoreTerm
-from wharfinger.framework.policy_scale import MISSING, SKIPPED, PolicyScale
+from wharfinger.framework.policy_scale import ENCODED, PolicyScale
 from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
 
@@ -23,30 +23,32 @@ if TYPE_CHECKING:
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
 
-VALUE_MISSING = 1
-VALUE_SKIPPED = 2
-
 
 class PolicyFilter(FilterPlugin):
-    """A filter rule. A clause that only node objects can change is unresolvable: moving pods away would not help."""
+    """A filter rule. A clause that only node objects can change is unresolvable: moving pods away would not help.
+
+    Bits and reasons are as the compiled policy numbers them: a clause that is false, a clause whose value is missing.
+    """
 
     def __init__(self, policy: CompiledPolicy, index: int) -> None:
         super().__init__()
         self._policy = policy
         self._index = index
-        rule = policy.filters[index]
+        self._rule = rule = policy.filters[index]
         self.name = f"{policy.name}/{rule.name}"
         self.filter_volatility = rule.volatility
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """None; binds the policy."""
         bound = _bound(self._policy, cycle, pod, snapshot)
-        resolvable = self.filter_volatility is not Volatility.STATIC
-        cycle[self.name] = tuple(Reason(text, resolvable) for text in bound.reasons(self._index))
+        texts = bound.reasons(self._index)
+        cycle[self.name] = tuple(
+            Reason(text, bit.volatility is not Volatility.STATIC) for text, bit in zip(texts, self._rule.bits, strict=True)
+        )
         return None
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """The verdicts of the rule's clauses: bits as the compiled policy numbers them."""
+        """The verdicts for `rows`."""
         bound = _bound(self._policy, cycle, pod, snapshot)
         return Verdicts(cycle[self.name], bound.filter_bits(self._index, snapshot, rows))
 
@@ -72,7 +74,7 @@ class PolicyScore(ScorePlugin):
         raw, state = _bound(self._policy, cycle, pod, snapshot).score(self._index, snapshot, rows)
         if not state.any():
             return raw
-        return np.where(state == VALUE_MISSING, MISSING, np.where(state == VALUE_SKIPPED, SKIPPED, raw))
+        return ENCODED[state] + raw
 
 
 class TieBreak:
@@ -87,7 +89,8 @@ class TieBreak:
         """Those of `rows` (at least one) whose key comes first; a missing key comes last either way."""
         keys = _bound(self._policy, cycle, pod, snapshot).tie_key(self._index, snapshot, rows)
         keys = np.where(np.isnan(keys), np.inf, -keys if self._descending else keys)
-        return rows[keys == keys.min()]
+        first: NDArray[np.intp] = rows[keys == keys.min()]
+        return first
 
 
 class PolicyRules:
