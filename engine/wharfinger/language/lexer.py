@@ -17,6 +17,8 @@ from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.source import Source, Span
 
 MOST_TOKENS = 50_000
+MOST_STRANGE = 100
+MOST_SHOWN = 20
 DEEPEST_BRACKETS = 100
 OPEN = frozenset({"LPAR", "LSQB", "LBRACE"})
 CLOSE = frozenset({"RPAR", "RSQB", "RBRACE"})
@@ -125,7 +127,8 @@ class Lexer:
         self.start = start
         self.end = len(source.text) if end is None else end
         self.tokens: list[Token] = []
-        self.over_limit = False
+        self.gave_up = False
+        self.strange = 0
         self.doubtful: list[int] = []  # where something was left out or swallowed, so that what follows may not make sense
 
     def span(self, start: int, end: int) -> Span:
@@ -133,7 +136,7 @@ class Lexer:
         return Span(self.source, start, end)
 
     def read(self) -> list[Token]:
-        """All tokens; `over_limit` is set, and reading stops, where there are too many or brackets stand too deep."""
+        """All tokens; `gave_up` is set where there are too many, where brackets stand too deep, or where hardly anything is a token."""
         tables = grammar.tables()
         keywords, symbols, tokens = tables.keywords, tables.symbols, self.tokens
         for match in _scanner().finditer(self.source.text, self.start, self.end):
@@ -149,6 +152,9 @@ class Lexer:
                 tokens.append(Token(family, text, start, end))
             else:
                 self._strange(family, text, start, end)
+                if self.strange > MOST_STRANGE:
+                    self.gave_up = True
+                    break
         self._names_beside_punctuation()
         self._limits()
         return tokens
@@ -182,17 +188,19 @@ class Lexer:
                 depth = max(0, depth - 1)
 
     def _over(self, code: Code, message: str, token: Token, help: str) -> None:  # noqa: A002  # the field of a diagnostic is called help
-        self.over_limit = True
+        self.gave_up = True
         self.diagnostics.error(code, message, self.span(token.start, token.end), help=help)
 
     def _strange(self, family: str | None, text: str, start: int, end: int) -> None:
         """Report what is no token of the language, and put in its place what was most likely meant."""
+        self.strange += 1
         if family == "open_string":
             self._open_string(text, start, end)
         elif text in FOREIGN:
             self._foreign(text, start, end)
         else:
-            shown = f"`{text}`" if text.isprintable() else f"U+{ord(text[0]):04X}"
+            short = text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
+            shown = f"`{short}`" if text.isprintable() else f"U+{ord(text[0]):04X}"
             help_ = "names are made of letters a to z, digits and `_`" if text[0].isalpha() else None
             self.doubtful.append(start)
             self.diagnostics.error(Code.P102, f"{shown} means nothing here", self.span(start, end), help=help_)

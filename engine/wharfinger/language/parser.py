@@ -33,13 +33,15 @@ def parse(source: Source, diagnostics: Diagnostics) -> ast.File | None:
     """
     lexer = Lexer(source, diagnostics)
     tokens = lexer.read()
-    if lexer.over_limit:
+    if lexer.gave_up:
         return None
     if not tokens:
         help_ = 'a policy begins with `policy "name"`'
         diagnostics.error(Code.P001, f"{source.name} says nothing", Span(source, 0, 0), help=help_)
         return None
     elements = _run("start", source, tokens, lexer.doubtful, diagnostics)
+    if elements is None:
+        return None
     file = Assembly(source, diagnostics).file(elements)
     deep = tree.deepest(file, DEEPEST)
     if deep:
@@ -67,7 +69,7 @@ def parse_expression(source: Source, start: int, end: int, diagnostics: Diagnost
     """The expression that the characters `start` to `end` of a source hold, or None with findings where they hold none."""
     lexer = Lexer(source, diagnostics, start, end)
     tokens = lexer.read()
-    if lexer.over_limit:
+    if lexer.gave_up:
         return None
     expression = _run("expression", source, tokens, lexer.doubtful, diagnostics)
     deep = tree.deepest(expression, DEEPEST) if expression else None

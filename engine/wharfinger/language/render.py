@@ -13,7 +13,7 @@ from typing import Any
 
 from wharfinger.language.codes import Severity
 from wharfinger.language.diagnostics import MOST_PER_FILE, Diagnostic, Diagnostics
-from wharfinger.language.snippet import Paint, gutter, snippet
+from wharfinger.language.snippet import WIDEST, Paint, gutter, snippet
 from wharfinger.language.source import Span
 
 
@@ -38,7 +38,7 @@ def plain(diagnostic: Diagnostic) -> str:
     span = diagnostic.span
     lines = [f"{diagnostic.severity.value} {diagnostic.code.name} in {_where(span)}: {diagnostic.message}"]
     if span.source.text:
-        lines.append(f"  line {span.line} reads: {span.source.line(span.line).strip()}")
+        lines.append(f"  line {span.line} reads: {_short(span.source.line(span.line).strip())}")
         lines += [f"  {_said(label_span, text)}" for label_span, text in _labels(diagnostic)]
     if diagnostic.help:
         lines.append(f"  help: {diagnostic.help}")
@@ -116,9 +116,13 @@ def _labels(diagnostic: Diagnostic) -> Iterator[tuple[Span, str]]:
 
 
 def _said(span: Span, text: str) -> str:
-    quoted = span.text.splitlines()[0] if span.text else ""
+    quoted = _short(span.text.partition("\n")[0])
     shown = f" `{quoted}`:" if quoted else ":"
     return f"at line {span.line}, column {span.column}{shown} {text}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= WIDEST else text[:WIDEST] + "…"
 
 
 def _where(span: Span) -> str:

@@ -65,8 +65,8 @@ class Respelling:
     def _run(self, at: int) -> list[Token]:
         """Words joined by dashes without spaces, beginning at a token."""
         run = [self.tokens[at]]
-        rest = self.tokens[at + 1 :: 1] if at + 1 < len(self.tokens) and self.tokens[at + 1].type == "MINUS" else []
-        for dash, word in zip(rest[::2], rest[1::2], strict=False):
+        for position in range(at + 1, len(self.tokens) - 1, 2):
+            dash, word = self.tokens[position], self.tokens[position + 1]
             if dash.type != "MINUS" or dash.start != run[-1].end or word.start != dash.end or not word.text[:1].isalnum():
                 break
             run += [dash, word]
@@ -75,7 +75,8 @@ class Respelling:
     def _key(self, at: int) -> list[Token] | None:
         """A key with dots, dashes or slashes in front of a colon, without spaces; None where the key is an ordinary one."""
         run = [self.tokens[at]]
-        for token in self.tokens[at + 1 :]:
+        for position in range(at + 1, len(self.tokens)):
+            token = self.tokens[position]
             if token.start != run[-1].end:
                 return None
             if token.type == "COLON":

@@ -88,20 +88,25 @@ def _lines(places: list[Place], width: int, paint: Paint, style: str) -> Iterato
 
 
 def _cells(places: list[Place], number: int) -> tuple[str, list[Mark]]:
-    """A line as the terminal shows it, and the marks on it."""
+    """A line as the terminal shows it, and the marks on it; a very long line is cut around its primary place."""
     line = places[0].span.source.line(number)
-    cells: list[str] = []
+    centre = next((place for place in places if place.primary), places[0]).span.column - 1
+    begin = max(0, centre - AROUND) if len(line) > WIDEST else 0
+    end = min(len(line), begin + WIDEST)
+    cells: list[str] = ["…"] if begin else []
     edges = []  # where each character begins, in cells
-    for char in line:
+    for char in line[begin:end]:
         edges.append(len(cells))
         _append(cells, char)
     edges.append(len(cells))
     marks = []
     for place in places:
-        start = min(place.span.column - 1, len(line))
-        stop = min(start + place.span.end - place.span.start, len(line))
-        marks.append(Mark(edges[start], max(edges[stop], edges[start] + 1), place.text, place.primary))
-    return _cut(cells, marks)
+        start = place.span.column - 1
+        stop = min(start + place.span.end - place.span.start, end)
+        if begin <= start <= end:
+            left = edges[start - begin]
+            marks.append(Mark(left, max(edges[max(stop, start) - begin], left + 1), place.text, place.primary))
+    return "".join(cells) + ("…" if end < len(line) else ""), marks
 
 
 def _append(cells: list[str], char: str) -> None:
@@ -114,23 +119,6 @@ def _append(cells: list[str], char: str) -> None:
         cells.append(char if char.isprintable() else "\ufffd")
         if unicodedata.east_asian_width(char) in {"W", "F"}:
             cells.append("")
-
-
-def _cut(cells: list[str], marks: list[Mark]) -> tuple[str, list[Mark]]:
-    """The text and its marks, cut to what stands around the primary mark where the line is very long."""
-    if len(cells) <= WIDEST:
-        return "".join(cells), marks
-    centre = next((mark for mark in marks if mark.primary), marks[0])
-    start = max(0, centre.start - AROUND)
-    stop = start + WIDEST
-    head, tail = "…" if start else "", "…" if stop < len(cells) else ""
-    shift = len(head) - start
-    moved = []
-    for mark in marks:
-        left, right = max(mark.start + shift, 0), min(mark.end + shift, WIDEST + 1)
-        if left < right:
-            moved.append(Mark(left, right, mark.text, mark.primary))
-    return head + "".join(cells[start:stop]) + tail, moved
 
 
 def _underlines(marks: list[Mark], paint: Paint, style: str) -> Iterator[str]:
