@@ -163,7 +163,7 @@ def _digest(view: PodView) -> bytes:
         None if owner is None else (owner.api_version, owner.kind, owner.name),
         view.terminating,
         view.object.status.qos_class,
-        _resized_requests(view),
+        _resize_report(view.object),
         _volume_parts(view),
         _TEMPLATE_FIELDS(spec),
     )
@@ -183,14 +183,19 @@ def _volume_parts(view: PodView) -> list[object]:
     ]
 
 
-def _resized_requests(view: PodView) -> object:
-    """None unless the kubelet reports other resources than the spec asks for, which is rare; then all that it reports."""
-    status = view.object.status
-    if not view.node_name or not (status.container_statuses or status.init_container_statuses or status.resources):
+def _resize_report(pod: objects.Pod) -> object:
+    """All that the kubelet reports of resources, if it can count; None when it says no more than the spec, which is nearly always."""
+    if not _status_counts(pod):
         return None
-    if status.resources is None and not requests.resize_infeasible(view.object) and not _status_deviates(view.object):
-        return None
+    status = pod.status
     return (status.container_statuses, status.init_container_statuses, status.resources, status.allocated_resources, status.conditions)
+
+
+def _status_counts(pod: objects.Pod) -> bool:
+    status = pod.status
+    if not pod.spec.node_name or not (status.container_statuses or status.init_container_statuses or status.resources):
+        return False
+    return status.resources is not None or requests.resize_infeasible(pod) or _status_deviates(pod)
 
 
 def _status_deviates(pod: objects.Pod) -> bool:
@@ -216,11 +221,13 @@ def _shared_demand(view: PodView) -> PodDemand:
 
 def derive_demand(pod: objects.Pod) -> PodDemand:
     """The demand of one pod, worked out from scratch; InvalidObject naming the pod when a quantity cannot be read."""
-    use_status = bool(pod.spec.node_name)
+    use_status = _status_counts(pod)
     exact = requests.pod_requests(pod, use_status=use_status)
     nonzero = requests.pod_requests(pod, use_status=use_status, missing=requests.non_zero_defaults(pod, exact))
-    # NodeResourcesFit builds its scorer without the switch for pod-level resources (fit.go, NewFit), so its score counts containers only.
-    scored = requests.pod_requests(pod, missing=requests.NON_ZERO, pod_level=False)
+    # NodeResourcesFit builds its scorer without the switches for pod-level resources and resizes (fit.go, NewFit), so its score counts
+    # what the containers ask for.
+    same = pod.spec.resources is None and not use_status
+    scored = nonzero if same else requests.pod_requests(pod, missing=requests.NON_ZERO, pod_level=False)
     return PodDemand(
         requests=requests.in_scheduler_units(exact),
         nonzero=requests.cpu_and_memory(nonzero),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from wharfinger.errors import InvalidObject
 from wharfinger.model import objects, quantity
 
 DEFAULT_CPU = 100 * 10**6  # nanos: a container that names no cpu weighs 100m in scores
@@ -30,14 +31,14 @@ def pod_requests(
 
     `use_status` takes the kubelet's allocated and actuated resources into account, as for pods on a node. `missing` is what a container
     counts for resources that it does not name. Without `pod_level` what is requested for the pod as a whole is left out of account.
-    InvalidObject, naming the container and resource, when a quantity cannot be read.
+    InvalidObject, naming the container, when a quantity cannot be read.
     """
     infeasible = use_status and resize_infeasible(pod)
     states = _container_states(pod) if use_status else {}
     total = _containers_total(pod.spec, states, infeasible=infeasible, missing=missing or {})
     if pod_level:
         _replace_by_pod_level(total, pod, use_status=use_status, infeasible=infeasible)
-    _add(total, _nanos(pod.spec.overhead, "spec.overhead"))
+    _add(total, _nanos(pod.spec.overhead, "spec", field="overhead"))
     return total
 
 
@@ -67,22 +68,22 @@ def _containers_total(
 
 
 def _effective(container: objects.Container, state: objects.ContainerStatus | None, *, infeasible: bool) -> ResourceNanos:
-    wanted = _nanos(container.resources.requests, f"container {container.name!r} resources.requests")
+    wanted = _nanos(container.resources.requests, "container", container.name)
     if state is None or state.resources is None:
         return wanted
-    actuated = _nanos(state.resources.requests, f"status of container {container.name!r} resources.requests")
-    allocated = _nanos(state.allocated_resources, f"status of container {container.name!r} allocatedResources")
+    actuated = _nanos(state.resources.requests, "status of container", container.name)
+    allocated = _nanos(state.allocated_resources, "status of container", container.name, "allocatedResources")
     return _largest([actuated, allocated] if infeasible else [wanted, actuated, allocated])
 
 
 def _replace_by_pod_level(total: ResourceNanos, pod: objects.Pod, *, use_status: bool, infeasible: bool) -> None:
     if pod.spec.resources is None:
         return
-    wanted = _nanos(pod.spec.resources.requests, "spec.resources.requests")
+    wanted = _nanos(pod.spec.resources.requests, "spec")
     effective = wanted
     if use_status and pod.status.resources is not None:
-        actuated = _nanos(pod.status.resources.requests, "status.resources.requests")
-        allocated = _nanos(pod.status.allocated_resources, "status.allocatedResources")
+        actuated = _nanos(pod.status.resources.requests, "status")
+        allocated = _nanos(pod.status.allocated_resources, "status", field="allocatedResources")
         effective = _largest([actuated, allocated] if infeasible else [wanted, actuated, allocated])
     for name in wanted:
         if is_pod_level(name):
@@ -140,8 +141,12 @@ def _container_states(pod: objects.Pod) -> dict[str, objects.ContainerStatus]:
     return {state.name: state for state in (*pod.status.container_statuses, *pod.status.init_container_statuses)}
 
 
-def _nanos(quantities: Mapping[str, str], where: str) -> ResourceNanos:
-    return {name: quantity.nano_at(text, where, name) for name, text in quantities.items()}
+def _nanos(quantities: Mapping[str, str], owner: str, name: str = "", field: str = "resources.requests") -> ResourceNanos:
+    try:
+        return {resource: quantity.nano(text) for resource, text in quantities.items()}
+    except InvalidObject as error:
+        where = f"{owner} {name!r} {field}" if name else f"{owner}.{field}"
+        raise InvalidObject(f"{where}: {error}") from None
 
 
 def _add(total: ResourceNanos, more: Mapping[str, int]) -> None:
