@@ -17,6 +17,8 @@ from wharfinger.framework.decision import Decision
 from wharfinger.framework.diagnosis import Diagnosis
 from wharfinger.framework.evaluation import Evaluation
 from wharfinger.framework.extension import PostFilterOutcome, Rejection
+from wharfinger.framework.question import Question
+from wharfinger.framework.trial import Trial
 
 if TYPE_CHECKING:
     from wharfinger.model.pod import PodView
@@ -92,9 +94,10 @@ def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Eva
     """What the PostFilter plugins make of a pod that fits nowhere, and the message that tells it all."""
     diagnosis = Diagnosis(evaluation.filtering, snapshot.n_nodes)
     outcome = PostFilterOutcome()
+    trial = Trial(evaluation.filtering.slots, Question(evaluation.cycle, pod, snapshot))
     messages = []
     for plugin in chain.post_filters if snapshot.n_nodes else ():
-        rejection = Rejection(rejected=np.ones(snapshot.n_nodes, np.bool_), unresolvable=diagnosis.unresolvable)
+        rejection = Rejection(rejected=np.ones(snapshot.n_nodes, np.bool_), unresolvable=diagnosis.unresolvable, trial=trial)
         outcome = plugin.post_filter(evaluation.cycle, pod, snapshot, rejection)
         messages += [outcome.message] if outcome.message else []
         if outcome.nominated is not None:

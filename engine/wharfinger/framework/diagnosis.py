@@ -19,6 +19,8 @@ from wharfinger.framework.filtering import Filtering, FilterSlot
 from wharfinger.framework.verdict import Mask, Reason
 
 NO_NODES = "no nodes available to schedule pods"
+NOMINATED = "beside nominated pods"
+"""Under this name stands what filters say of a node once the pods nominated to it are counted too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +89,10 @@ class Diagnosis:
         if refusal is not None:
             return {reason.text: self._n_nodes for reason in refusal.reasons}
         left = self._considered()
-        counts: Counter[str] = Counter()
+        counts: Counter[str] = Counter(reason.text for found in self._filtering.crowded.values() for reason in found)
         chosen = self._filtering.node_set
-        if chosen is not None and not left.all():
-            counts[chosen.reason.text] = self._n_nodes - int(np.count_nonzero(left))
+        if chosen is not None and not chosen.mask.all():
+            counts[chosen.reason.text] = self._n_nodes - int(np.count_nonzero(chosen.mask))
         for slot in self._slots():
             if not slot.skipped and left.any():
                 failing = slot.bits != 0
@@ -116,6 +118,8 @@ class Diagnosis:
             return np.full(self._n_nodes, not self._filtering.refusal.resolvable)
         left = self._considered()
         unresolvable = ~left
+        for row, found in self._filtering.crowded.items():
+            unresolvable[row] = not all(reason.resolvable for reason in found)
         for slot in self._slots():
             if not slot.skipped:
                 final = sum(1 << index for index, reason in enumerate(slot.reasons) if not reason.resolvable)
@@ -132,6 +136,8 @@ class Diagnosis:
         chosen = self._filtering.node_set
         if chosen is not None and not chosen.mask[row]:
             found.append(NodeRejection(plugin=" ".join(chosen.plugins), reasons=(chosen.reason,)))
+        if row in self._filtering.crowded:
+            found.append(NodeRejection(plugin=NOMINATED, reasons=self._filtering.crowded[row]))
         speaking = [slot for slot in self._slots() if not slot.skipped and slot.bits[row]]
         found += [NodeRejection(plugin=slot.plugin.name, reasons=_set_reasons(slot, int(slot.bits[row]))) for slot in speaking]
         return tuple(found)
@@ -147,8 +153,11 @@ class Diagnosis:
         return () if self._filtering.refusal is not None else self._filtering.slots
 
     def _considered(self) -> Mask:
+        """The nodes that the filters, each in turn, decide about."""
         chosen = self._filtering.node_set
-        return np.ones(self._n_nodes, np.bool_) if chosen is None else chosen.mask.copy()
+        considered = np.ones(self._n_nodes, np.bool_) if chosen is None else chosen.mask.copy()
+        considered[list(self._filtering.crowded)] = False
+        return considered
 
 
 def _counts(slot: FilterSlot, among: Mask) -> dict[str, int]:

@@ -38,7 +38,7 @@ class Choice:
 class Evaluation:
     """The kept result for one template. `version` grows whenever anything in it changes."""
 
-    __slots__ = ("_layout", "_message", "_now", "_scored", "cycle", "filtering", "lineup", "revision", "scoring", "version")
+    __slots__ = ("_layout", "_message", "_nominee", "_now", "_scored", "cycle", "filtering", "lineup", "revision", "scoring", "version")
 
     def __init__(self, lineup: Lineup) -> None:
         self.lineup = lineup
@@ -49,13 +49,17 @@ class Evaluation:
         self.version = 0
         self._layout = -1
         self._now = 0.0
+        self._nominee: str | None = (
+            None  # the pod the evaluation is for, if room is being made for it: that room does not crowd it out itself
+        )
         self._scored = False
         self._message: str | None = None
 
     def update(self, pod: PodView, snapshot: Snapshot) -> None:
         """Make it what a fresh evaluation of `pod` over `snapshot` would be."""
         revision = snapshot.revision
-        if revision == self.revision and snapshot.now == self._now:
+        nominee = None if snapshot.nominated_to(pod.uid) is None else pod.uid
+        if revision == self.revision and snapshot.now == self._now and nominee == self._nominee:
             return
         self.version += 1
         self._message = None
@@ -65,7 +69,7 @@ class Evaluation:
             self._start(asked)
         else:
             self._refresh(asked, changes)
-        self.revision, self._layout, self._now = revision, snapshot.layout_revision, snapshot.now
+        self.revision, self._layout, self._now, self._nominee = revision, snapshot.layout_revision, snapshot.now, nominee
 
     def _changes(self, snapshot: Snapshot) -> Changes | None:
         """What happened since the last update; None if rows have moved or it is not known."""

@@ -33,6 +33,8 @@ from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, 
 from wharfinger.language.catalogue import Volatility
 
 if TYPE_CHECKING:
+    from wharfinger.framework.supposition import Supposition
+    from wharfinger.framework.trial import Trial
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
 
@@ -75,6 +77,14 @@ class FilterPlugin(Plugin, ABC):
         saves a full evaluation.
         """
         return slice(None)
+
+    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...] | None:
+        """The reasons against one node if other pods were on it than are, empty if it could take the pod then; None: as `filter` has said.
+
+        The default is for filters that do not look at pods. One that does not override it is taken to say the same whatever pods leave, so
+        that no pod is evicted in vain. Not called where PreFilter said `Skip`.
+        """
+        return None
 
 
 class Normalization(Protocol):
@@ -143,10 +153,14 @@ class PreEnqueuePlugin(Plugin, ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """What PostFilter is given: the nodes of a failed cycle. Arrays are `(n_nodes,) bool` in row order."""
+    """What PostFilter is given of a failed cycle: the nodes that were rejected. Arrays are `(n_nodes,) bool` in row order.
+
+    `unresolvable`: where no removal of pods would help. `trial` asks the filters about one node with other pods on it.
+    """
 
     rejected: Mask
     unresolvable: Mask
+    trial: Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from wharfinger.framework import contract, pre_filtering
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.question import ALL, NO_ROWS, Changes, Question, union
+from wharfinger.framework.trial import Trial
 from wharfinger.framework.verdict import Mask, PreFilterAnswer, Reason, Rows, Skip
 from wharfinger.language.catalogue import Volatility
 
@@ -59,7 +60,7 @@ class FilterSlot:
 class Filtering:
     """The feasible set of one template: `feasible` `(n_nodes,) bool`, its size `count`, or the `refusal` of a PreFilter."""
 
-    __slots__ = ("_global", "_local", "_local_slots", "count", "feasible", "node_set", "refusal", "slots")
+    __slots__ = ("_global", "_local", "_local_slots", "count", "crowded", "feasible", "node_set", "refusal", "slots")
 
     def __init__(self, plugins: tuple[FilterPlugin, ...]) -> None:
         self.slots = tuple(FilterSlot(plugin) for plugin in plugins)
@@ -69,10 +70,45 @@ class Filtering:
         self.node_set: pre_filtering.Chosen | None = None
         self.feasible: Mask = np.empty(0, np.bool_)
         self.count = 0
+        self.crowded: dict[int, tuple[Reason, ...]] = {}  # nodes that do not fit the pod beside those for which room is being made there
         self._local: Mask = self.feasible  # what the STATIC and ROW filters let through
 
     def evaluate(self, asked: Question) -> None:
-        """Run PreFilter, and every filter over every node."""
+        """Run PreFilter, and every filter over every node; then once more over the nodes where room is being made for others."""
+        self._evaluate(asked)
+        self._crowd(asked)
+
+    def refresh(self, asked: Question, changes: Changes) -> Rows:
+        """Bring the feasible set up to date; the rows that became feasible or ceased to be, and perhaps some that did not."""
+        if not self.crowded and not len(asked.snapshot.nominated_rows):
+            return self._refresh(asked, changes)
+        touched = self._uncrowd()
+        flips = self._refresh(asked, changes)
+        self._crowd(asked)
+        return flips if isinstance(flips, slice) else union(flips, union(touched, np.array(sorted(self.crowded), np.intp)))
+
+    def _uncrowd(self) -> NDArray[np.intp]:
+        """Make the crowded nodes what they are without nominated pods; which they are."""
+        rows = np.array(sorted(self.crowded), np.intp)
+        self.crowded = {}
+        if len(rows):
+            self._patch(rows)
+        return rows
+
+    def _crowd(self, asked: Question) -> None:
+        """Take out the nodes that do not fit the pod beside the pods nominated to them."""
+        self.crowded = {}
+        if self.refusal is not None:
+            return
+        trial = Trial(self.slots, asked)
+        for row in asked.snapshot.nominated_rows.tolist():
+            reasons = trial.crowded(trial.suppose(row)) if self.node_set is None or self.node_set.mask[row] else ()
+            if reasons:
+                self.crowded[row] = reasons
+                self.count -= int(self.feasible[row])
+                self.feasible[row] = False
+
+    def _evaluate(self, asked: Question) -> None:
         self.refusal, self.node_set = pre_filtering.run(self.slots, asked)
         if self.refusal is not None:
             self.feasible = self._local = np.zeros(asked.snapshot.n_nodes, np.bool_)
@@ -84,15 +120,14 @@ class Filtering:
         self._combine_local(asked.snapshot.n_nodes)
         self._combine()
 
-    def refresh(self, asked: Question, changes: Changes) -> Rows:
-        """Bring the feasible set up to date; the rows that became feasible or ceased to be."""
+    def _refresh(self, asked: Question, changes: Changes) -> Rows:
         if self.refusal is not None:
             if self._global:  # a STATIC or ROW PreFilter reads nothing that has changed
-                self.evaluate(asked)
+                self._evaluate(asked)
             return ALL if self.refusal is None else NO_ROWS
         renewed = self._refresh_global(asked, changes.since)
         if renewed is None:
-            self.evaluate(asked)
+            self._evaluate(asked)
             return ALL
         if self._refresh_local(asked, changes):
             self._combine_local(asked.snapshot.n_nodes)

@@ -95,6 +95,10 @@ class Snapshot:
         tables = self._current()
         return tables.nominations.on(tables.nodes.names[row])
 
+    def nominated_to(self, uid: str) -> str | None:
+        """The node that a pending pod is nominated to, or None."""
+        return self._current().nominations.node_of(uid)
+
     @property
     def nominated_rows(self) -> NDArray[np.intp]:
         """The nodes that some pod is nominated to, ascending."""

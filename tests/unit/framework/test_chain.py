@@ -93,7 +93,7 @@ def test_a_disabled_score_still_filters():
     config = ChainConfig(disabled_scores={"NodeResourcesFit"}, disabled={"ImageLocality"})
     quiet = assemble(config=config)
     decision = cycle.decide(quiet, fleet.state(fleet.node("a", cpu="1")).snapshot(), fleet.pod(cpu="2"))
-    assert decision.message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert decision.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
     names = [term.plugin.name for term in quiet.lineup(fleet.pod(), 0.0).scores]
     assert "NodeResourcesFit" not in names
     assert quiet.plugin("ImageLocality") is None

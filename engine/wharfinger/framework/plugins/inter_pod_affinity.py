@@ -28,6 +28,7 @@ from wharfinger.language.catalogue import Volatility
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
+    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.pod import PodView
     from wharfinger.model.selection import Selection
     from wharfinger.model.snapshot import Snapshot
@@ -94,11 +95,11 @@ class Encounter:
 
     def shunning(self, snapshot: Snapshot, topology_key: str) -> Selection:
         """The placed pods of which a required anti-affinity term with that key is about the newcomer."""
+        return snapshot.selection((NAME, "shunning", topology_key, self.identity), lambda placed: self.is_shunned_by(placed, topology_key))
 
-        def shuns(placed: PodView) -> bool:
-            return any(term.topology_key == topology_key and self.is_meant(term) for term in affinity.terms_of_placed(placed).required_anti)
-
-        return snapshot.selection((NAME, "shunning", topology_key, self.identity), shuns)
+    def is_shunned_by(self, placed: PodView, topology_key: str) -> bool:
+        """Whether a required anti-affinity term of a placed pod with that key is about the newcomer."""
+        return any(term.topology_key == topology_key and self.is_meant(term) for term in _anti_terms(placed))
 
     def liking(self, snapshot: Snapshot, topology_key: str, arguments: InterPodAffinityArguments) -> Selection:
         """The placed pods with a score about the newcomer within that key, each counting its score."""
@@ -168,6 +169,37 @@ class Fences:
         if self.wanted:
             bits[~self._matched(snapshot, rows)] = UNMATCHED
         return bits
+
+    def reasons_if(self, supposed: Supposition) -> tuple[Reason, ...]:
+        """The first reason against a supposed node, if there is one."""
+        if self.wanted and not self._matched_if(supposed):
+            return REASONS[:1]
+        if any(self._shunned_if(supposed, key) > 0 for key in self.shunned):
+            return REASONS[1:2]
+        keys = {*self.shunning, *(term.topology_key for placed in supposed.added.values() for term in _anti_terms(placed))}
+        return REASONS[2:] if any(self._shunning_if(supposed, key) > 0 for key in keys) else ()
+
+    def _matched_if(self, supposed: Supposition) -> bool:
+        meeting, snapshot = self.encounter, supposed.snapshot
+        terms = meeting.terms.required
+        more = supposed.difference(lambda placed: affinity.matches_all(terms, placed))
+        there = {key: _count_at(meeting.wanted(snapshot), key, supposed) for key in self.wanted}
+        if any(count is None for count in there.values()):
+            return False
+        if all(count is not None and count + more > 0 for count in there.values()):
+            return True
+        totals = (meeting.wanted(snapshot).by_domain(key).sum() + more for key in self.wanted)
+        return all(total <= 0 for total in totals) and affinity.matches_all(terms, meeting.pod)
+
+    def _shunned_if(self, supposed: Supposition, key: str) -> float:
+        count = _count_at(self.encounter.shunned(supposed.snapshot, key), key, supposed)
+        terms = [term for term in self.encounter.terms.required_anti if term.topology_key == key]
+        return 0 if count is None else count + supposed.difference(lambda placed: any(term.matches(placed, {}) for term in terms))
+
+    def _shunning_if(self, supposed: Supposition, key: str) -> float:
+        meeting = self.encounter
+        count = _count_at(meeting.shunning(supposed.snapshot, key), key, supposed)
+        return 0 if count is None else count + supposed.difference(lambda placed: meeting.is_shunned_by(placed, key))
 
     def _matched(self, snapshot: Snapshot, rows: Rows) -> Mask:
         found = []
@@ -252,6 +284,11 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         fences: Fences = cycle[NAME, "fences"]
         return Verdicts(REASONS, fences.bits(snapshot, rows))
 
+    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:  # noqa: ARG002 — the extension point
+        """The reason against the supposed node: the first that applies."""
+        fences: Fences = cycle[NAME, "fences"]
+        return fences.reasons_if(supposed)
+
     def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: ARG002 — the extension point
         """The rows of the domains where wanted, shunned or shunning pods appeared or vanished."""
         fences: Fences | None = cycle.get((NAME, "fences"))
@@ -314,6 +351,16 @@ def _keys_of(placed: PodView) -> Iterator[tuple[str, str]]:
     yield from {("required", term.topology_key) for term in terms.required}
     yield from {("required anti", term.topology_key) for term in terms.required_anti}
     yield from {("preferred", term.topology_key) for _, term in terms.preferred}
+
+
+def _anti_terms(placed: PodView) -> tuple[Term, ...]:
+    return affinity.terms_of_placed(placed).required_anti
+
+
+def _count_at(selection: Selection, key: str, supposed: Supposition) -> float | None:
+    """The real count in the supposed node's domain, None where it is in none."""
+    domain = int(supposed.snapshot.domain(key)[0][supposed.row])
+    return None if domain < 0 else float(selection.by_domain(key)[domain])
 
 
 def _keys(terms: Iterable[Term]) -> list[str]:

@@ -13,6 +13,7 @@ from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Ve
 from wharfinger.language.catalogue import Volatility
 
 if TYPE_CHECKING:
+    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
 
@@ -45,3 +46,13 @@ class NodePorts(FilterPlugin):
         if not taken:
             return Verdicts(REASONS, np.zeros(node_selection.row_count(snapshot, rows), np.uint8))
         return Verdicts(REASONS, np.isin(rows, taken).view(np.uint8))
+
+    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:  # noqa: ARG002 — the extension point
+        """The reason against the supposed node, if one of the pod's ports is taken there."""
+        taken = [port for placed in supposed.pods() for port in placed.host_ports]
+        return REASONS if any(_collide(mine, theirs) for mine in pod.host_ports for theirs in taken) else ()
+
+
+def _collide(mine: tuple[str, str, int], theirs: tuple[str, str, int]) -> bool:
+    """Whether two (address, protocol, port) exclude each other."""
+    return mine[1:] == theirs[1:] and (mine[0] == theirs[0] or WILDCARD in {mine[0], theirs[0]})

@@ -24,6 +24,7 @@ from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, 
 from wharfinger.language.catalogue import Volatility
 
 if TYPE_CHECKING:
+    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
 
@@ -128,6 +129,16 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         resource_bits = np.where(never, need.never_bits, np.where(short, need.short_bits, np.uint64(0)))
         return Verdicts(need.reasons, np.bitwise_or.reduce(resource_bits, axis=0) | crowded)
 
+    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:  # noqa: ARG002 — the extension point
+        """The reasons against the supposed node."""
+        need: Need = cycle[self.name]
+        places_left, resources = supposed.once(self.name, lambda: _room(need, supposed.snapshot, supposed.row))
+        found = [TOO_MANY_PODS] if supposed.count >= places_left else []
+        for lane, (name, amount, allocatable, free) in enumerate(resources):
+            if amount > free - supposed.requests.get(name, 0):
+                found.append(need.reasons[1 + 2 * lane + (amount > allocatable)])
+        return tuple(found)
+
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
         """None; keeps the lanes that count for this pod."""
         cycle[self.name, "score"] = scored_lanes(self.arguments.scoring_strategy.resources, pod, exact=False)
@@ -168,6 +179,17 @@ def _need(requests: Sequence[tuple[str, int]]) -> Need:
         short_bits=bits[0::2].reshape(-1, 1),
         never_bits=bits[1::2].reshape(-1, 1),
     )
+
+
+def _room(need: Need, snapshot: Snapshot, row: int) -> tuple[int, list[tuple[str, int, int, int]]]:
+    """The places for pods that are left on a node, and per resource its name, the amount needed, what there is and what is left of it."""
+    resources = []
+    for name, amount in zip(need.names, need.amounts[:, 0].tolist(), strict=True):
+        lane = snapshot.resource_index(name)
+        allocatable = 0 if lane is None else int(snapshot.allocatable[lane, row])
+        requested = 0 if lane is None else int(snapshot.requested[lane, row])
+        resources.append((name, amount, allocatable, allocatable - requested))
+    return int(snapshot.allowed_pods[row] - snapshot.pod_count[row]), resources
 
 
 def _place(name: str) -> tuple[int, str]:

@@ -21,6 +21,7 @@ from wharfinger.language.catalogue import Volatility
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
+    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
 
@@ -50,6 +51,13 @@ class NodeVolumeLimits(FilterPlugin):
             return Verdicts((Reason(asked.refusal, resolvable=False),), np.ones(len(places), np.uint8))
         bits = [asked.exceeded(row, snapshot, snapshot.pods_on(row)) for row in places.tolist()] if asked.wanted else [False] * len(places)
         return Verdicts(REASONS, np.array(bits, np.uint8))
+
+    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...] | None:  # noqa: ARG002 — the extension point
+        """The reason against the supposed node, if a driver would have to attach more volumes than it can."""
+        asked: _Asked = cycle[NAME]
+        if asked.refusal:
+            return None
+        return REASONS if asked.exceeded(supposed.row, supposed.snapshot, supposed.pods()) else ()
 
     def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
         """All if a storage object has changed; else the rows whose pods have."""

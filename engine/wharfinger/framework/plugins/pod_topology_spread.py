@@ -7,7 +7,9 @@ answer per domain, so that after a placement only the nodes of domains with anot
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -27,6 +29,7 @@ from wharfinger.language.catalogue import Volatility
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
+    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.domain_counts import DomainCounts
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
@@ -123,6 +126,25 @@ class HardSpread(Spread):
             rows += [topology.rows_of(domain) for domain in np.flatnonzero(full != self.full[index]).tolist()]
             self.full[index] = full
         return union_of(rows, snapshot.n_nodes)
+
+    def failures(self, pod: PodView, supposed: Supposition) -> Iterator[int]:
+        """The numbers of the reasons why constraints, in order, fail on a supposed node."""
+        snapshot, row = supposed.snapshot, supposed.row
+        for index, constraint in enumerate(self.constraints):
+            domain = int(snapshot.domain(constraint.topology_key)[0][row])
+            if domain < 0:
+                yield 1
+                continue
+            counts = self.counts(index, pod, snapshot)
+            more = supposed.difference(partial(_selected, constraint, pod.namespace)) if self._looked_at(index, row) else 0
+            lowest = least(constraint, counts) if not more else least(constraint, counts, domain, more)
+            if counts.counts[domain] + more + constraint.counts_itself - lowest > constraint.max_skew:
+                yield 0
+
+    def _looked_at(self, index: int, row: int) -> bool:
+        """Whether the pods of a node count for a constraint."""
+        mask = self.eligible[index].mask
+        return mask is None or bool(mask[row])
 
     def _full(self, index: int, pod: PodView, snapshot: Snapshot) -> Mask:
         constraint, counts = self.constraints[index], self.counts(index, pod, snapshot)
@@ -226,6 +248,11 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
             bits = np.where(ids < 0, KEYLESS, bits)
         return Verdicts(REASONS, bits.astype(np.uint8))
 
+    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:
+        """The reason against the supposed node, by the first constraint that fails."""
+        hard: HardSpread = cycle[self.name, "hard"]
+        return next(((REASONS[reason],) for reason in hard.failures(pod, supposed)), ())
+
     def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: ARG002 — the extension point
         """The rows of the domains that have become full, or ceased to be."""
         hard: HardSpread | None = cycle.get((self.name, "hard"))
@@ -281,13 +308,22 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         return any(constraint.when_unsatisfiable == when_unsatisfiable for constraint in self.defaults)
 
 
-def least(constraint: Constraint, counts: DomainCounts) -> float:
-    """The count of the emptiest domain that counts; 0 while there are fewer domains than `minDomains`."""
+def least(constraint: Constraint, counts: DomainCounts, domain: int = 0, more: int = 0) -> float:
+    """The count of the emptiest domain that counts, if there were `more` in one of them; 0 while there are fewer than `minDomains`."""
     n_domains = len(counts.counts) if counts.mask is None else int(np.count_nonzero(counts.nodes))
     if n_domains < constraint.min_domains:
         return 0
+    if more:
+        supposed = counts.counts.copy()
+        supposed[domain] += more
+        return float((supposed if counts.mask is None else supposed[counts.nodes > 0]).min(initial=MAX_INT32))
     lowest = counts.lowest()
     return MAX_INT32 if lowest is None else lowest
+
+
+def _selected(constraint: Constraint, namespace: str, placed: PodView) -> bool:
+    """Whether a pod that comes or goes counts; Kubernetes does not ask here whether it is on its way out already (`updateWithPod`)."""
+    return placed.namespace == namespace and constraint.selector.matches(placed.labels)
 
 
 def _distinct(ids: NDArray[np.int32]) -> int:

@@ -20,6 +20,7 @@ from wharfinger.language.catalogue import Volatility
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
+    from wharfinger.framework.supposition import Supposition
     from wharfinger.model.pod import PodView
     from wharfinger.model.selection import Selection
     from wharfinger.model.snapshot import Snapshot
@@ -57,6 +58,18 @@ class VolumeRestrictions(FilterPlugin):
             bits[disks_taken[rows]] = NO_DISK
         return Verdicts(REASONS, bits)
 
+    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:
+        """The reason against the supposed node: a disk that is mounted there, else a claim that is in use by a pod that stays."""
+        claims_taken, disks_taken = cycle[NAME]
+        if disks_taken is not None and any(conflicts(pod, placed) for placed in supposed.pods()):
+            return REASONS[:1]
+        if not claims_taken and not supposed.added:
+            return ()
+        wanted = exclusive_claims(pod, supposed.snapshot)
+        more = sum(_uses(placed, wanted) for placed in supposed.added.values())
+        fewer = sum(_uses(placed, wanted) for placed in supposed.removed.values())
+        return REASONS[1:] if claims_taken + more - fewer > 0 else ()
+
     def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: ARG002 — the extension point
         """All if a claim or disk was taken or given back, or claims have changed."""
         if not pod.object.spec.volumes:
@@ -74,11 +87,14 @@ def _equal(before: NDArray[np.bool_] | None, after: NDArray[np.bool_] | None) ->
     return np.array_equal(before, after)
 
 
-def _facts(pod: PodView, snapshot: Snapshot) -> tuple[bool, NDArray[np.bool_] | None]:
-    """Whether a claim for one pod alone is in use, and where a disk is mounted; None where the pod mounts none that could exclude it."""
-    return claims_in_use(pod, snapshot) > 0, None if not any(map(_exclusive, pod.object.spec.volumes)) else mounted(
-        pod, snapshot
-    ).by_node > 0
+def _uses(placed: PodView, claims: frozenset[str]) -> int:
+    return len(claims.intersection(claims_of(placed)))
+
+
+def _facts(pod: PodView, snapshot: Snapshot) -> tuple[int, NDArray[np.bool_] | None]:
+    """How many of the pod's claims for one pod alone are in use, and where a disk is mounted; None where no disk is concerned."""
+    disks = any(map(_exclusive, pod.object.spec.volumes))
+    return claims_in_use(pod, snapshot), mounted(pod, snapshot).by_node > 0 if disks else None
 
 
 def claims_in_use(pod: PodView, snapshot: Snapshot) -> int:

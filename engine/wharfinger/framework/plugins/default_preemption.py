@@ -1,0 +1,234 @@
+"""DefaultPreemption: which pods of lower priority would have to leave, and from which node, so that a pod fits.
+
+For every node where removing pods could help: suppose that all pods of lower priority leave; if the pod fits then, let them return one by
+one, the most important first, as long as it still fits. Who could not return is a victim. Of all such nodes one is chosen by Kubernetes'
+criteria.
+
+Differences to Kubernetes: all nodes are looked at, where Kubernetes begins at a random one and stops after a tenth of them; and of equal
+nodes the first by name is taken instead of any. What a node would cost is kept until something on it, or something that all nodes depend
+on, changes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from wharfinger.framework.arguments import Arguments
+from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.disruption_budgets import Budgets
+from wharfinger.framework.extension import PostFilterOutcome, PostFilterPlugin, Rejection
+from wharfinger.framework.supposition import Supposition
+from wharfinger.framework.trial import Trial
+from wharfinger.framework.verdict import Mask, Reason
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+
+NAME = "DefaultPreemption"
+NO_VICTIMS = Reason("No preemption victims found for incoming pod", resolvable=False)
+NOT_HELPFUL = Reason("Preemption is not helpful for scheduling", resolvable=False)
+NEVER = "not eligible due to preemptionPolicy=Never."
+WAITING = "not eligible due to a terminating pod on the nominated node."
+OFFSET = 2**31  # added to priorities before they are summed, so that many victims of low priority weigh more than one
+
+Cost = tuple[int, int, int, int, float, str]
+
+
+class DefaultPreemptionArguments(Arguments):
+    """DefaultPreemptionArgs, accepted as they are: since all nodes are looked at, neither number limits anything."""
+
+    min_candidate_nodes_percentage: int = Field(default=10, ge=0, le=100)
+    min_candidate_nodes_absolute: int = Field(default=100, ge=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that could be freed: at what cost, and whose."""
+
+    cost: Cost
+    victims: tuple[PodView, ...]
+
+
+class DefaultPreemption(PostFilterPlugin):
+    """`pkg/scheduler/framework/plugins/defaultpreemption`, Kubernetes 1.36."""
+
+    name = NAME
+    arguments_model = DefaultPreemptionArguments
+
+    def post_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> PostFilterOutcome:
+        """The cheapest node to free and its victims, or why preemption does not help."""
+        refusal = ineligible(pod, snapshot, rejection.unresolvable)
+        if refusal:
+            return PostFilterOutcome(message=f"preemption: {refusal}")
+        search: Search = cycle.setdefault(NAME, Search())
+        search.update(pod, snapshot, rejection)
+        best = search.best()
+        if best is None:
+            return PostFilterOutcome(message=f"preemption: {search.message(snapshot.n_nodes)}")
+        return PostFilterOutcome(nominated=best.cost[-1], victims=best.victims)
+
+
+class Search:
+    """The nodes looked at for one template: candidates by row with the cheapest on top of a heap, and the reasons of the others."""
+
+    __slots__ = ("_budgets", "_candidates", "_heap", "_open", "_reasons", "_refused", "_seen")
+
+    def __init__(self) -> None:
+        self._forget(0)
+
+    def _forget(self, n_nodes: int) -> None:
+        self._candidates: dict[int, Candidate] = {}
+        self._heap: list[tuple[Cost, int]] = []
+        self._refused: dict[int, tuple[Reason, ...]] = {}
+        self._reasons: Counter[str] = Counter()
+        self._open: Mask = np.zeros(n_nodes, np.bool_)
+        self._budgets: Budgets | None = None
+        self._seen: tuple[int, int] = (-1, -1)
+
+    def update(self, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> None:
+        """Look again at the nodes whose cost may have changed since the last time."""
+        stale = self._stale(snapshot, rejection.trial)
+        if stale is None:
+            self._forget(snapshot.n_nodes)
+            stale = np.arange(snapshot.n_nodes)
+        if self._budgets is None:
+            self._budgets = Budgets(snapshot.objects)
+        resolvable = ~rejection.unresolvable
+        changed = np.union1d(stale, np.flatnonzero(resolvable != self._open)) if len(stale) < snapshot.n_nodes else stale
+        self._open = resolvable
+        self._seen = snapshot.revision, snapshot.objects.revision
+        lower = _has_lower(pod.priority, snapshot)
+        for row in changed.tolist():
+            self._drop(row)
+            if resolvable[row]:
+                found = self._look(row, pod, snapshot, rejection.trial) if lower[row] else (NO_VICTIMS,)
+                self._keep(row, found)
+
+    def _stale(self, snapshot: Snapshot, trial: Trial) -> NDArray[np.intp] | None:
+        """The rows that have changed since; None for all of them."""
+        revision, objects_seen = self._seen
+        usage, nodes = snapshot.usage_changes(revision), snapshot.node_changes(revision)
+        if revision < 0 or usage is None or nodes is None or objects_seen != snapshot.objects.revision:
+            return None
+        if trial.spans_nodes and (len(usage) or len(nodes)):
+            return None
+        return np.union1d(np.union1d(usage, nodes), snapshot.nominated_rows)
+
+    def _look(self, row: int, pod: PodView, snapshot: Snapshot, trial: Trial) -> Candidate | tuple[Reason, ...]:
+        """What it would cost to free a node, or why that does not help."""
+        assert self._budgets is not None  # noqa: S101 — `update` has just read them
+        return select_victims(row, pod, snapshot, trial, self._budgets)
+
+    def _drop(self, row: int) -> None:
+        self._candidates.pop(row, None)
+        self._reasons.subtract(reason.text for reason in self._refused.pop(row, ()))
+
+    def _keep(self, row: int, found: Candidate | tuple[Reason, ...]) -> None:
+        if isinstance(found, Candidate):
+            self._candidates[row] = found
+            heapq.heappush(self._heap, (found.cost, row))
+        else:
+            self._refused[row] = found
+            self._reasons.update(reason.text for reason in found)
+
+    def best(self) -> Candidate | None:
+        """The cheapest candidate, or None."""
+        while self._heap:
+            cost, row = self._heap[0]
+            candidate = self._candidates.get(row)
+            if candidate is not None and candidate.cost == cost:
+                return candidate
+            heapq.heappop(self._heap)  # the node has been looked at again since
+        return None
+
+    def message(self, n_nodes: int) -> str:
+        """What kube-scheduler says of nodes none of which can be freed."""
+        counts = +self._reasons
+        if n_nodes > len(self._refused):
+            counts[NOT_HELPFUL.text] += n_nodes - len(self._refused)
+        return f"0/{n_nodes} nodes are available: {', '.join(sorted(f'{count} {text}' for text, count in counts.items()))}."
+
+
+def ineligible(pod: PodView, snapshot: Snapshot, unresolvable: Mask) -> str:
+    """Why a pod may not preempt others now, "" if it may (`PodEligibleToPreemptOthers`)."""
+    if pod.object.spec.preemption_policy == "Never":
+        return NEVER
+    node = snapshot.nominated_to(pod.uid) or pod.nominated_node
+    row = snapshot.row(node) if node else None
+    if row is None or unresolvable[row]:
+        return ""
+    leaving = (placed for placed in snapshot.pods_on(row) if placed.priority < pod.priority and _being_preempted(placed))
+    return WAITING if any(True for _ in leaving) else ""
+
+
+def select_victims(row: int, pod: PodView, snapshot: Snapshot, trial: Trial, budgets: Budgets) -> Candidate | tuple[Reason, ...]:
+    """What it would cost to free a node for a pod, or the reasons why it cannot be freed (`SelectVictimsOnNode`)."""
+    potential = [placed for placed in snapshot.pods_on(row) if placed.priority < pod.priority]
+    if not potential:
+        return (NO_VICTIMS,)
+    supposed = trial.suppose(row)
+    for placed in potential:
+        supposed.remove(placed)
+    reasons = trial.reasons_with_nominees(supposed)
+    if reasons:
+        return reasons
+    violating, others = budgets.split(sorted(potential, key=importance))
+    broken = _leaving(violating, supposed, trial)
+    victims = sorted([*broken, *_leaving(others, supposed, trial)], key=importance)
+    return Candidate(cost(victims, len(broken), snapshot.names[row]), tuple(victims)) if victims else (NO_VICTIMS,)
+
+
+def _leaving(removed: Sequence[PodView], supposed: Supposition, trial: Trial) -> list[PodView]:
+    """Those of the removed pods that cannot return one after the other without being in the way."""
+    leaving = []
+    for placed in removed:
+        supposed.restore(placed)
+        if trial.reasons_with_nominees(supposed):
+            supposed.remove(placed)
+            leaving.append(placed)
+    return leaving
+
+
+def importance(pod: PodView) -> tuple[int, float]:
+    """A key that puts the more important pod first: higher priority, then longer running (`MoreImportantPod`)."""
+    return -pod.priority, _started(pod)
+
+
+def cost(victims: Sequence[PodView], violations: int, node: str) -> Cost:
+    """A key that puts the node to be freed first (`pickOneNodeForPreemption`).
+
+    Fewest broken budgets, lowest highest priority, lowest sum of priorities, fewest victims, latest start of the longest running among the
+    most important victims, name.
+    """
+    highest = max((victim.priority for victim in victims), default=-OFFSET)
+    earliest = min((_started(victim) for victim in victims if victim.priority == highest), default=math.inf)
+    return violations, highest, sum(victim.priority + OFFSET for victim in victims), len(victims), -earliest, node
+
+
+def _started(pod: PodView) -> float:
+    """When a pod began; one that has not begun is the youngest."""
+    return math.inf if pod.started is None else pod.started
+
+
+def _being_preempted(pod: PodView) -> bool:
+    """Whether a pod is leaving because this scheduler preempted it (`podTerminatingByPreemption`)."""
+    if not pod.terminating:
+        return False
+    condition = next((each for each in pod.object.status.conditions if each.type == "DisruptionTarget"), None)
+    return condition is not None and condition.status == "True" and condition.reason == "PreemptionByScheduler"
+
+
+def _has_lower(priority: int, snapshot: Snapshot) -> Mask:
+    """The nodes that have a pod of lower priority, `(n_nodes,) bool`."""
+    selection = snapshot.selection((NAME, "priority"), lambda _: True, value=lambda placed: float(placed.priority))
+    return np.asarray(selection.extreme_by_node(highest=False) < priority)
