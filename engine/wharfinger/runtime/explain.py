@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.chain import Chain
@@ -15,6 +16,7 @@ from wharfinger.framework.diagnosis import FilterDiagnosis, NodeRejection
 from wharfinger.language import suggest
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
+from wharfinger.runtime import kubernetes_details
 from wharfinger.runtime.explanation import Explanation, NodeReport, Step, Verdict
 
 TOP = 3
@@ -50,7 +52,7 @@ def explain_decision(decision: Decision, snapshot: Snapshot, commentary: Comment
         policies=decision.policies,
         notes=decision.notes,
         steps=tuple(_step(found, decision, snapshot, commentary) for found in decision.diagnosis.filters),
-        nearest=tuple(rows.report(row) for row in _nearest(decision)),
+        nearest=tuple(rows.report(row) for row in _nearest(decision, snapshot)),
         top=tuple(rows.report(_row(snapshot, ranked.node)) for ranked in decision.ranking(TOP)),
         asked=tuple(rows.report(_row(snapshot, name)) for name in nodes),
     )
@@ -78,9 +80,8 @@ def _step(found: FilterDiagnosis, decision: Decision, snapshot: Snapshot, commen
     )
 
 
-def _nearest(decision: Decision) -> list[int]:
-    """Rows of the rejected nodes with the fewest rejecting filters; among equals those with the fewest reasons, then by name."""
-    names = decision.snapshot.names
+def _nearest(decision: Decision, snapshot: Snapshot) -> list[int]:
+    """Rows of the rejected nodes with the fewest rejecting filters; among equals those that lack the least, then by name."""
     against = np.zeros(decision.n_nodes, np.int64)
     for found in decision.diagnosis.filters:
         against += decision.diagnosis.rejected_by(found.plugin)
@@ -88,7 +89,19 @@ def _nearest(decision: Decision) -> list[int]:
     if not len(rejected):
         return []
     fewest = rejected[against[rejected] == against[rejected].min()]
-    return sorted(fewest.tolist(), key=names.__getitem__)[:NEAREST]
+    lacking = _lacking(decision.pod, snapshot)
+    return sorted(fewest.tolist(), key=lambda row: (round(lacking[row], 6), snapshot.names[row]))[:NEAREST]
+
+
+def _lacking(pod: PodView, snapshot: Snapshot) -> NDArray[np.float64]:
+    """`(n_nodes,) float64`: the fractions of the pod's requests that are not free, added up over resources."""
+    lacking = np.zeros(snapshot.n_nodes)
+    for resource, wanted in pod.requests.items():
+        row = snapshot.resource_index(resource)
+        if wanted and row is not None:
+            free = snapshot.allocatable[row] - snapshot.requested[row]
+            lacking += np.clip((wanted - free) / wanted, 0.0, 1.0)
+    return lacking
 
 
 class _Rows:
@@ -120,5 +133,6 @@ class _Rows:
             return Verdict(rule=rule, sentences=())
         said = self._commentary.rejection(self._decision.pod, self._snapshot, rule, row)
         if said is None:
-            return Verdict(rule=rule, sentences=tuple(reason.text for reason in found.reasons))
+            values = kubernetes_details.details(rule, self._decision.pod, self._snapshot.node(row))
+            return Verdict(rule=rule, sentences=tuple(reason.text for reason in found.reasons), values=values)
         return Verdict(rule=rule, sentences=said[0], values=said[1])

@@ -47,9 +47,7 @@ def _filters(found: Explanation) -> str:
     if len(rows) == 1:
         return ""
     head = f"  nodes that pass each filter alone, and with all filters above it (of {found.n_nodes:,})\n"
-    silent = [step.rule for step in found.steps if step.skipped]
-    tail = f"  nothing to say of this pod: {', '.join(silent)}\n" if silent else ""
-    return head + layout.columns(rows, right=frozenset({1, 2}), indent="  ") + tail
+    return head + layout.columns(rows, right=frozenset({1, 2}), indent="  ")
 
 
 def _reasons(step: Step) -> Iterator[str]:

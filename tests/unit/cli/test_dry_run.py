@@ -1,0 +1,156 @@
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.golden import FOLDER, assert_golden
+
+CLUSTER = "cluster.yaml"
+POLICY = "web-spread.policy"
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def in_golden_folder(monkeypatch):
+    monkeypatch.chdir(FOLDER / "dry_run")
+
+
+@pytest.fixture
+def cluster():
+    return yaml.safe_load((FOLDER / "dry_run" / CLUSTER).read_text())
+
+
+def unrevised(text):
+    """Without revisions: they say that something changed anywhere in the chain, which is not what these goldens are about."""
+    return re.sub(r"\b[0-9a-f]{64}\b", "<sha256>", text)
+
+
+@pytest.mark.parametrize(
+    ("golden", "flags"),
+    [
+        ("table.txt", []),
+        ("explain.txt", ["--explain"]),
+        ("node.txt", ["--node", "c", "--pod", "web-critical"]),
+        ("independent.txt", ["--mode", "independent"]),
+        ("param.txt", ["--param", "max_per_node=1", "--param", "web-spread.keep_free=0%"]),
+        ("report.json", ["--format", "json"]),
+        ("report.yaml", ["--format", "yaml", "--explain", "--pod", "web-critical"]),
+    ],
+)
+def test_reports(wharf, golden, flags):
+    code, out, err = wharf("dry-run", "--snapshot", CLUSTER, "--policy", POLICY, *flags)
+    assert (code, err) == (0, "")
+    assert_golden(f"dry_run/{golden}", unrevised(out))
+
+
+def test_without_a_policy_the_built_in_chain_decides(wharf):
+    code, out, _ = wharf("dry-run", "--snapshot", CLUSTER, "--pending")
+    assert code == 0
+    assert_golden("dry_run/no_policy.txt", out)
+
+
+def test_json_and_yaml_say_the_same(wharf):
+    flags = ["dry-run", "--snapshot", CLUSTER, "--policy", POLICY, "--explain", "--node", "a"]
+    _, as_json, _ = wharf(*flags, "--format", "json")
+    _, as_yaml, _ = wharf(*flags, "--format", "yaml")
+    assert json.loads(as_json) == yaml.safe_load(as_yaml)
+
+
+def test_the_order_of_objects_in_the_file_does_not_matter(wharf, cluster, tmp_path):
+    _, expected, _ = wharf("dry-run", "--snapshot", CLUSTER, "--policy", POLICY, "--explain", "--node", "b")
+    for seed in range(3):
+        random.Random(seed).shuffle(cluster["items"])
+        (tmp_path / "shuffled.json").write_text(json.dumps(cluster))
+        _, out, _ = wharf("dry-run", "--snapshot", tmp_path / "shuffled.json", "--policy", POLICY, "--explain", "--node", "b")
+        assert out == expected
+
+
+def test_the_terminal_and_the_locale_do_not_matter():
+    """Two processes with nothing in common but the input."""
+    printed = []
+    for number, more in enumerate(({"COLUMNS": "40", "LC_ALL": "C.UTF-8"}, {"COLUMNS": "200", "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"})):
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "engine"), "PYTHONHASHSEED": str(number), **more}
+        command = [
+            sys.executable,
+            "-c",
+            "import sys; from wharfinger.cli import main; sys.exit(main())",
+            "dry-run",
+            "-s",
+            CLUSTER,
+            "--explain",
+        ]
+        printed.append(subprocess.run([*command, "-p", POLICY], env=environment, capture_output=True, check=True).stdout)
+    assert printed[0] == printed[1]
+
+
+def test_exit_code_tells_of_unplaced_pods_when_asked(wharf):
+    assert wharf("dry-run", "--snapshot", CLUSTER)[0] == 0
+    assert wharf("dry-run", "--snapshot", CLUSTER, "--exit-code")[0] == 1
+
+
+def test_pods_of_a_workload_are_placed_instead_of_the_pending_ones(wharf, tmp_path):
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "shop", "namespace": "shop"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "shop"}},
+            "template": {"metadata": {"labels": {"app": "shop", "tier": "web"}}, "spec": {"containers": [{"name": "main"}]}},
+        },
+    }
+    (tmp_path / "shop.json").write_text(json.dumps(deployment))
+    code, out, err = wharf("dry-run", "--snapshot", CLUSTER, "--pods", tmp_path / "shop.json", "--policy", POLICY, "--format", "json")
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    assert [pod["pod"].rpartition("-")[0].split("-")[0] for pod in report["pods"]] == ["shop/shop", "shop/shop"]
+    assert sorted(pod["node"] for pod in report["pods"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--pods", "cluster.yaml", "--pending"], "--pods and --pending exclude each other"),
+        (["--node", "d"], "there is no node d"),
+        (["--pod", "web-9"], "--pod web-9: no such pod is to be placed"),
+        (["--param", "keep_free"], "--param keep_free: expected NAME=VALUE"),
+        (["--param", "keep_free=1%", "--param", "keep_free=2%"], "--param keep_free is given twice"),
+        (["--param", "keep_fre=20%"], "no policy has a param keep_fre; did you mean keep_free?"),
+        (["--param", "keep_free=80%"], "outside of its range"),
+        (["--param", "keep_free=2Gi"], "keep_free"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_sentence(wharf, flags, sentence):
+    code, out, err = wharf("dry-run", "--snapshot", CLUSTER, "--policy", POLICY, *flags)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_a_label_that_no_node_has_is_a_warning_with_a_suggestion(wharf, tmp_path):
+    policy = tmp_path / "typo.policy"
+    policy.write_text('policy "typo"\n\nprefer one_zone weight 1 = (node.labels["zone"] ?? "") == "z1"\n')
+    code, out, err = wharf("dry-run", "--snapshot", CLUSTER, "--policy", policy)
+    assert (code, bool(out)) == (0, True)
+    assert err == "wharf: warning: typo: label `zone` is on 0 of 3 nodes; did you mean `topology.kubernetes.io/zone` (3)?\n"
+
+
+def test_a_broken_object_stops_the_run_unless_told_to_go_on(wharf, cluster, tmp_path):
+    cluster["items"][0]["status"]["allocatable"]["cpu"] = "four"
+    broken = tmp_path / "broken.json"
+    broken.write_text(json.dumps(cluster))
+    code, out, err = wharf("dry-run", "--snapshot", broken)
+    assert (code, out) == (2, "")
+    assert "item 0" in err
+    assert "cpu" in err
+    code, out, err = wharf("dry-run", "--snapshot", broken, "--skip-invalid", "--format", "json")
+    assert code == 0
+    assert "item 0" in err
+    assert json.loads(out)["summary"]["before"]["nodes"] == 2
+    assert len(json.loads(out)["skipped"]) == 1

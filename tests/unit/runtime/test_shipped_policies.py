@@ -1,0 +1,55 @@
+"""The policies that come with Wharfinger: they check clean, pass their own tests, and leave nothing uncovered."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from wharfinger.builtins import CATALOGUE
+from wharfinger.framework.chain import assemble
+from wharfinger.language import format as formatter
+from wharfinger.language import load
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.source import Source
+from wharfinger.runtime import policies, policy_tests, shipped
+from wharfinger.runtime.test_report import covered_fraction
+
+FOLDER = Path(__file__).parents[3] / "policies"
+FILES = sorted(FOLDER.glob("*.policy"))
+
+
+def test_the_shipped_folder_is_the_one_of_the_checkout():
+    assert shipped.policies() == FOLDER
+    assert shipped.shown(f"{FOLDER}/a.policy:1:2") == "policies/a.policy:1:2"
+    assert shipped.shown("elsewhere/a.policy:1:2") == "elsewhere/a.policy:1:2"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_policy_checks_clean_passes_its_tests_and_is_covered(file):
+    found, diagnostics = load.load_policies([file], CATALOGUE)
+    assert [diagnostic.message for diagnostic in diagnostics] == []
+    report = policy_tests.run([policy for policy in found if policy is not None])
+    assert len(report.results) >= 3
+    assert [failure.sentence for result in report.results for failure in result.failures] == []
+    assert [(point.rule, point.unseen) for point in report.coverage if point.unseen] == []
+    assert covered_fraction(report.coverage) == 1.0
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_policy_is_formatted_and_named_after_its_file(file):
+    text = file.read_text(encoding="utf-8")
+    assert formatter.format_source(Source(name=str(file), text=text), Diagnostics()) == text
+    assert f'policy "{file.stem}" version "' in text
+
+
+def test_all_of_them_can_be_used_together():
+    found, _ = load.load_policies([FOLDER], CATALOGUE)
+    chain = assemble(policies.compile_all([policy for policy in found if policy is not None], {}))
+    assert [policy.name for policy in chain.policies] == sorted(file.stem for file in FILES)
+
+
+def test_the_readme_says_when_to_use_each():
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| \[([\w-]+)\]\([\w-]+\.policy\) \| (.+) \|$", text, re.MULTILINE))
+    assert sorted(rows) == sorted(file.stem for file in FILES)
+    assert all(len(sentence) > 40 for sentence in rows.values())
