@@ -51,7 +51,7 @@ def nodes(draw: st.DrawFn, names: st.SearchStrategy[str] = node_names) -> object
     return objects.Node(
         metadata=objects.ObjectMeta(
             name=name,
-            labels={HOSTNAME: name, **labels},
+            labels={HOSTNAME: f"host-{name}", **labels},
             annotations=draw(st.sampled_from([{}, {"team": "edge"}])),
             creation_timestamp=at(draw(seconds)),
         ),

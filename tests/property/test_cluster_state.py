@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec.structs import replace
 
 from tests.property import clusters
 from wharfinger.errors import StaleSnapshot, UnknownObject
@@ -23,6 +24,7 @@ SELECTIONS: dict[str, dict[str, Any]] = {
     "memory": {"predicate": lambda pod: not pod.terminating, "value": lambda pod: pod.requests.get("memory")},
     "thirds": {"predicate": lambda _: True, "value": lambda pod: pod.priority / 3},
     "by identity": {"predicate": lambda pod: pod.name < "pod-4", "per_pod": True, "value": lambda pod: pod.created},
+    "start": {"predicate": lambda _: True, "per_pod": True, "value": lambda pod: pod.started},
     "on their node": {"predicate": lambda pod: pod.node_name < "node-3", "per_pod": True},
 }
 
@@ -80,12 +82,29 @@ class Cluster(RuleBasedStateMachine):
         self.revision = 0
         self.snapshot = self.state.snapshot()
 
+    @initialize(
+        nodes=st.lists(clusters.nodes(), min_size=3, max_size=5, unique_by=lambda node: node.metadata.name),
+        pods=st.lists(clusters.node_names.flatmap(lambda name: clusters.pods(node_name=name)), min_size=2, max_size=6),
+    )
+    def begin(self, nodes: list[objects.Node], pods: list[objects.Pod]) -> None:
+        for node in nodes:
+            self.add_or_update_node(node)
+        for pod in pods:
+            self.add_or_update_pod(pod)
+
     # ── nodes ──
 
     @rule(node=clusters.nodes())
     def add_or_update_node(self, node: objects.Node) -> None:
         self.state.add_node(node)
         self.nodes[node.metadata.name] = node
+
+    @rule(number=st.integers(0, 4), other=clusters.nodes(), part=st.sampled_from(["metadata", "spec", "status"]))
+    def change_a_part_of_a_node(self, number: int, other: objects.Node, part: str) -> None:
+        if number < len(self.nodes):
+            node = list(self.nodes.values())[number]
+            changed = replace(node, **{part: getattr(other, part)})
+            self.add_or_update_node(replace(changed, metadata=replace(changed.metadata, name=node.metadata.name)))
 
     @rule(name=st.sampled_from(clusters.NODE_NAMES))
     def remove_node(self, name: str) -> None:
@@ -100,6 +119,15 @@ class Cluster(RuleBasedStateMachine):
         self.assumed.pop(view.uid, None)
         self.nominated.pop(view.uid, None)
         self.placed[view.uid] = view
+
+    @rule(number=st.integers(0, 7), other=clusters.pods(), part=st.sampled_from(["labels", "creation_timestamp", "status"]))
+    def change_a_part_of_a_pod(self, number: int, other: objects.Pod, part: str) -> None:
+        if number < len(self.placed):
+            pod = list(self.placed.values())[number].object
+            if part == "status":
+                self.add_or_update_pod(replace(pod, status=other.status))
+            else:
+                self.add_or_update_pod(replace(pod, metadata=replace(pod.metadata, **{part: getattr(other.metadata, part)})))
 
     @rule(pod=clusters.pods())
     def a_pending_pod_changes_nothing(self, pod: objects.Pod) -> None:
@@ -127,6 +155,16 @@ class Cluster(RuleBasedStateMachine):
             self.nominated.pop(view.uid, None)
             self.assumed[view.uid] = (view, node_name)
 
+    @rule(number=st.integers(0, 7), node_name=clusters.node_names)
+    def assume_a_nominated_pod(self, number: int, node_name: str) -> None:
+        if number < len(self.nominated):
+            self.assume(list(self.nominated.values())[number][0].object, node_name)
+
+    @rule(number=st.integers(0, 7))
+    def forget_an_assumed_pod(self, number: int) -> None:
+        if number < len(self.assumed):
+            self.forget(list(self.assumed.values())[number][0].object)
+
     @rule(pod=clusters.pods())
     def forget(self, pod: objects.Pod) -> None:
         view = PodView(pod)
@@ -136,11 +174,9 @@ class Cluster(RuleBasedStateMachine):
     def confirm(self, number: int, node_name: str | None) -> None:
         if number >= len(self.assumed):
             return
-        uid = list(self.assumed)[number]
-        view, assumed_on = self.assumed.pop(uid)
-        confirmed = view.placed_on(node_name or assumed_on)
-        self.state.add_pod(confirmed)
-        self.placed[uid] = confirmed
+        view, assumed_on = list(self.assumed.values())[number]
+        spec = replace(view.object.spec, node_name=node_name or assumed_on)
+        self.add_or_update_pod(replace(view.object, spec=spec))
 
     @rule(pod=clusters.pods(), node_name=st.sampled_from(clusters.NODE_NAMES))
     def nominate(self, pod: objects.Pod, node_name: str) -> None:
@@ -173,8 +209,16 @@ class Cluster(RuleBasedStateMachine):
             fresh.set_metric("load", self.samples)
         return fresh.snapshot()
 
-    @rule()
-    def look(self) -> None:
+    @rule(names=st.lists(clusters.node_names, max_size=3))
+    def several_things_between_two_looks(self, names: list[str]) -> None:
+        """Readers of the columns catch up with more than one change at once."""
+        for name in names:
+            self.remove_node(name)
+        for pod in list(self.placed.values())[:2]:
+            self.remove_pod(pod.object)
+
+    @invariant()
+    def the_columns_are_those_of_a_fresh_build(self) -> None:
         self._look(self.state.snapshot())
 
     @rule()
@@ -187,8 +231,11 @@ class Cluster(RuleBasedStateMachine):
     def _look(self, snapshot: Snapshot) -> None:
         assert _picture(snapshot) == _picture(self._fresh())
 
-    def teardown(self) -> None:
-        self._look(self.state.snapshot())
+    @invariant()
+    def every_pod_is_in_the_state_it_should_be_in(self) -> None:
+        for uid in (f"uid-of-{name}" for name in clusters.POD_NAMES):
+            assert self.state.is_assumed(uid) == (uid in self.assumed)
+            assert self.state.is_placed(uid) == (uid in self.assumed or uid in self.placed)
 
     @invariant()
     def an_old_snapshot_is_refused(self) -> None:
@@ -199,7 +246,7 @@ class Cluster(RuleBasedStateMachine):
 
 
 TestCluster = Cluster.TestCase
-TestCluster.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestCluster.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
 
 
 class Changes(Cluster):
@@ -242,4 +289,4 @@ def _by_path(picture: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[A
 
 
 TestChanges = Changes.TestCase
-TestChanges.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestChanges.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,14 @@ class DomainCounts:
 
     __slots__ = ("_behind", "_counts", "_extremes", "_gathered", "_ids", "counts", "mask", "nodes", "revision", "topology")
 
-    def __init__(self, topology: Topology, by_node: NDArray[np.float64], mask: Mask | None) -> None:
+    def __init__(self, topology: Topology, by_node: NDArray[np.float64], mask: Mask | None, *, integral: bool) -> None:
         self.topology = topology
         self.revision = topology.revision
         self.mask = mask
         self._ids = ids = topology.ids
         counted = ids >= 0 if mask is None else (ids >= 0) & mask
-        self._counts = np.bincount(ids[counted], weights=by_node[counted], minlength=topology.n_domains)
+        total = _whole_sums if integral else _exact_sums
+        self._counts = total(ids[counted], by_node[counted], topology.n_domains)
         self.counts: NDArray[np.float64] = _read_only(self._counts)
         self.nodes: NDArray[np.int64] = np.bincount(ids[counted], minlength=topology.n_domains)
         self.nodes.setflags(write=False)
@@ -75,6 +77,18 @@ class DomainCounts:
                 self._gathered[self.topology.rows_of(domain)] = self._counts[domain]
         self._behind.clear()
         return _read_only(self._gathered)
+
+
+def _whole_sums(ids: NDArray[np.int32], amounts: NDArray[np.float64], n_domains: int) -> NDArray[np.float64]:
+    return np.bincount(ids, weights=amounts, minlength=n_domains).astype(np.float64, copy=False)
+
+
+def _exact_sums(ids: NDArray[np.int32], amounts: NDArray[np.float64], n_domains: int) -> NDArray[np.float64]:
+    """Sums of numbers that are not whole, rounded once, so that the order of rows does not show."""
+    members: list[list[float]] = [[] for _ in range(n_domains)]
+    for domain, amount in zip(ids.tolist(), amounts.tolist(), strict=True):
+        members[domain].append(amount)
+    return np.array([math.fsum(numbers) for numbers in members], dtype=np.float64)
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -140,7 +140,7 @@ def _offered() -> list[Attribute]:
         for place, (name, kind) in enumerate(NATIVE.items()):
             resource = resource_table.NATIVE[place]
             doc = f"{resource} by {table}: {meaning}; 0 where the node names none."
-            # A node that runs pods has some CPU and memory, so authors need not say what `ratio(…, node.allocatable.memory)` is without any.
+            # A node that runs pods has some CPU and memory, so nobody needs to say what `ratio(…, node.allocatable.memory)` is without.
             least = 0.0 if name == "ephemeral_storage" else 1.0
             rows.append(_row(f"{table}.{name}", kind, doc, _amount(table, resource), _native(whole, place), low=least))
         rows.append(

@@ -93,7 +93,9 @@ class Selection:
         key = (topology_key, mask_key)
         counts = self._domains.get(key)
         if counts is None or not counts.fits(mask):
-            counts = self._domains[key] = DomainCounts(self._nodes.topologies.of(topology_key), self._by_node, mask)
+            counts = self._domains[key] = DomainCounts(
+                self._nodes.topologies.of(topology_key), self._by_node, mask, integral=self._integral
+            )
             if len(self._domains) > MOST_DOMAIN_COUNTS:
                 self._domains.popitem(last=False)
         return counts
