@@ -58,6 +58,17 @@ class Verbs(typer.core.TyperGroup):
         single.command(cmd_name)(module.command)
         return typer.main.get_command(single)
 
+    def invoke(self, ctx: Any) -> Any:
+        """The exit code of a verb; these two are caught here because typer would make codes of its own of them."""
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            return _reader_left()
+        except KeyboardInterrupt:
+            return _complain("interrupted", INTERRUPTED)
+        return code
+
 
 app = typer.Typer(
     cls=Verbs,
@@ -83,11 +94,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _shielded(run: Callable[[], Any]) -> int:
     try:
         code = run()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (head, less) has left. Python would complain again when it flushes at exit, so what is left goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return READER_LEFT
     except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted", INTERRUPTED)
     except PolicyError as error:
@@ -96,6 +102,12 @@ def _shielded(run: Callable[[], Any]) -> int:
     except Exception as error:  # noqa: BLE001 — the last resort: whatever went wrong, people get a sentence
         return _complain(*_sentence(error))
     return code if isinstance(code, int) else 0
+
+
+def _reader_left() -> int:
+    """The exit code for a reader (head, less) that left. Python would complain when it flushes at exit, so what is left goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return READER_LEFT
 
 
 def _sentence(error: Exception) -> tuple[str, int]:
