@@ -32,8 +32,8 @@ def limit(word: str) -> int:
 
 def distance(a: str, b: str, most: int) -> int:
     """The Damerau-Levenshtein distance (optimal string alignment) of two words, or `most` + 1 when it is larger."""
-    if abs(len(a) - len(b)) > most:
-        return most + 1
+    if abs(len(a) - len(b)) > most or len(set(a) - set(b)) > most:
+        return most + 1  # told from the letters, without the table
     before: list[int] = []
     row = list(range(len(b) + 1))
     for i, left in enumerate(a, start=1):
@@ -46,7 +46,7 @@ def distance(a: str, b: str, most: int) -> int:
             row.append(cost)
         if min(row) > most:
             return most + 1
-    return row[-1]
+    return min(row[-1], most + 1)
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:

@@ -67,6 +67,15 @@ LIKELY = {Kind.CPU: ("cpu", "m"), Kind.MEMORY: ("Gi", "Mi"), Kind.PERCENT: ("%",
 BASE_NAME = {Kind.CPU: "millicores", Kind.MEMORY: "bytes", Kind.DURATION: "seconds"}
 
 
+def well_formed(digits: str) -> bool:
+    """Whether digits are a number at all."""
+    try:
+        float(digits)
+    except ValueError:
+        return False
+    return True
+
+
 def base_value(digits: str, unit: str) -> float | None:
     """The value of a literal in base units, or None when the unit is unknown or the number is absurdly long, large or small."""
     if unit and unit not in UNITS:

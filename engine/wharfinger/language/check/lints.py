@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from wharfinger.language import ast, typed
 from wharfinger.language.check.context import Binding, Context
-from wharfinger.language.check.domains import Known, conjuncts, known_from, own_domain, restriction
+from wharfinger.language.check.domains import Domain, Known, conjuncts, known_from, own_domain, restriction
 from wharfinger.language.check.missing import Facts, Presence
 from wharfinger.language.check.points import possible
 from wharfinger.language.check.truth import ALWAYS, NEVER, Truths
@@ -114,42 +114,59 @@ def _when(lints: Lints, when: typed.Expr | None, rule: Span, known: Known) -> Kn
 
 def _filter(lints: Lints, rule: typed.Filter, known: Known) -> None:
     known = _when(lints, rule.when, rule.span, known)
-    earlier: Known = {}
+    demanded = Demanded(lints)
     for clause in rule.clauses:
         truth = lints.truths.of(clause.condition, known)
         reason = lints.truths.reason(clause.condition, known)
-        label = explained(lints, reason, known, truth)
         if truth == ALWAYS:
+            label = explained(lints, reason, known, truth)
             lints.warn(Code.L201, f"this clause of `{rule.name}` rejects no node", reason.span, rule.span, label=label)
         elif truth == NEVER:
+            label = explained(lints, reason, known, truth)
             lints.warn(Code.L202, f"filter `{rule.name}` rejects every node", reason.span, rule.span, label=label)
-        elif (first := implied(lints, clause, earlier, rule)) is not None:
+        elif (first := demanded.implying(clause)) is not None:
             others = (Label(first, "already demanded here"),)
             message = f"this clause of `{rule.name}` rejects no further node"
             lints.warn(Code.L204, message, clause.condition.span, rule.span, label="implied by an earlier clause", others=others)
-        earlier = known_from(lints.context.intervals, conjuncts(clause.condition, lints.context.lets), earlier)
+        demanded.add(clause)
 
 
-def implied(lints: Lints, clause: typed.Clause, earlier: Known, rule: typed.Filter) -> Span | None:
-    """Where an earlier clause already demands what this one does; None when it does not."""
-    intervals = lints.context.intervals
-    for condition in conjuncts(clause.condition, lints.context.lets):
-        opposite = restriction(intervals, condition, truth=False)
-        before = earlier.get(describe(opposite[0])) if opposite is not None else None
-        same = any(describe(c.condition) == describe(condition) for c in rule.clauses[: rule.clauses.index(clause)])
-        if not same and (opposite is None or before is None or not before.without(opposite[1])):
+class Demanded:
+    """What the earlier clauses of a filter demand: conditions by their text, and what they leave of quantities."""
+
+    def __init__(self, lints: Lints) -> None:
+        self.lints = lints
+        self.conditions: dict[str, Span] = {}
+        self.quantities: dict[str, tuple[Domain, Span]] = {}
+
+    def add(self, clause: typed.Clause) -> None:
+        """Takes in a clause; where it is missing and passes, it demands nothing."""
+        if clause.missing_passes:
+            return
+        intervals = self.lints.context.intervals
+        for condition in conjuncts(clause.condition, self.lints.context.lets):
+            self.conditions.setdefault(describe(condition), clause.condition.span)
+            restricted = restriction(intervals, condition)
+            if restricted is not None:
+                text = describe(restricted[0])
+                before = self.quantities[text][0] if text in self.quantities else own_domain(intervals, restricted[0])
+                self.quantities[text] = (before.meet(restricted[1]), clause.condition.span)
+
+    def implying(self, clause: typed.Clause) -> Span | None:
+        """The clause that already demands all that this one does; None when it demands more."""
+        found: Span | None = None
+        for condition in conjuncts(clause.condition, self.lints.context.lets):
+            found = self.conditions.get(describe(condition)) or self._bounded(condition)
+            if found is None:
+                return None
+        return found
+
+    def _bounded(self, condition: typed.Expr) -> Span | None:
+        opposite = restriction(self.lints.context.intervals, condition, truth=False)
+        if opposite is None:
             return None
-    others = [c for c in rule.clauses[: rule.clauses.index(clause)] if _shares(lints, c, clause)]
-    return others[-1].condition.span if others else None
-
-
-def _shares(lints: Lints, first: typed.Clause, second: typed.Clause) -> bool:
-    """Whether two clauses speak of the same quantity."""
-    quantities = []
-    for clause in (first, second):
-        found = (restriction(lints.context.intervals, c) for c in conjuncts(clause.condition, lints.context.lets))
-        quantities.append({describe(f[0]) for f in found if f is not None} | {describe(clause.condition)})
-    return bool(quantities[0] & quantities[1])
+        domain, span = self.quantities.get(describe(opposite[0]), (None, None))
+        return span if domain is not None and domain.without(opposite[1]) else None
 
 
 def explained(lints: Lints, reason: typed.Expr, known: Known, truth: frozenset[bool]) -> str:

@@ -10,13 +10,15 @@ from wharfinger.language.check.forms import form, infer
 from wharfinger.language.check.kinds import SCALAR, unified
 from wharfinger.language.codes import Code
 from wharfinger.language.types import Kind, Type
-from wharfinger.language.units import UNITS, base_value, literal_kind, meant, spelled
+from wharfinger.language.units import UNITS, base_value, literal_kind, meant, spelled, well_formed
 
 
 @form(ast.Number)
 def number(context: Context, expr: ast.Number) -> typed.Expr:
     """A literal in base units."""
     kind = literal_kind(expr.digits, expr.unit)
+    if not well_formed(expr.digits):
+        return unknown(expr.span)  # reported when the text was read
     if kind is Kind.UNKNOWN:
         return unknown_unit(context, expr)
     value = base_value(expr.digits, expr.unit)
@@ -42,7 +44,7 @@ def unknown_unit(context: Context, expr: ast.Number, other: typed.Expr | None = 
 
 def has_unknown_unit(expr: ast.Expr) -> bool:
     """Whether this is a number with a unit that does not exist."""
-    return isinstance(expr, ast.Number) and literal_kind(expr.digits, expr.unit) is Kind.UNKNOWN
+    return isinstance(expr, ast.Number) and literal_kind(expr.digits, expr.unit) is Kind.UNKNOWN and well_formed(expr.digits)
 
 
 @form(ast.String)

@@ -1,0 +1,39 @@
+"""One suggestion, and only a close one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.language.suggest import closest, distance
+
+
+@pytest.mark.parametrize(
+    ("word", "candidates", "meant"),
+    [
+        ("memroy", ["cpu", "memory"], "memory"),
+        ("podCount", ["pods", "pod_count"], "pod_count"),
+        ("NodeResourceFit", ["NodeResourcesFit", "NodeAffinity"], "NodeResourcesFit"),
+        ("banana", ["cpu", "memory"], None),
+        ("b", ["a"], None),
+        ("free", ["free"], None),
+        ("x" * 200, ["x" * 199], None),
+    ],
+)
+def test_closest(word, candidates, meant):
+    assert closest(word, candidates) == meant
+
+
+WORDS = st.text("abcd", max_size=8)
+
+
+@given(WORDS, WORDS)
+def test_distance_is_symmetric_and_zero_only_for_equals(a, b):
+    assert distance(a, b, 8) == distance(b, a, 8)
+    assert (distance(a, b, 8) == 0) == (a == b)
+
+
+@given(WORDS, WORDS, st.integers(0, 8))
+def test_a_bound_does_not_change_small_distances(a, b, most):
+    assert distance(a, b, most) == min(distance(a, b, 8), most + 1)

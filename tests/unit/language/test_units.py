@@ -1,0 +1,98 @@
+"""Literals with units to base units, exactly, and back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.language import units
+from wharfinger.language.types import Kind
+
+WRITTEN = [
+    ("10", "%", 0.1),
+    ("0.1", "%", 0.001),
+    ("500", "m", 500.0),
+    ("4", "cpu", 4000.0),
+    ("0.5", "cpu", 500.0),
+    ("2", "Gi", 2147483648.0),
+    ("2", "G", 2000000000.0),
+    ("1.5", "Ki", 1536.0),
+    ("1", "k", 1000.0),
+    ("100", "B", 100.0),
+    ("5", "min", 300.0),
+    ("100", "ms", 0.1),
+    ("2", "d", 172800.0),
+    ("3", "", 3.0),
+]
+
+
+@pytest.mark.parametrize(("digits", "unit", "value"), WRITTEN)
+def test_base_value(digits, unit, value):
+    assert units.base_value(digits, unit) == value
+
+
+@pytest.mark.parametrize("digits", ["9" * 400, "1e40", "1e-40", "1e999999999"])
+def test_absurd_numbers_have_no_value(digits):
+    assert units.base_value(digits, "Gi") is None
+
+
+def test_zero_is_zero_however_long():
+    assert units.base_value("0.000000", "Gi") == 0.0
+
+
+def test_m_is_milli_and_never_minutes():
+    assert units.UNITS["m"].kind is Kind.CPU
+    assert units.meant("mins") == ("min",)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("Gb", ("Gi", "G")), ("GiB", ("Gi",)), ("gi", ("Gi",)), ("cores", ("cpu",)), ("sec", ("s",)), ("hours", ("h",)), ("xyz", ())],
+)
+def test_what_was_meant(written, meant):
+    assert units.meant(written) == meant
+
+
+def test_the_dimension_narrows_what_was_meant():
+    assert units.meant("mi", Kind.MEMORY) == ("Mi",)
+
+
+@given(value=st.integers(0, 2**53), kind=st.sampled_from([Kind.CPU, Kind.MEMORY, Kind.DURATION, Kind.COUNT]))
+def test_a_printed_literal_means_the_same_value(value, kind):
+    text = units.literal(float(value), kind)
+    digits = text.rstrip("BkMGTPEimcpusnhd")
+    assert units.base_value(digits, text.removeprefix(digits)) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (4000.0, Kind.CPU, "4cpu"),
+        (1250.0, Kind.CPU, "1250m"),
+        (2147483648.0, Kind.MEMORY, "2Gi"),
+        (0.0, Kind.MEMORY, "0B"),
+        (0.1, Kind.PERCENT, "10%"),
+        (120.0, Kind.DURATION, "2min"),
+        (7.0, Kind.COUNT, "7"),
+        (0.25, Kind.NUMBER, "0.25"),
+    ],
+)
+def test_literal(value, kind, text):
+    assert units.literal(value, kind) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (3.7 * 2**30, Kind.MEMORY, "3.7Gi"),
+        (1250.0, Kind.CPU, "1.25cpu"),
+        (250.0, Kind.CPU, "250m"),
+        (0.36125, Kind.PERCENT, "36.1%"),
+        (90.0, Kind.DURATION, "90s"),
+        (7200.0, Kind.DURATION, "2h"),
+        (float("inf"), Kind.NUMBER, "∞"),
+    ],
+)
+def test_readable(value, kind, text):
+    assert units.readable(value, kind) == text
