@@ -135,7 +135,8 @@ class ClusterState:
             return
         self._let_go(pod.uid)
         tables.denominate(pod.uid)
-        tables.see((pod.created, pod.started))
+        tables.see(pod.created)
+        tables.see(pod.started)
         row = tables.nodes.row_of.get(pod.node_name)
         if row is None:
             self._aside.setdefault(pod.node_name, {})[pod.uid] = (pod, False)
@@ -184,7 +185,7 @@ class ClusterState:
 
     def is_placed(self, uid: str) -> bool:
         """Whether a pod is assumed or placed, on a known node or aside."""
-        return uid in self._tables.pods.by_uid or any(uid in pods for pods in self._aside.values())
+        return uid in self._tables.pods.by_uid or bool(self._aside and any(uid in pods for pods in self._aside.values()))
 
     def is_assumed(self, uid: str) -> bool:
         """Whether a pod is assumed and not confirmed yet."""

@@ -5,8 +5,7 @@ What may happen to a pod, and in which order, is the business of `cluster_state`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 
 from wharfinger.model import objects
 from wharfinger.model.changes import RowChanges
@@ -146,17 +145,22 @@ class ClusterTables:
         """Replace the samples of a metric."""
         self.revision += 1
         self.metrics.set(name, samples)
-        self.see(time for _, time in samples.values())
+        for _, time in samples.values():
+            self.see(time)
 
-    def see(self, times: Iterable[float | None]) -> None:
-        """Move `newest` on to the latest of some times."""
-        self.newest = max(self.newest, *(time for time in times if time is not None), 0.0)
+    def see(self, time: float | None) -> None:
+        """Move `newest` on to a time that was found, unless it is older."""
+        if time is not None and time > self.newest:
+            self.newest = time
 
     def _see_node(self, node: objects.Node) -> None:
-        stamps: list[datetime | None] = [node.metadata.creation_timestamp]
-        for condition in node.status.conditions:
-            stamps += (condition.last_heartbeat_time, condition.last_transition_time)
-        self.see(stamp.timestamp() for stamp in stamps if stamp is not None)
+        created = node.metadata.creation_timestamp
+        stamps = [
+            stamp for condition in node.status.conditions for stamp in (condition.last_heartbeat_time, condition.last_transition_time)
+        ]
+        for stamp in (created, *stamps):
+            if stamp is not None:
+                self.see(stamp.timestamp())
 
     def copy(self) -> ClusterTables:
         """The same cluster in tables of its own, rows in the same order."""
