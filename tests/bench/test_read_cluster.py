@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from tests.bench import kubectl_output
 
 NODES, PODS = 5_000, 50_000

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from wharfinger.errors import InvalidObject
 from wharfinger.model import decode, item_stream, objects, read, workloads
-from wharfinger.model.pod import PodView, deciding_volumes
+from wharfinger.model.pod import PodView
+from wharfinger.model.template import deciding_volumes
 
 CONTAINER = {
     "name": "c",

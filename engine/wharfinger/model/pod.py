@@ -6,21 +6,13 @@ worked out once per template and shared; what makes a pod itself (name, uid, tim
 
 from __future__ import annotations
 
-import hashlib
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import msgspec
-
-from wharfinger.model import objects, qos, requests
+from wharfinger.model import objects, qos, requests, template
 
 HostPort = tuple[str, str, int]
 
-_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
-_TEMPLATE_FIELDS = operator.attrgetter(*(name for name in objects.PodSpec.__struct_fields__ if name not in {"node_name", "volumes"}))
-_VOLUME_SOURCES = operator.attrgetter(*(name for name in objects.Volume.__struct_fields__ if name != "name"))
-_NO_SOURCES = _VOLUME_SOURCES(objects.Volume())
 _MOST_TEMPLATES = 16384
 
 
@@ -80,7 +72,7 @@ class PodView:
     def template(self) -> bytes:
         """The digest of everything that decides, 16 bytes; see the class."""
         if self._template is None:
-            self._template = _digest(self)
+            self._template = template.digest(self.object)
         return self._template
 
     @property
@@ -150,61 +142,7 @@ class PodView:
     @property
     def controller(self) -> objects.OwnerReference | None:
         """The owner that made the pod, or None."""
-        return next((owner for owner in self.object.metadata.owner_references if owner.controller), None)
-
-
-def _digest(view: PodView) -> bytes:
-    spec = view.object.spec
-    owner = view.controller
-    parts = (
-        view.namespace,
-        view.labels,
-        view.annotations,
-        None if owner is None else (owner.api_version, owner.kind, owner.name),
-        view.terminating,
-        view.object.status.qos_class,
-        _resize_report(view.object),
-        _volume_parts(view),
-        _TEMPLATE_FIELDS(spec),
-    )
-    return hashlib.blake2b(_ENCODER.encode(parts), digest_size=16).digest()
-
-
-def deciding_volumes(spec: objects.PodSpec) -> tuple[objects.Volume, ...]:
-    """The volumes that a decision can depend on: not tokens, config maps and the like."""
-    return tuple(volume for volume in spec.volumes if _VOLUME_SOURCES(volume) != _NO_SOURCES)
-
-
-def _volume_parts(view: PodView) -> list[object]:
-    """Volumes without their names, which tell nothing; only an ephemeral one's claim is named by pod and volume."""
-    return [
-        (_VOLUME_SOURCES(volume), None if volume.ephemeral is None else (view.name, volume.name))
-        for volume in deciding_volumes(view.object.spec)
-    ]
-
-
-def _resize_report(pod: objects.Pod) -> object:
-    """All that the kubelet reports of resources, if it can count; None when it says no more than the spec, which is nearly always."""
-    if not _status_counts(pod):
-        return None
-    status = pod.status
-    return (status.container_statuses, status.init_container_statuses, status.resources, status.allocated_resources, status.conditions)
-
-
-def _status_counts(pod: objects.Pod) -> bool:
-    status = pod.status
-    if not pod.spec.node_name or not (status.container_statuses or status.init_container_statuses or status.resources):
-        return False
-    return status.resources is not None or requests.resize_infeasible(pod) or _status_deviates(pod)
-
-
-def _status_deviates(pod: objects.Pod) -> bool:
-    wanted = {container.name: container.resources.requests for container in (*pod.spec.containers, *pod.spec.init_containers)}
-    return any(
-        state.resources is not None
-        and any(reported and reported != wanted.get(state.name) for reported in (state.resources.requests, state.allocated_resources))
-        for state in (*pod.status.container_statuses, *pod.status.init_container_statuses)
-    )
+        return template.controller(self.object)
 
 
 _demands: dict[bytes, PodDemand] = {}
@@ -221,7 +159,7 @@ def _shared_demand(view: PodView) -> PodDemand:
 
 def derive_demand(pod: objects.Pod) -> PodDemand:
     """The demand of one pod, worked out from scratch; InvalidObject naming the pod when a quantity cannot be read."""
-    use_status = _status_counts(pod)
+    use_status = template.status_counts(pod)
     exact = requests.pod_requests(pod, use_status=use_status)
     nonzero = requests.pod_requests(pod, use_status=use_status, missing=requests.non_zero_defaults(pod, exact))
     # NodeResourcesFit builds its scorer without the switches for pod-level resources and resizes (fit.go, NewFit), so its score counts

@@ -11,8 +11,7 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from wharfinger.model import objects
-from wharfinger.model.pod import PodView, deciding_volumes
+from wharfinger.model import objects, template
 
 T = TypeVar("T")
 
@@ -34,7 +33,7 @@ class Sharing:
 
     def pod(self, pod: objects.Pod) -> objects.Pod:
         """An equal pod that shares all but its identity with the first pod of its template; volumes that decide nothing are left out."""
-        first = self._first_of.setdefault(PodView(pod).template, pod)
+        first = self._first_of.setdefault(template.digest(pod), pod)
         return objects.Pod(
             metadata=self._metadata(pod.metadata, first.metadata),
             spec=self._spec(pod.spec, first.spec),
@@ -53,8 +52,8 @@ class Sharing:
         )
 
     def _spec(self, own: objects.PodSpec, first: objects.PodSpec) -> objects.PodSpec:
-        volumes = deciding_volumes(own)
-        shared = deciding_volumes(first)
+        volumes = template.deciding_volumes(own)
+        shared = template.deciding_volumes(first)
         return structs.replace(first, node_name=self._once(own.node_name), volumes=shared if volumes == shared else volumes)
 
     def _status(self, own: objects.PodStatus, first: objects.PodStatus) -> objects.PodStatus:
