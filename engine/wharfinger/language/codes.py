@@ -48,7 +48,8 @@ class Code(Enum):
     )
     P006 = Record(
         "too many rules",
-        "One file has at most 500 declarations and rules. Several policies may govern one pod, so a large set can be split freely.",
+        "One file has at most 500 declarations and rules, with at most 1,000 requirements. Several policies may govern one pod, so a large "
+        "set can be split freely.",
     )
     P007 = Record("too many words", "One file has at most 50,000 words and symbols, so that checking it never takes long.")
     P008 = Record("too many tests", "One file has at most 500 tests. Put the rest into a `*_test.policy` file beside the policy.")

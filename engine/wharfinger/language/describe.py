@@ -44,6 +44,7 @@ def describe(expr: typed.Expr) -> str:
     return _text(expr, _IF)
 
 
+@lru_cache(maxsize=4096)
 def quoted(text: str) -> str:
     """A string literal of the language."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")

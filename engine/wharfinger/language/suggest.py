@@ -7,20 +7,22 @@ neighbouring letters is one step), and a third of the word may differ.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 LONGEST = 80
 
 
 def closest(word: str, candidates: Iterable[str]) -> str | None:
     """The candidate nearest to `word`, or None when none is near; the same letters in another case or with other separators are."""
-    best: tuple[int, int, str] | None = None
     if len(word) > LONGEST:
         return None
+    best: tuple[int, int, str] | None = None
+    plain, lower, most = _plain(word), word.lower(), limit(word)
     for order, candidate in enumerate(candidates):
         if candidate == word or len(candidate) > LONGEST:
             continue
-        steps = 0 if _plain(candidate) == _plain(word) else distance(word.lower(), candidate.lower(), limit(word))
-        if steps <= limit(word) and (best is None or (steps, order) < best[:2]):
+        steps = 0 if _plain(candidate) == plain else distance(lower, candidate.lower(), most)
+        if steps <= most and (best is None or (steps, order) < best[:2]):
             best = (steps, order, candidate)
     return best[2] if best else None
 
@@ -62,5 +64,6 @@ def listed(names: Iterable[str], most: int = 8) -> str:
     return shown + (f" and {len(ordered) - most} more" if len(ordered) > most else "")
 
 
+@lru_cache(maxsize=1024)
 def _plain(word: str) -> str:
     return word.lower().replace("_", "").replace("-", "")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Catalogue, Subject
 from wharfinger.language.codes import Code
-from wharfinger.language.diagnostics import Diagnostics, Label
+from wharfinger.language.diagnostics import MOST_PER_FILE, Diagnostics, Label
 from wharfinger.language.intervals import Intervals
 from wharfinger.language.source import Span
 from wharfinger.language.types import Kind, Shape, Type
@@ -32,6 +32,8 @@ class Place:
         return needed is None or needed in self.subjects
 
 
+# No more than `MOST_PER_FILE` findings of a file are shown; this leaves room for several files.
+MOST_FINDINGS = 10 * MOST_PER_FILE
 RULE = Place(name="a rule", subjects=frozenset({Subject.POD, Subject.NODE}), aggregates=True)
 SCOPE = Place(name="`for pods where`", subjects=frozenset({Subject.POD}))
 SELECTION = Place(name="a selection of pods", subjects=frozenset({Subject.POD, Subject.ITEM}))
@@ -68,6 +70,11 @@ class Context:
     lets: dict[str, typed.Let] = field(default_factory=dict)
     heights: dict[str, int] = field(default_factory=dict)
     intervals: Intervals = field(default_factory=Intervals)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether so much is wrong that nobody will see what comes next."""
+        return len(self.diagnostics) > MOST_FINDINGS
 
     def at(self, place: Place) -> Context:
         """The same context at another place."""

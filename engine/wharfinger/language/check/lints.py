@@ -117,13 +117,13 @@ def _filter(lints: Lints, rule: typed.Filter, known: Known) -> None:
     demanded = Demanded(lints)
     for clause in rule.clauses:
         truth = lints.truths.of(clause.condition, known)
-        reason = lints.truths.reason(clause.condition, known)
-        if truth == ALWAYS:
+        if truth in (ALWAYS, NEVER):
+            reason = lints.truths.reason(clause.condition, known)
             label = explained(lints, reason, known, truth)
-            lints.warn(Code.L201, f"this clause of `{rule.name}` rejects no node", reason.span, rule.span, label=label)
-        elif truth == NEVER:
-            label = explained(lints, reason, known, truth)
-            lints.warn(Code.L202, f"filter `{rule.name}` rejects every node", reason.span, rule.span, label=label)
+            code, verdict = (Code.L201, f"this clause of `{rule.name}` rejects no node")
+            if truth == NEVER:
+                code, verdict = (Code.L202, f"filter `{rule.name}` rejects every node")
+            lints.warn(code, verdict, reason.span, rule.span, label=label)
         elif (first := demanded.implying(clause)) is not None:
             others = (Label(first, "already demanded here"),)
             message = f"this clause of `{rule.name}` rejects no further node"

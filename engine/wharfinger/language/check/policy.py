@@ -24,6 +24,7 @@ from wharfinger.language.codes import Code, Severity
 from wharfinger.language.diagnostics import Diagnostics, Label
 from wharfinger.language.source import Source, Span
 
+MOST_CLAUSES = 1000
 # Importing these registers the forms of expressions that they know.
 FORMS = (literals, references, keys, operators, calls)
 T = TypeVar("T", bound=ast.Item)
@@ -37,6 +38,8 @@ def check(
     `imports` holds the files that `import` can mean, by `imports.import_key`.
     """
     context = Context(catalogue=catalogue, diagnostics=diagnostics)
+    if _too_long(context, file):
+        return None
     _declare_lost(context, file)
     declared = Declared()
     import_all(context, declared, file, imports or {})
@@ -51,6 +54,16 @@ def check(
         return None
     lint(context, presence, policy, file.policy.items)
     return policy
+
+
+def _too_long(context: Context, file: ast.File) -> bool:
+    """Whether a policy has more clauses than can be checked quickly."""
+    filters = of_type(file.policy.items, ast.Filter) if file.policy else []
+    clauses = [clause for item in filters for clause in item.clauses]
+    if len(clauses) > MOST_CLAUSES:
+        help_ = "test membership with `in […]` instead of one requirement for each value"
+        context.error(Code.P006, f"more than {MOST_CLAUSES:,} requirements in one policy", clauses[MOST_CLAUSES].span, help=help_)
+    return len(clauses) > MOST_CLAUSES
 
 
 def _declare_lost(context: Context, file: ast.File) -> None:

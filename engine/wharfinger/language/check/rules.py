@@ -44,7 +44,7 @@ def filter_of(rules: RuleContext, item: ast.Filter) -> typed.Filter | None:
     facts = rules.given(when) if when is not None and not is_unknown(when) else rules.known
     clauses: list[typed.Clause] = []
     for clause in item.clauses:
-        found = _clause(rules, item, clause, facts)
+        found = None if rules.context.exhausted else _clause(rules, item, clause, facts)
         if found is not None:
             clauses.append(found)
             facts |= rules.presence.not_false(found.condition) if found.missing_passes else rules.presence.where_true(found.condition)
