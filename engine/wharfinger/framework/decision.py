@@ -17,7 +17,7 @@ from wharfinger.errors import StaleSnapshot, UnknownObject
 from wharfinger.framework.diagnosis import Diagnosis
 from wharfinger.framework.evaluation import Evaluation
 from wharfinger.framework.question import ALL
-from wharfinger.framework.scoring import ScoreSlot
+from wharfinger.framework.score_slot import ScoreSlot
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain

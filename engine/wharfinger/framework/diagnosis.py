@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.filtering import Filtering, FilterSlot
+from wharfinger.framework.filter_slot import FilterSlot
+from wharfinger.framework.filtering import Filtering
 from wharfinger.framework.verdict import Mask, Reason
 
 NO_NODES = "no nodes available to schedule pods"

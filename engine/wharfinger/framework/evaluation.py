@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework import tie_break
+from wharfinger.framework import question, tie_break
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.diagnosis import Diagnosis
 from wharfinger.framework.filtering import Filtering
 from wharfinger.framework.lineup import Lineup
-from wharfinger.framework.question import Changes, Question, union
+from wharfinger.framework.question import Changes, Question
 from wharfinger.framework.scoring import Scoring
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Evaluation:
         node_rows, usage_rows = snapshot.node_changes(self.revision), snapshot.usage_changes(self.revision)
         if node_rows is None or usage_rows is None:
             return None
-        return Changes(self.revision, node_rows, union(node_rows, usage_rows))
+        return question.changes(self.revision, node_rows, usage_rows)
 
     def _start(self, asked: Question) -> None:
         self.cycle.clear()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.compiler import normalize
-from wharfinger.framework.scale import NO_EXTENT, Extent
+from wharfinger.framework.scale import NO_EXTENT, ONE, Extent
 from wharfinger.framework.verdict import Mask
 from wharfinger.language.ast import MissingAction, Normalize
 
@@ -45,7 +45,7 @@ class PolicyScale:
         """The extent; (0, 0) if no feasible node has a value."""
         if not self.relative:
             return NO_EXTENT
-        values = raw[feasible]
+        values = raw if feasible.all() else raw[feasible]
         finite = np.isfinite(values)
         if self._neutral and np.isnan(values).any():
             found = normalize.extent(np.where(finite, values, 0.0), (~finite).view(np.uint8), np.ones(len(values), np.bool_), self._scaling)
@@ -70,3 +70,12 @@ class PolicyScale:
             finite, np.uint8(normalize.VALUE), np.where(np.isnan(raw), np.uint8(normalize.MISSING), np.uint8(normalize.SKIPPED))
         )
         return normalize.points(np.where(finite, raw, 0.0), state, normalize.Extent(low, high, mean), self._scaling)[0]
+
+    def checked(self, value: float) -> float:
+        """`value`."""
+        return value
+
+    def point(self, value: float, extent: Extent) -> float:
+        """The points of one feasible node."""
+        points: float = self.points(np.array([value]), extent, ONE).item()
+        return points

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,7 @@ NO_ROWS.setflags(write=False)
 ALL = slice(None)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):  # a tuple, because one is made for every decision and making it must cost next to nothing
     """A pod, the cluster it is to be placed in, and the state that the points of each plugin share."""
 
     cycle: CycleState
@@ -28,16 +26,24 @@ class Question:
     snapshot: Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(NamedTuple):
     """What happened after revision `since`, in rows that have not moved.
 
-    `node_rows` are those whose node object changed, `rows` those and the ones whose pods changed; both ascending.
+    `node_rows` are those whose node object changed, `rows` those and the ones whose pods changed; both ascending. Where no node object and
+    the pods of just one row changed, which is what every placement does, `row` is that row and there are short cuts; otherwise it is -1.
     """
 
     since: int
     node_rows: NDArray[np.intp]
     rows: NDArray[np.intp]
+    row: int
+
+
+def changes(since: int, node_rows: NDArray[np.intp], usage_rows: NDArray[np.intp]) -> Changes:
+    """The changes, from the rows whose node object and the rows whose pods changed."""
+    if len(node_rows):
+        return Changes(since, node_rows, union(node_rows, usage_rows), -1)
+    return Changes(since, node_rows, usage_rows, usage_rows.item() if len(usage_rows) == 1 else -1)
 
 
 def union(left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.intp]:

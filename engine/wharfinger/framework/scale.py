@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from wharfinger.framework import contract
 from wharfinger.framework.extension import Normalization
+from wharfinger.framework.normalization import MAX_NODE_SCORE
 from wharfinger.framework.verdict import Mask
 
 Extent: TypeAlias = tuple[float, ...]
 
 NO_EXTENT: Extent = ()
+ONE = np.ones(1, np.bool_)
 
 
 class Scale(Protocol):
@@ -39,6 +41,12 @@ class Scale(Protocol):
 
     def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:
         """The points `(n_rows,)` of some nodes, a new array; of no meaning where not feasible."""
+
+    def checked(self, value: float) -> float:
+        """What `score_one` returned, checked."""
+
+    def point(self, value: float, extent: Extent) -> float:
+        """The points of one feasible node: what `points` says, bit by bit."""
 
 
 class Plain:
@@ -65,6 +73,17 @@ class Plain:
         """A copy of `raw`."""
         return raw.copy()
 
+    def checked(self, value: float) -> float:
+        """`value`, if it is a whole number of points in 0..100."""
+        if type(value) is int and 0 <= value <= MAX_NODE_SCORE:
+            return value
+        points: int = contract.points(self._plugin, contract.raw_scores(self._plugin, np.array([value]), 1), 1).item()
+        return points
+
+    def point(self, value: float, extent: Extent) -> float:  # noqa: ARG002 — as is
+        """`value`."""
+        return value
+
 
 class Normalized:
     """The scale of a plugin with a normalization; the extent is (low, high)."""
@@ -82,7 +101,7 @@ class Normalized:
 
     def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:
         """The lowest and highest raw score that counts, (0, 0) where none does."""
-        counted = raw[feasible]
+        counted = raw if feasible.all() else raw[feasible]
         if self._least > -np.inf:
             counted = counted[counted >= self._least]
         return (counted.min().item(), counted.max().item()) if counted.size else (0, 0)
@@ -96,6 +115,16 @@ class Normalized:
         """The normalised scores, checked where feasible; 0 elsewhere."""
         scores = contract.whole_numbers(self._plugin, self._normalization.points(raw, *extent), len(raw))
         return contract.points(self._plugin, scores * feasible, len(raw))
+
+    def checked(self, value: float) -> float:
+        """`value`, if it is a finite number."""
+        raw: float = contract.raw_scores(self._plugin, np.array([value]), 1).item()
+        return raw
+
+    def point(self, value: float, extent: Extent) -> float:
+        """The normalised score, checked."""
+        points: int = self.points(np.array([value]), extent, ONE).item()
+        return points
 
 
 def of(plugin: str, normalization: Normalization | None) -> Scale:

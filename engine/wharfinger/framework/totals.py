@@ -41,11 +41,11 @@ class Addend(Protocol):
 class TierTotals:
     """The totals of one tier: `total` `(n_nodes,) float64`, whatever the feasible set is."""
 
-    __slots__ = ("_classes", "_sums", "quantum", "tier", "total")
+    __slots__ = ("_classes", "_per_unit", "_sums", "tier", "total")
 
     def __init__(self, tier: int, quantum: float, addends: Sequence[Addend]) -> None:
         self.tier = tier
-        self.quantum = quantum
+        self._per_unit = 1.0 / quantum
         self._classes = tuple(tuple(addend for addend in addends if addend.volatility is volatility) for volatility in Volatility)
         self._sums: list[NDArray[np.float64]] = [np.empty(0)] * N_CLASSES
         self.total = self._sums[-1]
@@ -69,7 +69,17 @@ class TierTotals:
                     running = running + addend.weight * addend.points[rows]
             self._sums[index][rows] = running
 
+    def patch_one(self, row: int, first: int) -> float:
+        """`patch` for one row; its key."""
+        running = self._sums[first - 1].item(row) if first else 0.0
+        for index in range(first, N_CLASSES):
+            for addend in self._classes[index]:
+                if not addend.skipped:
+                    running += addend.weight * addend.points.item(row)
+            self._sums[index][row] = running
+        return float(round(running * self._per_unit))
+
     def key(self, rows: Rows) -> NDArray[np.float64]:
         """What is compared: the total of each row in whole quanta."""
-        quanta: NDArray[np.float64] = np.rint(self.total[rows] / self.quantum)
+        quanta: NDArray[np.float64] = np.rint(self.total[rows] * self._per_unit)
         return quanta

@@ -1,0 +1,94 @@
+"""One score at every node, kept for one template."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework import contract
+from wharfinger.framework.extension import ScorePlugin
+from wharfinger.framework.lineup import ScoreTerm
+from wharfinger.framework.question import ALL, NO_ROWS, Changes, Question, union
+from wharfinger.framework.scale import NO_EXTENT, Extent
+from wharfinger.framework.verdict import Mask, Rows
+
+
+class ScoreSlot:
+    """Raw scores and points `(n_nodes,)`, and the extent the points were made with."""
+
+    __slots__ = ("extent", "one", "plugin", "points", "raw", "relative", "scale", "skipped", "term", "volatility", "weight")
+
+    def __init__(self, term: ScoreTerm) -> None:
+        self.term = term
+        self.plugin = term.plugin
+        self.one = None if type(term.plugin).score_one is ScorePlugin.score_one else term.plugin.score_one
+        self.scale = term.scale
+        self.relative = term.scale.relative
+        self.weight = term.weight
+        self.volatility = term.plugin.score_volatility
+        self.skipped = False
+        self.raw: NDArray[Any] = np.empty(0)
+        self.points: NDArray[Any] = self.raw
+        self.extent: Extent = NO_EXTENT
+
+    def prepare(self, asked: Question, feasible: Mask) -> bool:
+        """Run PreScore; whether its answer is another than last time."""
+        before = self.skipped
+        answer = self.plugin.pre_score(*asked, feasible)
+        contract.pre_score(self.plugin.name, answer)
+        self.skipped = answer is not None
+        return self.skipped is not before
+
+    def evaluate(self, asked: Question, feasible: Mask) -> None:
+        """Score every node."""
+        self.raw = self._ask(asked, ALL, asked.snapshot.n_nodes).copy()  # what a plugin returns stays the plugin's
+        self._normalise(self.scale.extent(self.raw, feasible), feasible)
+
+    def patch(self, asked: Question, rows: NDArray[np.intp], flips: NDArray[np.intp], feasible: Mask) -> Rows:
+        """Score some rows, and renew the points of those and of the rows that flipped; the rows whose points are new."""
+        touched = union(rows, flips) if self.relative else rows
+        if not len(touched):
+            return NO_ROWS
+        before = self.raw[touched]
+        if len(rows):
+            self.raw[rows] = self._ask(asked, rows, len(rows))
+        after = self.raw[touched]
+        if self.relative and self._moved(np.concatenate((before, after)), feasible):
+            return ALL
+        self.points[touched] = self.scale.points(after, self.extent, feasible[touched])
+        return touched
+
+    def patch_one(self, asked: Question, changes: Changes, feasible: Mask) -> bool:
+        """`patch` for the one row that changed, and that is as feasible as it was; whether all points are new."""
+        row = changes.row
+        value = self._ask(asked, changes.rows, 1).item() if self.one is None else self.scale.checked(self.one(*asked, row))
+        before = self.raw.item(row)
+        if value == before:
+            return False
+        self.raw[row] = value
+        if not self.relative:
+            self.points[row] = self.scale.point(value, self.extent)
+        elif feasible.item(row):
+            if self._moved(np.array((before, value)), feasible):
+                return True
+            self.points[row] = self.scale.point(value, self.extent)
+        return False
+
+    def _ask(self, asked: Question, rows: Rows, n_rows: int) -> NDArray[Any]:
+        return self.scale.raw(self.plugin.score(*asked, rows), n_rows)
+
+    def _moved(self, values: NDArray[Any], feasible: Mask) -> bool:
+        """Whether the extent has moved, now that some feasible nodes lost and others got these raw scores; all points are new then."""
+        if not self.scale.moves(self.extent, values):
+            return False
+        extent = self.scale.extent(self.raw, feasible)
+        if extent == self.extent:
+            return False
+        self._normalise(extent, feasible)
+        return True
+
+    def _normalise(self, extent: Extent, feasible: Mask) -> None:
+        self.extent = extent
+        self.points = self.scale.points(self.raw, extent, feasible)
