@@ -82,6 +82,20 @@ class ScoredLanes:
                     used[here] = snapshot.nonzero[lane, rows]
         return lanes.take(snapshot.allocatable, rows), used + self.added, self.weights
 
+    def at(self, snapshot: Snapshot, row: int) -> list[tuple[int, int]]:
+        """For each resource, how much of it one node has and how much is requested there with the pod."""
+        allocatable, requested, used = snapshot.allocatable, snapshot.requested, snapshot.nonzero
+        found = []
+        defaulted = dict(self.nonzero)
+        for lane, (name, added) in enumerate(zip(self.names, self.added[:, 0].tolist(), strict=True)):
+            place = snapshot.resource_index(name)
+            if place is None:
+                found.append((0, added))
+                continue
+            taken = used.item(defaulted[lane], row) if lane in defaulted else requested.item(place, row)
+            found.append((allocatable.item(place, row), taken + added))
+        return found
+
 
 _CPU_MEMORY = ("cpu", "memory")
 

@@ -6,6 +6,7 @@ what others did to a node.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,6 +50,24 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         allocatable, requested, _ = lanes.columns(snapshot, rows)
         change = _balance(requested, allocatable) - _balance(requested - lanes.added, allocatable)
         return np.asarray(50 + (50 + change) // 2)
+
+    def score_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> float:
+        """The points of one node."""
+        lanes: ScoredLanes = cycle[self.name]
+        amounts = lanes.at(snapshot, row)
+        if len(amounts) != 2 or not (amounts[0][0] and amounts[1][0]):
+            return super().score_one(cycle, pod, snapshot, row)
+        before = [
+            (allocatable, requested - added) for (allocatable, requested), added in zip(amounts, lanes.added[:, 0].tolist(), strict=True)
+        ]
+        return 50 + (50 + _balance_of_two(amounts) - _balance_of_two(before)) // 2
+
+
+def _balance_of_two(amounts: Sequence[tuple[int, int]]) -> int:
+    """`_balance` for one node that has both of two resources, from (allocatable, requested) of each."""
+    (first, first_used), (second, second_used) = amounts
+    difference = min(float(first_used) / float(first), 1.0) - min(float(second_used) / float(second), 1.0)
+    return int((1.0 - abs(difference / 2)) * 100.0)
 
 
 def _balance(requested: NDArray[np.int64], allocatable: NDArray[np.int64]) -> NDArray[np.int64]:

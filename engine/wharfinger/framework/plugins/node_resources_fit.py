@@ -19,7 +19,7 @@ from wharfinger.framework import resource_names
 from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
-from wharfinger.framework.resource_lanes import Lanes, ResourceSpec, scored_lanes
+from wharfinger.framework.resource_lanes import Lanes, ResourceSpec, ScoredLanes, scored_lanes
 from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
 
@@ -129,6 +129,20 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         resource_bits = np.where(never, need.never_bits, np.where(short, need.short_bits, np.uint64(0)))
         return Verdicts(need.reasons, np.bitwise_or.reduce(resource_bits, axis=0) | crowded)
 
+    def filter_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> int:  # noqa: ARG002 — the extension point
+        """The verdict for one node."""
+        need: Need = cycle[self.name]
+        bits = int(snapshot.pod_count[row] >= snapshot.allowed_pods[row])
+        allocatable, requested = snapshot.allocatable, snapshot.requested
+        for lane, name in enumerate(need.names):
+            place = snapshot.resource_index(name)
+            amount, there = need.amounts.item(lane, 0), 0 if place is None else allocatable.item(place, row)
+            if amount > there:
+                bits |= need.never_bits.item(lane, 0)
+            elif amount > there - (0 if place is None else requested.item(place, row)):
+                bits |= need.short_bits.item(lane, 0)
+        return bits
+
     def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:  # noqa: ARG002 — the extension point
         """The reasons against the supposed node."""
         need: Need = cycle[self.name]
@@ -156,6 +170,21 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         else:
             points = np.minimum(requested, allocatable) * 100 // divisor
         return _weighted(points, weights, allocatable)
+
+    def score_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> float:
+        """The points of one node."""
+        strategy = self.arguments.scoring_strategy.type
+        if strategy == "RequestedToCapacityRatio":
+            return super().score_one(cycle, pod, snapshot, row)
+        lanes: ScoredLanes = cycle[self.name, "score"]
+        least = strategy == "LeastAllocated"
+        total = weights = 0
+        for (allocatable, requested), weight in zip(lanes.at(snapshot, row), lanes.weights[:, 0].tolist(), strict=True):
+            if allocatable:
+                counted = max(allocatable - requested, 0) if least else min(requested, allocatable)
+                total += counted * 100 // allocatable * weight
+                weights += weight
+        return total // max(weights, 1)
 
     def _checked(self, name: str) -> bool:
         """Whether the filter looks at a resource: what nodes count, unless it is extended and ignored."""
