@@ -64,6 +64,7 @@ def _picture(snapshot: Snapshot) -> dict[str, Any]:
         "nodes": clusters.node_facts(snapshot),
         "usage": clusters.usage(snapshot),
         "selections": _selected(snapshot),
+        "tally": dict(snapshot.tally("apps", lambda pod: pod.labels.values()).found),
         "metrics": clusters.metrics(snapshot),
     }
 
@@ -246,7 +247,7 @@ class Cluster(RuleBasedStateMachine):
 
 
 TestCluster = Cluster.TestCase
-TestCluster.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestCluster.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 
 
 class Changes(Cluster):
@@ -289,4 +290,4 @@ def _by_path(picture: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[A
 
 
 TestChanges = Changes.TestCase
-TestChanges.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestChanges.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
