@@ -32,12 +32,19 @@ def _pods(run: DryRun) -> str:
 
 def _row(result: PodResult) -> Sequence[str]:
     if result.node is None:
-        return result.pod, "-", result.message
-    return result.pod, result.node, " / ".join(map(layout.number, result.totals))
+        room = f" Room on {result.nominated} if {_listed(result.victims)} left." if result.nominated else ""
+        return result.pod, "-", result.message + room
+    evicts = f", evicts {_listed(result.victims)}" if result.victims else ""
+    return result.pod, result.node, " / ".join(map(layout.number, result.totals)) + evicts
+
+
+def _listed(victims: Sequence[str]) -> str:
+    return ", ".join(victims)
 
 
 def _summary(run: DryRun, cluster: Cluster) -> str:
     lines = [f"{run.placed:,} of {layout.count(len(run.results), 'pod')} placed, {run.unplaced:,} unschedulable ({run.mode.value})"]
+    lines += [f"{layout.count(run.evicted, 'pod')} evicted by preemption"] if run.evicted else []
     lines += [f"  {line}" for line in _reasons(run)]
     lines += _usage(run.before, run.after)
     if cluster.ignored:
@@ -87,6 +94,7 @@ def _value(run: DryRun, cluster: Cluster) -> dict[str, Any]:
             "pods": len(run.results),
             "placed": run.placed,
             "unschedulable": run.unplaced,
+            "evicted": run.evicted,
             "reasons": [asdict(found) for found in run.reasons],
             "before": _utilisation(run.before),
             "after": None if run.after is None else _utilisation(run.after),
@@ -104,9 +112,11 @@ def _pod(result: PodResult) -> dict[str, Any]:
     value: dict[str, Any] = {"pod": result.pod, "node": result.node, "feasible": result.feasible}
     if result.node is None:
         value |= {"message": result.message, "reasons": dict(result.reasons)}
-        value |= {"nominated": result.nominated, "victims": list(result.victims)} if result.nominated else {}
+        value |= {"nominated": result.nominated} if result.nominated else {}
     else:
         value["totals"] = list(result.totals)
+    if result.victims:
+        value["victims"] = list(result.victims)
     if result.explanation is not None:
         value["explanation"] = _explanation(result.explanation)
     return value

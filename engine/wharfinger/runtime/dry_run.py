@@ -23,7 +23,8 @@ from wharfinger.runtime.utilisation import Utilisation, utilisation
 class PodResult:
     """What was decided for one pod.
 
-    `reasons` counts nodes by why they were rejected, only where the pod found none; `totals` are by tier.
+    `reasons` counts nodes by why they were rejected, only where the pod found none; `totals` are by tier. `victims` are the pods that
+    preemption would evict; where they were (SEQUENTIAL), the pod has a node, otherwise `nominated` is the node they would leave.
     """
 
     pod: str
@@ -67,6 +68,11 @@ class DryRun:
         return len(self.results) - self.placed
 
     @property
+    def evicted(self) -> int:
+        """How many pods had to leave for others."""
+        return sum(len(result.victims) for result in self.results) if self.mode is Mode.SEQUENTIAL else 0
+
+    @property
     def reasons(self) -> tuple[ReasonCount, ...]:
         """Why pods were not placed, most frequent first."""
         pods: Counter[str] = Counter()
@@ -96,17 +102,17 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
     commentary = PolicyCommentary(chain)
     before = utilisation(state.snapshot())
 
-    def watch(decision: Decision, snapshot: Snapshot) -> PodResult:
+    def watch(decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
         explanation = explain_decision(decision, snapshot, commentary, nodes) if explained(decision.pod) else None
         advance()
-        return _result(decision, explanation)
+        return _result(decision, evicted, explanation)
 
     results = tuple(outcome.seen for outcome in simulator.place(chain, state, pods, watch=watch, mode=mode))
     after = utilisation(state.snapshot()) if mode is Mode.SEQUENTIAL else None
     return DryRun(mode=mode, chain=chain, results=results, before=before, after=after)
 
 
-def _result(decision: Decision, explanation: Explanation | None) -> PodResult:
+def _result(decision: Decision, evicted: tuple[PodView, ...], explanation: Explanation | None) -> PodResult:
     reasons = decision.diagnosis.reasons if decision.node is None else {}
     return PodResult(
         pod=decision.pod.key,
@@ -116,6 +122,6 @@ def _result(decision: Decision, explanation: Explanation | None) -> PodResult:
         feasible=decision.feasible,
         reasons=tuple(sorted(reasons.items())),
         nominated=decision.nominated,
-        victims=tuple(victim.key for victim in decision.victims),
+        victims=tuple(victim.key for victim in evicted or decision.victims),
         explanation=explanation,
     )

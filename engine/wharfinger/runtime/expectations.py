@@ -51,13 +51,15 @@ def _not_on(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure 
     del world
     if attempt.decision.node not in [name for name, _ in step.nodes]:
         return None
-    return Failure(at=step.span, sentence=_happened(attempt.decision), details=tuple(_score_lines(attempt.decision, [])))
+    sentence = f"{_happened(attempt.decision)}, expected it not to be"
+    return Failure(at=step.span, sentence=sentence, details=tuple(_score_lines(attempt.decision, [])))
 
 
 def _pending(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
     decision = attempt.decision
     if decision.node is not None:
-        return Failure(at=step.span, sentence=_happened(decision), details=tuple(_score_lines(decision, [])))
+        sentence = f"{_happened(decision)}, expected it to be pending"
+        return Failure(at=step.span, sentence=sentence, details=tuple(_score_lines(decision, [])))
     said = [decision.message, *(sentence for name in attempt.snapshot.names for _, sentence, _ in _rejections(world, attempt, name))]
     return _message_missing(step, said)
 

@@ -1,7 +1,8 @@
 """Where pods would go: the scheduler's own decision, without a cluster to bind in.
 
-`SEQUENTIAL` assumes each placement before the next pod is decided, as the live scheduler does. `INDEPENDENT` asks for each pod alone,
-as if no other were waiting. Either way every answer comes from the same `decide`.
+`SEQUENTIAL` assumes each placement before the next pod is decided, as the live scheduler does; where preemption makes room, its victims
+leave at once and the pod is decided again. `INDEPENDENT` asks for each pod alone, as if no other were waiting. Either way every answer
+comes from the same `decide`.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Generic[Seen]):
-    """What was decided for one pod, and what `watch` made of the decision while its snapshot was still current."""
+    """What was decided for one pod, which pods had to leave for it, and what `watch` made of it while the snapshot was current."""
 
     decision: Decision
+    evicted: tuple[PodView, ...]
     seen: Seen
 
 
@@ -46,17 +48,27 @@ def place(
     state: ClusterState,
     pods: Iterable[PodView],
     *,
-    watch: Callable[[Decision, Snapshot], Seen],
+    watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
     mode: Mode = Mode.SEQUENTIAL,
 ) -> Iterator[Outcome[Seen]]:
     """Outcomes in queue order, one at a time. In SEQUENTIAL mode `state` is changed: it assumes every placement.
 
-    A decision reads its snapshot lazily and a snapshot dies with the next change, so whatever is wanted of it must be taken in `watch`.
+    A decision reads its snapshot lazily and a snapshot dies with the next change, so whatever is wanted of it must be taken in `watch`
+    (decision, snapshot, evicted pods).
     """
     decider = Decider(chain)
     for pod in queue_order(pods):
-        snapshot = state.snapshot()
-        decision = decider.decide(snapshot, pod)
-        yield Outcome(decision=decision, seen=watch(decision, snapshot))
+        decision = decider.decide(state.snapshot(), pod)
+        evicted: tuple[PodView, ...] = ()
+        if decision.nominated is not None and mode is Mode.SEQUENTIAL:
+            evicted = decision.victims
+            decision = _decide_without(evicted, decider, state, pod)
+        yield Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(), evicted))
         if decision.node is not None and mode is Mode.SEQUENTIAL:
             state.assume(pod, decision.node)
+
+
+def _decide_without(victims: Iterable[PodView], decider: Decider, state: ClusterState, pod: PodView) -> Decision:
+    for victim in victims:
+        state.remove_pod(victim)
+    return decider.decide(state.snapshot(), pod)

@@ -1,0 +1,42 @@
+import re
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def printed():
+    """One demo for all tests of this file: it takes a few seconds."""
+    import contextlib
+    import io
+
+    from wharfinger import cli
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert cli.main(["demo"]) == 0
+    return out.getvalue()
+
+
+def row(printed, name):
+    [line] = [line for line in printed.splitlines() if line.strip().startswith(name)]
+    return [float(cell.replace(",", "")) for cell in re.findall(r"[\d,.]+(?= %|\s|$)", line.strip().removeprefix(name))]
+
+
+def test_a_policy_places_more_pods_than_kubernetes_alone(printed):
+    base, own = row(printed, "pods unplaced")
+    assert base >= 40
+    assert own == 0
+    assert row(printed, "pods placed") == [8152 - base, 8152 - own]
+
+
+def test_and_puts_more_gpus_to_use(printed):
+    base, own = row(printed, "GPU allocated")
+    assert base < 94
+    assert own > 97
+    base, own = row(printed, "as far as single GPUs can hold it")
+    assert own > base + 2
+
+
+def test_one_decision_is_explained(printed):
+    assert re.search(r"^openb/openb-pod-\d+ → openb-node-\d+: ", printed, re.MULTILINE)
+    assert "gpu-bin-pack/gpu  policies/gpu-bin-pack.policy:" in printed

@@ -1,0 +1,50 @@
+"""Small generated clusters for the tests of this folder."""
+
+import msgspec
+
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.program import compile_policy
+from wharfinger.framework.chain import assemble
+from wharfinger.language import load
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.source import Source
+from wharfinger.model import objects
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+from wharfinger.runtime import generate
+
+POLICY = """
+policy "mix"
+
+let here = count(pods where (it.labels["app"] ?? "") == (pod.labels["app"] ?? "-"), on: node)
+
+filter few { require here < 2 else "runs {here} of them" }
+filter no_spot { reject (node.labels["lifecycle"] ?? "-") == "spot" else "a spot node" }
+score roomy weight 2 = least_allocated()
+score apart weight 3 = -here normalize minmax
+prefer fast weight 1 = (node.labels["disktype"] ?? "-") == "nvme"
+"""
+
+
+def state_of(n_nodes, running=0):
+    state = ClusterState()
+    for node in msgspec.convert(generate.node_manifests(n_nodes), list[objects.Node]):
+        state.add_node(node)
+    for pod in msgspec.convert(list(generate.running_manifests(running, n_nodes)), list[objects.Pod]):
+        state.add_pod(pod)
+    return state
+
+
+def pods_of(n_pods, n_templates=1):
+    return [PodView(pod) for pod in msgspec.convert(generate.pod_manifests(n_pods, n_templates), list[objects.Pod])]
+
+
+def policy(text=POLICY, **params):
+    diagnostics = Diagnostics()
+    found = load.load_source(Source(name="mix.policy", text=text), CATALOGUE, diagnostics)
+    assert not diagnostics.has_errors, list(diagnostics)
+    return compile_policy(found, params)
+
+
+def chain_of(text=POLICY, **params):
+    return assemble([policy(text, **params)])

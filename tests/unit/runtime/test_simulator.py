@@ -1,0 +1,69 @@
+from datetime import UTC, datetime
+
+import pytest
+from msgspec import structs
+
+from tests.unit.runtime import clusters
+from wharfinger.framework.cycle import decide
+from wharfinger.model.pod import PodView
+from wharfinger.runtime import simulator
+from wharfinger.runtime.dry_run import dry_run
+from wharfinger.runtime.simulator import Mode
+from wharfinger.runtime.utilisation import utilisation
+
+
+def pod(name, priority=0, created=None):
+    [view] = clusters.pods_of(1)
+    when = None if created is None else datetime.fromtimestamp(created, UTC)
+    metadata = structs.replace(view.object.metadata, name=name, creation_timestamp=when)
+    return PodView(structs.replace(view.object, metadata=metadata, spec=structs.replace(view.object.spec, priority=priority)))
+
+
+def test_queue_order_is_priority_then_age_then_key():
+    waiting = [pod("z", 0, 10), pod("a", 0, 20), pod("late", 5, 99), pod("b", 0, 10), pod("unknown", 0), pod("old", 0, 1)]
+    assert [view.name for view in simulator.queue_order(waiting)] == ["late", "old", "b", "z", "a", "unknown"]
+    assert [view.name for view in simulator.queue_order(reversed(waiting))] == ["late", "old", "b", "z", "a", "unknown"]
+
+
+@pytest.mark.parametrize("templates", [1, 7])
+def test_sequential_placement_is_deciding_and_assuming_one_by_one(templates):
+    chain, state, reference = clusters.chain_of(), clusters.state_of(40, running=60), clusters.state_of(40, running=60)
+    pods = clusters.pods_of(90, templates)
+    result = dry_run(chain, state, pods)
+    for view, placed in zip(simulator.queue_order(pods), result.results, strict=True):
+        decision = decide(chain, reference.snapshot(), view)
+        assert (placed.pod, placed.node, placed.message, placed.feasible) == (view.key, decision.node, decision.message, decision.feasible)
+        if decision.node is not None:
+            reference.assume(view, decision.node)
+    assert result.after == utilisation(reference.snapshot())
+    assert 0 < result.unplaced < 90
+
+
+def test_independent_placement_leaves_the_cluster_alone():
+    chain, state = clusters.chain_of(), clusters.state_of(20)
+    revision = state.revision
+    result = dry_run(chain, state, clusters.pods_of(60), mode=Mode.INDEPENDENT)
+    assert state.revision == revision
+    assert result.after is None
+    assert result.placed == 60
+    assert {placed.totals for placed in result.results} == {result.results[0].totals}
+
+
+def test_reasons_count_pods_and_those_with_no_other_reason():
+    text = 'policy "no"\nfilter never { reject node.name != "" else "never" }\n'
+    result = dry_run(clusters.chain_of(text), clusters.state_of(5), clusters.pods_of(3))
+    assert [(found.reason, found.pods, found.only) for found in result.reasons] == [("never", 3, 3)]
+
+
+def test_utilisation_adds_up_what_was_placed():
+    state = clusters.state_of(10)
+    before = utilisation(state.snapshot())
+    assert (before.nodes, before.touched, before.pods) == (10, 0, 0)
+    assert before.of("cpu").allocatable == sum((8000, 16000, 32000)[i % 3] for i in range(10))
+    state.assume(clusters.pods_of(1)[0], "node-00003")
+    after = utilisation(state.snapshot())
+    assert (after.touched, after.pods) == (1, 1)
+    assert after.of("cpu").requested == 10
+    assert after.of("memory").requested == 16 * 2**20
+    assert after.of("nvidia.com/gpu").fraction == 0.0
+    assert [use.resource for use in after.resources] == ["cpu", "memory", "ephemeral-storage"]
