@@ -29,11 +29,6 @@ class RowChanges:
         self._floor = 0  # `_recent` holds every change after this revision
         self._last = 0
 
-    @property
-    def revisions(self) -> NDArray[np.int64]:
-        """The revision of each row's last change, (n_rows,) int64."""
-        return self._column.view
-
     def record(self, row: int, revision: int) -> None:
         """Remember that a row changed in this revision."""
         self._column.array[row] = revision

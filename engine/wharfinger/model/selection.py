@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final
 
 import numpy as np
@@ -26,6 +26,7 @@ Value = Callable[[PodView], float | None]
 MOST_CELLS: Final = 2**24  # numbers kept by all selections of a cluster together: 128 MB
 MOST_DOMAIN_COUNTS: Final = 8  # (topology key, mask) pairs kept per selection
 FEWEST_SELECTIONS: Final = 64
+UNASKED: Final = math.nan  # compared by identity: a template that the predicate has not seen
 MOST_SELECTIONS: Final = 4096
 
 
@@ -49,6 +50,7 @@ class Selection:
         "_per_pod",
         "_pods",
         "_seen",
+        "_shown",
         "_total",
         "version",
     )
@@ -63,6 +65,7 @@ class Selection:
         self._domains: OrderedDict[Hashable, DomainCounts] = OrderedDict()
         self._extremes: dict[bool, NDArray[np.float64]] = {}
         self._by_node: NDArray[np.float64] = np.zeros(0)
+        self._shown = self._by_node
         self._total: float | None = 0.0
         self._layout = -1
         self._seen = 0
@@ -72,9 +75,7 @@ class Selection:
     def by_node(self) -> NDArray[np.float64]:
         """The count or sum of each node, (n_nodes,) float64 read-only."""
         self._follow()
-        view = self._by_node.view()
-        view.setflags(write=False)
-        return view
+        return self._shown
 
     @property
     def total(self) -> float:
@@ -151,17 +152,22 @@ class Selection:
             if changes is None:
                 self._recount()
             else:
-                for change in changes:
-                    self._apply(change)
+                self._catch_up(changes)
                 self._seen = self._pods.n_changes
                 if len(self._memo) > 2 * len(self._pods.classes) + 1024:
                     self._forget_classes()
 
-    def _apply(self, change: Change) -> None:
-        placement, row, sign = change
-        weight = self._weight(placement)
-        if weight is None:
-            return
+    def _catch_up(self, changes: Iterable[Change]) -> None:
+        memo = self._memo  # stays empty where pods are asked one by one
+        for placement, row, sign in changes:
+            weight = memo.get(placement.group.serial, UNASKED)
+            if weight is not None:  # most pods are of a template that is known not to be selected
+                if weight is UNASKED:
+                    weight = self._weight(placement)
+                if weight is not None:
+                    self._apply(row, weight, sign)
+
+    def _apply(self, row: int, weight: float, sign: int) -> None:
         self.version += 1
         if self._integral and weight.is_integer():
             amount = weight * sign
@@ -190,6 +196,8 @@ class Selection:
             self._by_node = np.bincount(self._pods.entry_rows, weights=weights, minlength=n_nodes).astype(np.float64, copy=False)
         else:
             self._by_node = np.array([math.fsum(self._values(row)) for row in range(n_nodes)])
+        self._shown = self._by_node.view()
+        self._shown.setflags(write=False)
         self._total = None
         self._domains.clear()
         self._extremes.clear()
