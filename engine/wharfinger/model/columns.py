@@ -17,6 +17,13 @@ from numpy.typing import DTypeLike, NDArray
 SMALLEST: Final = 16  # rows allocated at first
 
 
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view of an array that cannot be written to; it shows later writes to the array itself."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
 class Column:
     """One value per row; with `lanes`, one row of values per lane (an array of shape (lanes, rows))."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.model.columns import read_only
 from wharfinger.model.topology import Topology
 
 Mask = NDArray[np.bool_]
@@ -29,7 +29,7 @@ class DomainCounts:
         counted = ids >= 0 if mask is None else (ids >= 0) & mask
         total = _whole_sums if integral else _exact_sums
         self._counts = total(ids[counted], by_node[counted], topology.n_domains)
-        self.counts: NDArray[np.float64] = _read_only(self._counts)
+        self.counts: NDArray[np.float64] = read_only(self._counts)
         self.nodes: NDArray[np.int64] = np.bincount(ids[counted], minlength=topology.n_domains)
         self.nodes.setflags(write=False)
         self._extremes: tuple[float | None, float | None] | None = None
@@ -76,7 +76,7 @@ class DomainCounts:
             for domain in self._behind:
                 self._gathered[self.topology.rows_of(domain)] = self._counts[domain]
         self._behind.clear()
-        return _read_only(self._gathered)
+        return read_only(self._gathered)
 
 
 def _whole_sums(ids: NDArray[np.int32], amounts: NDArray[np.float64], n_domains: int) -> NDArray[np.float64]:
@@ -89,9 +89,3 @@ def _exact_sums(ids: NDArray[np.int32], amounts: NDArray[np.float64], n_domains:
     for domain, amount in zip(ids.tolist(), amounts.tolist(), strict=True):
         members[domain].append(amount)
     return np.array([math.fsum(numbers) for numbers in members], dtype=np.float64)
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.setflags(write=False)
-    return view

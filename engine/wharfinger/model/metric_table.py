@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.model.columns import read_only
 from wharfinger.model.node_table import NodeTable
 from wharfinger.model.pod_table import PodTable
 
@@ -51,7 +52,7 @@ class Unseen:
                     for resource, amounts in self._by_resource.items():
                         amounts[row] += sign * placement.pod.requests.get(resource, 0)
         self._seen = self._pods.n_changes
-        return {resource: _read_only(amounts) for resource, amounts in self._by_resource.items()}
+        return {resource: read_only(amounts) for resource, amounts in self._by_resource.items()}
 
     def _recount(self) -> None:
         rows = self._pods.entry_rows
@@ -64,12 +65,6 @@ class Unseen:
             self._by_resource[resource] = np.bincount(rows[unseen], weights=requests, minlength=len(self._horizon)).astype(
                 np.float64, copy=False
             )
-
-
-def _read_only(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    view = array.view()
-    view.setflags(write=False)
-    return view
 
 
 class MetricTable:

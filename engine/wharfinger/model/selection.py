@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.model.columns import read_only
 from wharfinger.model.domain_counts import DomainCounts, Mask
 from wharfinger.model.node_table import NodeTable
 from wharfinger.model.pod import PodView
@@ -110,14 +111,14 @@ class Selection:
         return self.domains(topology_key, mask_key=mask_key, mask=mask).gathered()
 
     def extreme_by_node(self, *, highest: bool) -> NDArray[np.float64]:
-        """The smallest (or largest) value among each node's selected pods, (n_nodes,) float64; NaN where none is selected."""
+        """The smallest (or largest) value among each node's selected pods, (n_nodes,) float64 read-only; NaN where none is."""
         self._follow()
         extremes = self._extremes.get(highest)
         if extremes is None:
             extremes = self._extremes[highest] = np.full(len(self._by_node), np.nan)
             for row in range(len(extremes)):
                 extremes[row] = self._extreme(row, highest=highest)
-        return extremes
+        return read_only(extremes)
 
     def extreme_in_domain(self, topology_key: str, *, highest: bool) -> NDArray[np.float64]:
         """The smallest (or largest) value in each node's own domain, (n_nodes,) float64; NaN if none is selected or the key absent."""
@@ -196,8 +197,7 @@ class Selection:
             self._by_node = np.bincount(self._pods.entry_rows, weights=weights, minlength=n_nodes).astype(np.float64, copy=False)
         else:
             self._by_node = np.array([math.fsum(self._values(row)) for row in range(n_nodes)])
-        self._shown = self._by_node.view()
-        self._shown.setflags(write=False)
+        self._shown = read_only(self._by_node)
         self._total = None
         self._domains.clear()
         self._extremes.clear()

@@ -122,6 +122,7 @@ def test_extremes():
         cluster.assume(pod, node)
     found = cluster.snapshot().selection("priority", lambda _: True, value=lambda pod: pod.priority)
     assert found.extreme_by_node(highest=True)[[0, 2]].tolist() == [5, 9]
+    assert not found.extreme_by_node(highest=True).flags.writeable
     assert math.isnan(found.extreme_by_node(highest=True)[1])
     assert found.extreme_in_domain("zone", highest=True)[[0, 2]].tolist() == [9, 9]
     assert math.isnan(found.extreme_in_domain("zone", highest=True)[1])
