@@ -88,7 +88,7 @@ def scaled(raw: NDArray[np.float64], low: float, high: float, scaling: Scaling) 
         raw = raw * MOST / high if high else raw
     elif scaling.normalize is Normalize.MINMAX:
         raw = (raw - low) * MOST / (high - low) if stretches(low, high, scaling.min_spread) else np.full(len(raw), MIDDLE)
-    return np.clip(raw, 0.0, MOST)
+    return np.minimum(np.maximum(raw, 0.0), MOST)
 
 
 def stretches(low: float, high: float, min_spread: float) -> bool:

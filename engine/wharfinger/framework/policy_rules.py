@@ -72,7 +72,7 @@ class PolicyScore(ScorePlugin):
     def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
         """The raw scores."""
         raw, state = _bound(self._policy, cycle, pod, snapshot).score(self._index, snapshot, rows)
-        if not state.any():
+        if not (state.item() if len(state) == 1 else state.any()):
             return raw
         return ENCODED[state] + raw
 

@@ -6,6 +6,7 @@ value is missing, +inf where the rule leaves the node alone.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,7 +51,7 @@ class PolicyScale:
         if self._neutral and np.isnan(values).any():
             found = normalize.extent(np.where(finite, values, 0.0), (~finite).view(np.uint8), np.ones(len(values), np.bool_), self._scaling)
             return found.low, found.high, found.mean
-        values = values[finite]
+        values = values if finite.all() else values[finite]
         return (values.min().item(), values.max().item()) if len(values) else (0.0, 0.0)
 
     def moves(self, extent: Extent, values: NDArray[Any]) -> bool:
@@ -77,5 +78,14 @@ class PolicyScale:
 
     def point(self, value: float, extent: Extent) -> float:
         """The points of one feasible node."""
-        points: float = self.points(np.array([value]), extent, ONE).item()
-        return points
+        if not math.isfinite(value):
+            points: float = self.points(np.array([value]), extent, ONE).item()
+            return points
+        kind = self._scaling.normalize
+        if kind is Normalize.MAX:
+            value = value * normalize.MOST / extent[1] if extent[1] else value
+        elif kind is Normalize.MINMAX:
+            low, high = extent[0], extent[1]
+            stretched = normalize.stretches(low, high, self._scaling.min_spread)
+            value = (value - low) * normalize.MOST / (high - low) if stretched else normalize.MIDDLE
+        return min(max(value, 0.0), normalize.MOST)

@@ -14,11 +14,16 @@ from wharfinger.framework.question import ALL, NO_ROWS, Changes, Question, union
 from wharfinger.framework.scale import NO_EXTENT, Extent
 from wharfinger.framework.verdict import Mask, Rows
 
+N_ENDS = 2  # an extent of two numbers is the lowest and the highest raw score
+
 
 class ScoreSlot:
-    """Raw scores and points `(n_nodes,)`, and the extent the points were made with."""
+    """Raw scores and points `(n_nodes,)`, and the extent the points were made with.
 
-    __slots__ = ("extent", "one", "plugin", "points", "raw", "relative", "scale", "skipped", "term", "volatility", "weight")
+    `_holders` counts the feasible nodes at each end of the extent, once that is asked for: while there are others, one may go.
+    """
+
+    __slots__ = ("_holders", "extent", "one", "plugin", "points", "raw", "relative", "scale", "skipped", "term", "volatility", "weight")
 
     def __init__(self, term: ScoreTerm) -> None:
         self.term = term
@@ -32,6 +37,7 @@ class ScoreSlot:
         self.raw: NDArray[Any] = np.empty(0)
         self.points: NDArray[Any] = self.raw
         self.extent: Extent = NO_EXTENT
+        self._holders: list[int] | None = None
 
     def prepare(self, asked: Question, feasible: Mask) -> bool:
         """Run PreScore; whether its answer is another than last time."""
@@ -55,6 +61,7 @@ class ScoreSlot:
         if len(rows):
             self.raw[rows] = self._ask(asked, rows, len(rows))
         after = self.raw[touched]
+        self._holders = None
         if self.relative and self._moved(np.concatenate((before, after)), feasible):
             return ALL
         self.points[touched] = self.scale.points(after, self.extent, feasible[touched])
@@ -71,13 +78,24 @@ class ScoreSlot:
         if not self.relative:
             self.points[row] = self.scale.point(value, self.extent)
         elif feasible.item(row):
-            if self._moved(np.array((before, value)), feasible):
+            if self._may_move(before, value, feasible) and self._moved(np.array((before, value)), feasible):
                 return True
             self.points[row] = self.scale.point(value, self.extent)
         return False
 
     def _ask(self, asked: Question, rows: Rows, n_rows: int) -> NDArray[Any]:
         return self.scale.raw(self.plugin.score(*asked, rows), n_rows)
+
+    def _may_move(self, before: float, value: float, feasible: Mask) -> bool:
+        """Whether the extent may be another now that one feasible node's raw score changed."""
+        if len(self.extent) != N_ENDS or not self.extent[0] <= value <= self.extent[1]:
+            return True
+        if self._holders is None:
+            self._holders = [int(np.count_nonzero((self.raw == end) & feasible)) for end in self.extent]
+        else:
+            for index, end in enumerate(self.extent):
+                self._holders[index] += (value == end) - (before == end)
+        return not all(self._holders)
 
     def _moved(self, values: NDArray[Any], feasible: Mask) -> bool:
         """Whether the extent has moved, now that some feasible nodes lost and others got these raw scores; all points are new then."""
@@ -91,4 +109,5 @@ class ScoreSlot:
 
     def _normalise(self, extent: Extent, feasible: Mask) -> None:
         self.extent = extent
+        self._holders = None
         self.points = self.scale.points(self.raw, extent, feasible)
