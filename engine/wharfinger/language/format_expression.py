@@ -121,13 +121,18 @@ def string(text: ast.String) -> str:
     quote = '"'
     if '"' in value:
         quote = text.span.text[:1] if "'" in value else "'"
+    return quoted(value, quote)
+
+
+def quoted(value: str, quote: str) -> str:
+    """A text in quotes, escaped."""
     return quote + "".join(ESCAPES.get(char, f"\\{char}" if char == quote else char) for char in value) + quote
 
 
 def name(text: str) -> str:
     """A name of a test object, in quotes unless it is a plain word."""
     plain = text.isascii() and text.isidentifier() and text not in grammar.tables().reserved
-    return text if plain else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return text if plain else quoted(text, '"')
 
 
 def key(text: str) -> str:

@@ -102,7 +102,7 @@ def build(text: str) -> dict[str, Any]:
     table = parser.parser.parser._parse_table  # noqa: SLF001  # Lark has no public way to the finished table
     rules = list(parser.rules)
     numbers = {rule: index for index, rule in enumerate(rules)}
-    states = sorted(table.states)
+    states = _in_order(table)
     places = {state: index for index, state in enumerate(states)}
 
     def cell(action: Any, target: Any) -> int:
@@ -118,6 +118,18 @@ def build(text: str) -> dict[str, Any]:
     plain |= _terminals(parser.terminals)
     names = {rule.expansion[0].name for rule in rules if rule.origin.name == "name"}
     return plain | {"reserved": sorted(word for word, terminal in plain["keywords"].items() if terminal not in names)}
+
+
+def _in_order(table: Any) -> list[Any]:
+    """The states as they are met from the starts; Lark numbers them differently in every process."""
+    met = dict.fromkeys(table.start_states[start] for start in STARTS)
+    waiting = list(met)
+    for state in waiting:
+        for _, (action, target) in sorted(table.states[state].items()):
+            if str(action) == "Shift" and target not in met:
+                met[target] = None
+                waiting.append(target)
+    return waiting
 
 
 def _rule(rule: Any) -> list[Any]:

@@ -139,8 +139,10 @@ class Lexer:
         """All tokens; `gave_up` is set where there are too many, where brackets stand too deep, or where hardly anything is a token."""
         tables = grammar.tables()
         keywords, symbols, tokens = tables.keywords, tables.symbols, self.tokens
-        for match in _scanner().finditer(self.source.text, self.start, self.end):
+        for number, match in enumerate(_scanner().finditer(self.source.text, self.start, self.end)):
             family = match.lastgroup
+            if number > 2 * MOST_TOKENS:  # every other match at most is white space
+                break
             if family == "skip":
                 continue
             text, start, end = match.group(), match.start(), match.end()

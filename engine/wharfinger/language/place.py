@@ -43,6 +43,11 @@ class Place:
                 return index
         return 0
 
+    def unfinished_statement(self, at: int) -> int:
+        """As `statement`, but where a token begins a statement too early, the one before it, which lacks something."""
+        begins = at > 0 and self.statement(at) == at
+        return self.statement(at - 1) if begins and self.level() is None else self.statement(at)
+
     def innermost(self) -> Open | None:
         """The bracket opened last that is still open."""
         found = self._open()

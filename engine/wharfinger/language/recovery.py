@@ -63,15 +63,15 @@ class Recovery:
         if self._excused(at):
             return self._skip(at)
         mended = self.mending.mended(at)
-        if mended is None and self.mending.touched < self.place.statement(at):
+        if mended is None and self.mending.touched < self.place.unfinished_statement(at):
             self._report(at)
         return self._skip(at) if mended is None or mended == GIVE_UP else mended
 
     def _excused(self, at: int) -> bool:
         """Whether something in this statement was reported already that explains the token."""
-        start = self.tokens[self.place.statement(at)].start
-        here = self.tokens[at].start
-        return any(start <= offset <= here for offset in self.doubtful) or self.mending.guessed >= self.place.statement(at)
+        statement = self.place.unfinished_statement(at)
+        start, here = self.tokens[statement].start, self.tokens[at].start
+        return any(start <= offset <= here for offset in self.doubtful) or self.mending.guessed >= statement
 
     def _report(self, at: int) -> None:
         token = self.tokens[at]
@@ -84,7 +84,7 @@ class Recovery:
     def _skip(self, at: int) -> int:
         """The index of the next token from which to go on; the stack is cut back to take it."""
         stop = self.place.end_of_nested(at)
-        if not (self.place.first_on_line(at) and self.place.level()):
+        if stop == at and not (self.place.first_on_line(at) and self.place.level()):
             self._drop_statement()
         depth = 0
         for index in range(at, len(self.tokens)):

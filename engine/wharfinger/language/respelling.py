@@ -16,6 +16,7 @@ from wharfinger.language.units import UNITS
 
 DECLARES = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID", "AS", "BY"})
 NAMES_TEST_OBJECT = frozenset({"NODE", "POD", "RUNNING", "LIKE", "PLACE", "EXPECT", "ON"})
+MOST_WORDS = 20  # of a name or key with dashes; without a limit, a long subtraction would be read again from each of its words
 KEY_PARTS = frozenset({"NAME", "NUMBER", "MINUS", "DOT", "SLASH"})
 
 
@@ -65,7 +66,7 @@ class Respelling:
     def _run(self, at: int) -> list[Token]:
         """Words joined by dashes without spaces, beginning at a token."""
         run = [self.tokens[at]]
-        for position in range(at + 1, len(self.tokens) - 1, 2):
+        for position in range(at + 1, min(at + 2 * MOST_WORDS, len(self.tokens) - 1), 2):
             dash, word = self.tokens[position], self.tokens[position + 1]
             if dash.type != "MINUS" or dash.start != run[-1].end or word.start != dash.end or not word.text[:1].isalnum():
                 break
@@ -75,7 +76,7 @@ class Respelling:
     def _key(self, at: int) -> list[Token] | None:
         """A key with dots, dashes or slashes in front of a colon, without spaces; None where the key is an ordinary one."""
         run = [self.tokens[at]]
-        for position in range(at + 1, len(self.tokens)):
+        for position in range(at + 1, min(at + 2 * MOST_WORDS, len(self.tokens))):
             token = self.tokens[position]
             if token.start != run[-1].end:
                 return None

@@ -1,0 +1,90 @@
+"""Whatever is in a file, the language answers with a policy or with findings, soon, and never with an exception."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.property import policy_texts
+from wharfinger.builtins import CATALOGUE
+from wharfinger.language import ast, tree
+from wharfinger.language.codes import Code
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.format import canonical, format_file
+from wharfinger.language.load import load_source
+from wharfinger.language.parser import parse
+from wharfinger.language.render import FORMATS, render
+from wharfinger.language.source import Source
+from wharfinger.language.source_file import decode
+
+many = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+texts = policy_texts.programs() | policy_texts.mutated() | policy_texts.derived() | policy_texts.soup
+
+# What the grammar leaves to the tree builder, and so may be wrong with a text derived from it.
+BEYOND_THE_GRAMMAR = {Code.P001, Code.P111, Code.P112, Code.P117, Code.P120, Code.P121, Code.P122}
+
+
+def parsed(text: str) -> tuple[ast.File | None, Diagnostics]:
+    diagnostics = Diagnostics()
+    return parse(Source(name="any.policy", text=text), diagnostics), diagnostics
+
+
+@given(texts)
+@many
+def test_any_text_is_parsed_or_explained(text):
+    start = time.process_time()
+    file, diagnostics = parsed(text)
+    assert time.process_time() - start < 1
+    assert file is not None or diagnostics.has_errors
+    for diagnostic in diagnostics:
+        assert 0 <= diagnostic.span.start <= diagnostic.span.end <= len(text)
+    for form in FORMATS:
+        assert bool(render(diagnostics, form)) == (bool(len(diagnostics)) or form == "json")
+
+
+@given(texts)
+@many
+def test_any_text_is_checked_or_explained(text):
+    diagnostics = Diagnostics()
+    start = time.process_time()
+    policy = load_source(Source(name="any.policy", text=text), CATALOGUE, diagnostics)
+    assert time.process_time() - start < 1
+    assert policy is None or not diagnostics.has_errors
+
+
+@given(policy_texts.derived())
+@many
+def test_what_the_grammar_derives_is_parsed(text):
+    _, diagnostics = parsed(text)
+    assert {diagnostic.code for diagnostic in diagnostics} <= BEYOND_THE_GRAMMAR
+
+
+@given(policy_texts.programs() | policy_texts.mutated())
+@many
+def test_formatting_says_the_same_and_settles_at_once(text):
+    file, diagnostics = parsed(text)
+    if file is None or diagnostics.has_errors:
+        return
+    formatted = format_file(file)
+    again, complaints = parsed(formatted)
+    assert not list(complaints)
+    assert tree.without_places(again) == tree.without_places(file)
+    assert format_file(again) == formatted
+    assert canonical(again) == canonical(file)
+
+
+@given(st.binary(max_size=400))
+@many
+def test_any_bytes_are_text_or_explained(content):
+    diagnostics = Diagnostics()
+    source = decode(content, "any.policy", diagnostics)
+    assert (source is None) == diagnostics.has_errors
+
+
+@pytest.mark.parametrize("text", policy_texts.policies())
+def test_shipped_policies_have_nothing_to_complain_about(text):
+    _, diagnostics = parsed(text)
+    assert not list(diagnostics)

@@ -1,0 +1,70 @@
+"""Texts made to be slow, deep or long are refused soon, with a limit named where one is broken."""
+
+import time
+
+import pytest
+
+from tests.unit.language.parsing import codes, parsed
+from wharfinger.language.diagnostics import MOST_PER_FILE
+from wharfinger.language.render import render
+from wharfinger.language.source_file import MOST_BYTES
+
+PIECES = [
+    "(", "[", "{", ")", "- ", "-", "not ", "a ?? ", "a.", "a or ", "a < ", "if a then ", "pods where ", "f(", "[1,", "{{",
+    '"', "'", "\\", "\u2028", "é", "&&", "&& ", "1.", "1 Gi ", "1_0 ", '"\\q" ', "@a ", "# x\n", "\n", "x: y\n", "fitler x\n",
+    "x-", "let x-y = x-y\n", ",a.b", "{a.b", "let a = \n", "let a = b c\n", "let a = f(", "score\n", "require a\n", 'policy "x"\n',
+    'import "x" as y\n', "filter f { ", "filter f {\n require\n",
+    'test "x" { node a {', 'test "t" { place a\n', "base kubernetes { A weight 1 ",
+    "param a: count = 1 range 1 to 2\n", "metric m: percent = p(", 'let x = "a" ?\n', 'filter f { require a else "x" }\n',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize(
+    ("beginning", "length"), [("", MOST_BYTES), ('policy "x"\nlet a = ', MOST_BYTES // 8)], ids=["the longest file", "in a let"]
+)
+def test_no_file_takes_a_second(beginning, length, piece):
+    text = beginning + piece * (length // len(piece))
+    start = time.process_time()
+    file, diagnostics = parsed(text)
+    shown = render(diagnostics)
+    assert time.process_time() - start < 1
+    assert file is not None or diagnostics.has_errors
+    assert len(shown) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("let a = " + "(" * 99 + "1" + ")" * 99, []),
+        ("let a = " + "(" * 101 + "1" + ")" * 101, ["P005"]),
+        ("let a = " + "not " * 99 + "b", []),
+        ("let a = " + "not " * 101 + "b", ["P005"]),
+        ("let a = " + "b + " * 98 + "b", []),
+        ("let a = " + "b + " * 101 + "b", ["P005"]),
+        ("let a = " + "b ?? " * 101 + "b", ["P005"]),
+        ("let a = " + "b" + ".c" * 101, ["P005"]),
+        ("let a = " + "if b then c else " * 101 + "d", ["P005"]),
+        ("let a = " + "- " * 3000 + "b", ["P005"]),
+        ("let a = [" + "1, " * 24_990 + "1]", []),
+        ("let a = [" + "1, " * 25_001 + "1]", ["P007"]),
+    ],
+)
+def test_depth_and_length(text, expected):
+    _, diagnostics = parsed(text)
+    assert codes(diagnostics) == expected
+
+
+def test_at_most_so_many_findings_are_shown_and_the_rest_is_counted():
+    _, diagnostics = parsed("let a = +\n" * 80)
+    assert len(diagnostics) == 80
+    for form in ("human", "plain"):
+        assert render(diagnostics, form).count("P100") == MOST_PER_FILE
+        assert "… and 30 more" in render(diagnostics, form)
+    assert '"omitted": 30' in render(diagnostics, "json")
+
+
+def test_a_hopeless_file_is_given_up():
+    file, diagnostics = parsed("let a = +\n" * 5000)
+    assert file is not None
+    assert len(diagnostics) < 120

@@ -1,0 +1,169 @@
+"""How findings look."""
+
+import json
+
+import pytest
+
+from tests.unit.language.parsing import source
+from wharfinger.language.codes import Code
+from wharfinger.language.diagnostics import Diagnostic, Diagnostics, Label
+from wharfinger.language.render import human, plain, render
+from wharfinger.language.source import Span
+
+TEXT = 'policy "p"\n\nfilter f {\n\trequire node.free.memory >= 2Gb else "漢字 é"\n}\n' + "\n" * 100 + "let a = " + "b + " * 100 + "c\n"
+FILE = source(TEXT)
+
+
+def at(text):
+    start = TEXT.index(text)
+    return Span(FILE, start, start + len(text))
+
+
+def finding(span, *others, label="", help_=None):
+    return Diagnostic(code=Code.P203, message="cannot compare", span=span, label=label, others=others, help=help_)
+
+
+CASES = {
+    "one place": (
+        finding(at("2Gb"), label="unknown unit", help_="write `2Gi`"),
+        """\
+error[P203]: cannot compare
+  --> example.policy:4:30
+   |
+ 4 |     require node.free.memory >= 2Gb else "漢字 é"
+   |                                 ^^^ unknown unit
+   = help: write `2Gi`""",
+    ),
+    "two places on a line": (
+        finding(at("2Gb"), Label(at("node.free.memory"), "memory (bytes)"), label="unknown unit"),
+        """\
+error[P203]: cannot compare
+  --> example.policy:4:30
+   |
+ 4 |     require node.free.memory >= 2Gb else "漢字 é"
+   |             ----------------    ^^^ unknown unit
+   |             memory (bytes)""",
+    ),
+    "three places, the first in front": (
+        finding(at("require"), Label(at("free"), "second"), Label(at("2Gb"), "third"), label="first"),
+        """\
+error[P203]: cannot compare
+  --> example.policy:4:2
+   |
+ 4 |     require node.free.memory >= 2Gb else "漢字 é"
+   |     ^^^^^^^      ----           --- third
+   |     |            second
+   |     first""",
+    ),
+    "places on several lines": (
+        finding(at("2Gb"), Label(at("policy"), "begins here"), label="unknown"),
+        """\
+error[P203]: cannot compare
+  --> example.policy:4:30
+   |
+ 1 | policy "p"
+   | ------ begins here
+  ...
+ 4 |     require node.free.memory >= 2Gb else "漢字 é"
+   |                                 ^^^ unknown""",
+    ),
+    "behind wide characters": (
+        finding(at(' é"')),
+        """\
+error[P203]: cannot compare
+  --> example.policy:4:42
+   |
+ 4 |     require node.free.memory >= 2Gb else "漢字 é"
+   |                                               ^^^""",
+    ),
+    "over several lines": (
+        finding(Span(FILE, TEXT.index("filter"), TEXT.index("else"))),
+        """\
+error[P203]: cannot compare
+  --> example.policy:3:1
+   |
+ 3 | filter f {
+   | ^^^^^^^^^^""",
+    ),
+    "at the end of a line": (
+        finding(Span(FILE, 10, 10)),
+        """\
+error[P203]: cannot compare
+  --> example.policy:1:11
+   |
+ 1 | policy "p"
+   |           ^""",
+    ),
+    "on a very long line": (
+        finding(at("c\n"), label="here"),
+        """\
+error[P203]: cannot compare
+    --> example.policy:106:409
+     |
+ 106 | …b + b + b + b + b + b + b + b + b + b + b + b + b + b + b + c
+     |                                                              ^ here""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_for_people(name):
+    diagnostic, expected = CASES[name]
+    assert human(diagnostic) == expected
+
+
+def test_a_place_in_another_file_shows_that_file():
+    other = Span(type(FILE)(name="shared.policy", text="let a = 1\n"), 4, 5)
+    assert human(finding(at("policy"), Label(other, "declared here"))) == (
+        'error[P203]: cannot compare\n  --> example.policy:1:1\n   |\n 1 | policy "p"\n   | ^^^^^^\n'
+        "  ::: shared.policy:1:5\n   |\n 1 | let a = 1\n   |     - declared here"
+    )
+
+
+def test_colour_changes_nothing_but_colour():
+    import re
+
+    for diagnostic, expected in CASES.values():
+        coloured = human(diagnostic, color=True)
+        assert "\x1b[1;31merror[P203]\x1b[0m" in coloured
+        assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == expected
+
+
+def test_for_screen_readers():
+    diagnostic = finding(at("2Gb"), Label(at("policy"), "begins here"), label="unknown unit", help_="write `2Gi`")
+    assert plain(diagnostic) == (
+        "error P203 in example.policy, line 4, column 30: cannot compare\n"
+        '  line 4 reads: require node.free.memory >= 2Gb else "漢字 é"\n'
+        "  at line 4, column 30 `2Gb`: unknown unit\n"
+        "  at line 1, column 1 `policy`: begins here\n"
+        "  help: write `2Gi`"
+    )
+
+
+def test_for_programs():
+    found = Diagnostics()
+    found.add(finding(at("2Gb"), Label(at("policy"), "begins here"), label="unknown unit"))
+    found.error(Code.P101, "earlier", at("policy"), suggestion="x")
+    read = json.loads(render(found, "json"))
+    assert [d["code"] for d in read["diagnostics"]] == ["P101", "P203"]
+    assert (read["errors"], read["warnings"], read["omitted"]) == (2, 0, 0)
+    second = read["diagnostics"][1]
+    assert (second["file"], second["line"], second["column"], second["end_line"], second["end_column"]) == ("example.policy", 4, 30, 4, 33)
+    assert TEXT[second["start"] : second["end"]] == "2Gb"
+    assert second["others"][0]["label"] == "begins here"
+    assert read["diagnostics"][0]["suggestion"] == "x"
+
+
+def test_findings_are_sorted_counted_and_kept_once():
+    found = Diagnostics()
+    for span in (at("2Gb"), at("policy"), at("2Gb")):
+        found.error(Code.P203, "same", span)
+    found.error(Code.L101, "a warning", at("policy"))
+    text = render(found)
+    assert text.index(":1:1") < text.index(":4:30")
+    assert text.endswith("\n2 errors, 1 warning\n")
+
+
+def test_nothing_found_says_nothing():
+    assert render(Diagnostics()) == render(Diagnostics(), "plain") == ""
+    assert json.loads(render(Diagnostics(), "json"))["diagnostics"] == []
