@@ -20,6 +20,7 @@ import typer
 import typer.core
 import typer.main
 
+from wharfinger.cli import arguments as words_of
 from wharfinger.cli import streams
 from wharfinger.errors import WharfingerError
 from wharfinger.language import render
@@ -88,7 +89,8 @@ def _options() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code of one run of the command line; never raises for what a user can cause."""
     group = typer.main.get_command(app)
-    return _shielded(lambda: group.main(args=None if arguments is None else list(arguments), prog_name="wharf", standalone_mode=False))
+    words = words_of.repeated(sys.argv[1:] if arguments is None else arguments)
+    return _shielded(lambda: group.main(args=words, prog_name="wharf", standalone_mode=False))
 
 
 def _shielded(run: Callable[[], Any]) -> int:

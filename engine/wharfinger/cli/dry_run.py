@@ -13,7 +13,7 @@ from wharfinger.cli import dry_run_formats, options, policy_set, progress, strea
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.model.pod import PodView
-from wharfinger.runtime import cluster, label_keys
+from wharfinger.runtime import cluster, policy_warnings
 from wharfinger.runtime.dry_run import dry_run
 from wharfinger.runtime.simulator import Mode
 
@@ -53,8 +53,10 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     policies = policy_set.compiled(policy, param)
     found = cluster.load_cluster(snapshot, skip_invalid=skip_invalid)
     waiting, remarks = cluster.load_pods(pods, found, skip_invalid=skip_invalid) if pods else (found.pending, ())
-    for sentence in [*found.skipped, *remarks, *label_keys.warnings(policies, found.state.snapshot(), waiting)]:
+    for sentence in [*found.skipped, *remarks, *policy_warnings.warnings(policies, found.state.snapshot(), waiting)]:
         streams.complain(f"warning: {sentence}")
+    if not waiting:
+        streams.complain("warning: there are no pods to place; give some with --pods, or a snapshot with pending ones")
     with progress.bar(sys.stderr, "placing", len(waiting)) as advance:
         result = dry_run(
             assemble(policies),
@@ -65,6 +67,8 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
             nodes=node or (),
             advance=advance,
         )
+    for note in result.notes:
+        streams.complain(f"warning: {note}")
     streams.out(_RENDERERS[output](result, found))
     return 1 if exit_code and result.unplaced else 0
 

@@ -99,6 +99,7 @@ def _value(run: DryRun, cluster: Cluster) -> dict[str, Any]:
             "before": _utilisation(run.before),
             "after": None if run.after is None else _utilisation(run.after),
         },
+        "notes": list(run.notes),
         "ignored": dict(cluster.ignored),
         "skipped": list(cluster.skipped),
     }

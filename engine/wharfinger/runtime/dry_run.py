@@ -24,7 +24,8 @@ class PodResult:
     """What was decided for one pod.
 
     `reasons` counts nodes by why they were rejected, only where the pod found none; `totals` are by tier. `victims` are the pods that
-    preemption would evict; where they were (SEQUENTIAL), the pod has a node, otherwise `nominated` is the node they would leave.
+    preemption would evict; where they were (SEQUENTIAL), the pod has a node, otherwise `nominated` is the node they would leave. `notes`
+    say where policies got in each other's way.
     """
 
     pod: str
@@ -35,6 +36,7 @@ class PodResult:
     reasons: tuple[tuple[str, int], ...]
     nominated: str | None
     victims: tuple[str, ...]
+    notes: tuple[str, ...]
     explanation: Explanation | None
 
 
@@ -66,6 +68,11 @@ class DryRun:
     def unplaced(self) -> int:
         """How many did not."""
         return len(self.results) - self.placed
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about policies that got in each other's way, each once."""
+        return tuple(dict.fromkeys(note for result in self.results for note in result.notes))
 
     @property
     def evicted(self) -> int:
@@ -123,5 +130,6 @@ def _result(decision: Decision, evicted: tuple[PodView, ...], explanation: Expla
         reasons=tuple(sorted(reasons.items())),
         nominated=decision.nominated,
         victims=tuple(victim.key for victim in evicted or decision.victims),
+        notes=decision.notes,
         explanation=explanation,
     )

@@ -90,7 +90,7 @@ def _nearest(decision: Decision, snapshot: Snapshot) -> list[int]:
         return []
     fewest = rejected[against[rejected] == against[rejected].min()]
     lacking = _lacking(decision.pod, snapshot)
-    return sorted(fewest.tolist(), key=lambda row: (round(lacking[row], 6), snapshot.names[row]))[:NEAREST]
+    return sorted(fewest.tolist(), key=lambda row: (round(float(lacking[row]), 6), snapshot.names[row]))[:NEAREST]
 
 
 def _lacking(pod: PodView, snapshot: Snapshot) -> NDArray[np.float64]:

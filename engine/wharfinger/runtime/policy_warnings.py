@@ -1,0 +1,84 @@
+"""What policies expect of a cluster and do not find there.
+
+None of it is an error of the language: any label key may exist, any metric may come later. But on a real cluster a key that no node
+carries is nearly always a mistake, and what was meant is usually there: `zone` for `topology.kubernetes.io/zone`. And where too few nodes
+have a metric, the rules that use it have no say, which nobody would guess from the placements.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from wharfinger.compiler import freshness, reads
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.language import suggest, typed
+from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
+
+
+def warnings(policies: Sequence[CompiledPolicy], snapshot: Snapshot, pods: Sequence[PodView]) -> list[str]:
+    """One sentence for each label key that is read and not there, and for each suspended metric.
+
+    Node labels are looked for in the snapshot, labels of the pod to be placed among `pods`.
+    """
+    return [sentence for policy in policies for sentence in (*_labels(policy, snapshot, pods), *_metrics(policy, snapshot))]
+
+
+def _labels(policy: CompiledPolicy, snapshot: Snapshot, pods: Sequence[PodView]) -> Iterator[str]:
+    absent = [
+        key for key in _keys(policy, "node") | topology_keys(policy.policy) if snapshot.n_nodes and not (snapshot.label(key) >= 0).any()
+    ]
+    if absent:
+        known = Counter(label for row in range(snapshot.n_nodes) for label in snapshot.node(row).labels)
+        yield from (_absent(policy.name, key, known, snapshot.n_nodes, "node") for key in sorted(absent))
+    known = Counter(label for pod in pods for label in pod.labels)
+    yield from (_absent(policy.name, key, known, len(pods), "pod") for key in sorted(_keys(policy, "pod")) if pods and not known[key])
+
+
+def _keys(policy: CompiledPolicy, subject: str) -> set[str]:
+    return {key for owner, path, key in policy.reads if owner == subject and path == "labels" and key is not None}
+
+
+def topology_keys(policy: typed.Policy) -> set[str]:
+    """The label keys that `within:` and `by:` name as topology domains."""
+    lets = {let.name: let.value for let in policy.lets}
+    found: set[str] = set()
+    for expression in _expressions(policy):
+        for part in reads.walk(expression, lets):
+            if isinstance(part, typed.Aggregate) and part.topology_key is not None:
+                found.add(part.topology_key)
+            elif isinstance(part, typed.Call) and part.function.name == "spread":
+                found |= {str(argument.value) for argument in part.arguments if isinstance(argument, typed.Const)}
+    return found
+
+
+def _expressions(policy: typed.Policy) -> Iterator[typed.Expr]:
+    yield from (rule.when for rule in (*policy.filters, *policy.scores) if rule.when is not None)
+    yield from (clause.condition for rule in policy.filters for clause in rule.clauses)
+    yield from (score.value for score in policy.scores)
+    yield from (key.value for key in policy.tie_break)
+
+
+def _absent(policy: str, key: str, known: Mapping[str, int], total: int, noun: str) -> str:
+    sentence = f"{policy}: label `{key}` is on 0 of {total} {noun}{'' if total == 1 else 's'}"
+    meant = nearest(key, known)
+    return sentence if meant is None else f"{sentence}; did you mean `{meant}` ({known[meant]})?"
+
+
+def nearest(key: str, known: Iterable[str]) -> str | None:
+    """The known key that was most likely meant: one with the same last part, or one spelled almost the same; None when none is near."""
+    last = key.rpartition("/")[2]
+    same = sorted((name for name in known if name.rpartition("/")[2] == last), key=lambda name: (len(name), name))
+    return same[0] if same else suggest.closest(key, known)
+
+
+def _metrics(policy: CompiledPolicy, snapshot: Snapshot) -> Iterator[str]:
+    for metric in policy.policy.metrics:
+        covered = freshness.coverage(snapshot, metric)
+        if covered < metric.min_coverage:
+            fresh = round(covered * snapshot.n_nodes)
+            yield (
+                f"{policy.name}: metric `{metric.name}` is fresh on {fresh} of {snapshot.n_nodes} nodes, "
+                f"fewer than {100 * metric.min_coverage:g} %: the rules that use it have no say"
+            )
