@@ -39,6 +39,13 @@ class BoundPolicy:
         self._frame: AtRows | None = None
         self._registers: schedule.Registers = self._start
 
+    def of(self, pod: PodView) -> BoundPolicy:
+        """Itself, from now on for this pod, which must be of the same template: only who is left out of selections changes."""
+        if pod is not self._pod:
+            self._pod = pod
+            self._frame = None
+        return self
+
     def reasons(self, index: int) -> tuple[str, ...]:
         """What filter number `index` says of nodes it rejects, one sentence per bit; what differs between nodes is `…`."""
         return self._policy.reasons.of(index, self._pod)

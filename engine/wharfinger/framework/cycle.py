@@ -50,6 +50,8 @@ class Decider:
 
     def _evaluation(self, snapshot: Snapshot, pod: PodView) -> Evaluation:
         key = self.chain.key(pod)
+        if snapshot.placed(pod.uid) is not None:  # a policy's selections leave this very pod out: no other pod's answer is the same
+            key = (key, pod.uid)
         evaluation = self._kept.get(key)
         if evaluation is None:
             evaluation = Evaluation(self.chain.lineup(pod, snapshot.now))

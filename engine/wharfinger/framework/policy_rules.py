@@ -121,4 +121,4 @@ def _bound(policy: CompiledPolicy, cycle: CycleState, pod: PodView, snapshot: Sn
     found: BoundPolicy | None = cycle.get(policy.name)
     if found is None:
         found = cycle[policy.name] = policy.bind(pod, snapshot)
-    return found
+    return found.of(pod)
