@@ -36,13 +36,13 @@ class CodeTable:
         self._states: NDArray[np.int8] = np.zeros(0, dtype=np.int8)
 
     def values(self, codes: NDArray[np.int32]) -> NDArray[Any]:
-        """The answer for each code; False, 0 or code -1 where it is missing or the text absent."""
-        self._learn(codes)
+        """The answer for each code (or the one for a single code); False, 0 or code -1 where it is missing or the text absent."""
+        self._learn(np.asarray(codes))
         return self._answers[codes]
 
     def present(self, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Whether there is an answer for each code."""
-        present: NDArray[np.bool_] = self._learn(codes) == PRESENT
+        present: NDArray[np.bool_] = self._learn(np.asarray(codes)) == PRESENT
         return present
 
     def _learn(self, codes: NDArray[np.int32]) -> NDArray[np.int8]:
@@ -96,10 +96,12 @@ class Kernel:
             rest = [argument for index, argument in enumerate(arguments) if index != columns[0]]
             table = self.table(strings, columns[0], *rest)
             return table.values(arguments[columns[0]]), table.present(arguments[columns[0]])
-        distinct, inverse = np.unique(np.stack([arguments[c] for c in columns]), axis=1, return_inverse=True)
+        together = np.broadcast_arrays(*(arguments[c] for c in columns))
+        distinct, inverse = np.unique(np.stack([codes.reshape(-1) for codes in together]), axis=1, return_inverse=True)
+        inverse = inverse.reshape(together[0].shape)
         answers = [self._answer(strings, arguments, columns, combination) for combination in distinct.T.tolist()]
         present = np.array([a is not None for a in answers], dtype=np.bool_)
-        return self._packed(answers, strings)[inverse.reshape(-1)], present[inverse.reshape(-1)]
+        return self._packed(answers, strings)[inverse], present[inverse]
 
     def _answer(self, strings: StringTable, arguments: tuple[Any, ...], columns: list[int], codes: list[int]) -> Any:
         """The answer for one combination of codes; None where one of them is absent."""

@@ -17,13 +17,9 @@ from wharfinger.builtins.context import AtNode, AtRows
 from wharfinger.builtins.signatures import NOT_NEGATIVE, always
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.types import NUMERIC, Kind, Shape
-from wharfinger.model.pod import PodView
+from wharfinger.model.pod_table import started_at
 
 METRIC = Parameter(name="metric", kinds=NUMERIC, optional_ok=True)
-
-
-def _is_unseen(pod: PodView, since: float) -> bool:
-    return pod.started is None or pod.started > since
 
 
 def _unseen_at(resource: str) -> Callable[[AtNode, str], float | None]:
@@ -33,7 +29,7 @@ def _unseen_at(resource: str) -> Callable[[AtNode, str], float | None]:
             return None
         since = float(samples.times[context.row])
         pods = context.snapshot.pods_on(context.row)
-        return float(sum(pod.requests.get(resource, 0) for pod in pods if _is_unseen(pod, since)))
+        return float(sum(pod.requests.get(resource, 0) for pod in pods if started_at(pod) > since))
 
     return evaluate
 

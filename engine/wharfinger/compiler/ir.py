@@ -93,7 +93,7 @@ class Graph:
     def const(self, value: Any, rep: Rep) -> Node:
         """A constant."""
         identity = repr(value) if isinstance(value, float) else value  # 0.0 and -0.0 are equal, yet not the same
-        return self._intern(("const", rep, identity), CONST, (), Stage.CONST, rep, value=value)
+        return self._intern(("const", rep, type(value), identity), CONST, (), Stage.CONST, rep, value=value)
 
     def true(self) -> Node:
         """The constant true."""

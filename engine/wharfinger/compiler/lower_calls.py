@@ -6,7 +6,10 @@ what is known of the pod alone use the scalar reference, calls on nodes the kern
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from wharfinger.builtins import by_code
 from wharfinger.builtins.context import AtMoment
@@ -14,6 +17,7 @@ from wharfinger.compiler import leaves, ops
 from wharfinger.compiler.ir import Node, Op, Rep, Stage, Value
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Function
+from wharfinger.model.strings import StringTable
 
 if TYPE_CHECKING:
     from wharfinger.compiler.lower import Lowering
@@ -99,6 +103,15 @@ def _unpacked(lowering: Lowering, expr: typed.Call, call: Node, present: Node | 
     return Value(lowering.graph.apply(ops.given(rep), (call,), rep), lowering.both(present, own))
 
 
+def _on_columns(kernel: by_code.Kernel, columns: list[int]) -> Callable[..., Any]:
+    """The kernel, told which of its arguments are codes; one code for all rows is a column too."""
+
+    def call(strings: StringTable, *arguments: Any) -> Any:
+        return kernel(strings, *(np.asarray(argument) if index in columns else argument for index, argument in enumerate(arguments)))
+
+    return call
+
+
 def _textual(lowering: Lowering, expr: typed.Call, nodes: list[Node], present: Node | None) -> Value:
     """A function of texts: of one column, a lookup by code; of several, the kernel itself."""
     kernel = cast("by_code.Kernel", expr.function.vector)
@@ -106,7 +119,7 @@ def _textual(lowering: Lowering, expr: typed.Call, nodes: list[Node], present: N
     table_of = leaves.strings(lowering.graph)
     columns = [index for index, node in enumerate(nodes) if node.stage is Stage.RUN]
     if len(columns) > 1 or nodes[columns[0]].rep is not Rep.CODE:
-        op = Op(name=f"call {expr.function.name}", vector=kernel)
+        op = Op(name=f"call {expr.function.name}", vector=_on_columns(kernel, columns), key=tuple(columns))
         pair = lowering.graph.apply(op, (table_of, *nodes), Rep.OBJECT)
         own = lowering.graph.apply(ops.KNOWN, (pair,), Rep.BOOL) if can_be_absent(expr) else None
         return Value(lowering.graph.apply(ops.given(rep), (pair,), rep), lowering.both(present, own))

@@ -110,11 +110,11 @@ def fixed_curve(points: Sequence[float]) -> Op:
 
 
 def requirement_test(requirement: typed.Requirement) -> Callable[[str], bool]:
-    """Whether a label's value satisfies a requirement that only present labels can satisfy (In, Gt, Lt).
+    """Whether the value of a present label satisfies a requirement; for NotIn, whether it is among the values.
 
     `Gt` and `Lt` compare whole numbers, and a value that is none satisfies neither (apimachinery `labels.Requirement.Matches`, 1.36).
     """
-    if requirement.op is typed.SelectorOp.IN:
+    if requirement.op in (typed.SelectorOp.IN, typed.SelectorOp.NOT_IN):
         return frozenset(requirement.values).__contains__
     compare = operator.gt if requirement.op is typed.SelectorOp.GT else operator.lt
     bound = whole(requirement.values[0])

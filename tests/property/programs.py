@@ -1,0 +1,302 @@
+"""Random typed policies: trees built by kind, with attributes, builtins, lets, params, a metric and selections of pods."""
+
+from __future__ import annotations
+
+from functools import cache, cached_property
+from typing import Any
+
+from hypothesis import strategies as st
+
+from wharfinger.builtins import CATALOGUE
+from wharfinger.language import typed
+from wharfinger.language.ast import MissingAction, Normalize
+from wharfinger.language.catalogue import Subject
+from wharfinger.language.source import Source, Span
+from wharfinger.language.types import Kind, Shape, Type
+
+from .clusters import GPU, HOSTNAME, ZONE
+
+SOURCE = Source(name="random.policy", text="")
+SPAN = Span(SOURCE, 0, 0)
+NUMBER, STRING, BOOL = (Type(kind, Shape.NODE, optional=True) for kind in (Kind.NUMBER, Kind.STRING, Kind.BOOL))
+METRIC = typed.Metric(
+    name="load", span=SPAN, type=NUMBER, source="prometheus", query="q", options={}, refresh=15.0, max_age=5.0, min_coverage=0.5
+)
+PARAMS = {"limit": 3.0, "names": frozenset({"a", "ssd"})}
+TEXTS = ("a", "b", "ssd", "SSD", "", "host-node-1", "12", "1.5", "v1.28.3", "1.27", "node-2")
+REGEXES = ("^a", "o.*e", "[0-9]+$", "")
+
+
+def const(value: Any, kind: Kind, element: Kind | None = None) -> typed.Const:
+    return typed.Const(span=SPAN, type=Type(kind, element=element), value=value)
+
+
+def text(value: str) -> typed.Const:
+    return const(value, Kind.STRING)
+
+
+def attribute(subject: Subject, path: str, key: typed.Expr | None = None) -> typed.AttributeRef:
+    record = CATALOGUE.attribute(subject, path)
+    assert record is not None, path
+    kind = {Kind.LABELS: Kind.STRING, Kind.STRING: Kind.STRING, Kind.BOOL: Kind.BOOL}.get(record.type.kind, Kind.NUMBER)
+    return typed.AttributeRef(span=SPAN, type=Type(kind, record.type.shape, optional=True), attribute=record, key=key)
+
+
+def call(name: str, *arguments: typed.Expr, type_: Type = NUMBER, **named: typed.Expr) -> typed.Call:
+    function = CATALOGUE.function(name)
+    assert function is not None, name
+    return typed.Call(span=SPAN, type=type_, function=function, arguments=arguments, named=named)
+
+
+def operation(op: typed.Op, *operands: typed.Expr, type_: Type) -> typed.Operation:
+    return typed.Operation(span=SPAN, type=type_, op=op, operands=operands)
+
+
+def labels(subject: Subject, key: str) -> typed.AttributeRef:
+    return attribute(subject, "labels", text(key))
+
+
+numbers_written = st.sampled_from([0.0, 1.0, -1.0, 2.0, 0.5, 100.0, 1000.0, 2.0**30]).map(lambda value: const(value, Kind.NUMBER))
+texts_written = st.sampled_from(TEXTS).map(text)
+
+
+@cache
+def attribute_numbers(subject: Subject) -> list[typed.Expr]:
+    """Every attribute of a subject that is a number."""
+    found: list[typed.Expr] = []
+    for record in CATALOGUE.attributes(subject):
+        if record.type.kind not in (Kind.STRING, Kind.LABELS, Kind.SET, Kind.BOOL):
+            keys = [text(GPU), text("example.com/fpga")] if record.keyed else [None]
+            found += [attribute(subject, record.path, key) for key in keys]
+    return found
+
+
+@cache
+def attribute_texts(subject: Subject) -> list[typed.Expr]:
+    """Every attribute of a subject that is a string, with keys that clusters have."""
+    keys = {"labels": (ZONE, HOSTNAME, "disk", "app"), "annotations": ("team", "none"), "conditions": ("Ready", "Other")}
+    found: list[typed.Expr] = []
+    for record in CATALOGUE.attributes(subject):
+        if record.keyed and record.path in keys:
+            found += [attribute(subject, record.path, text(key)) for key in keys[record.path]]
+        elif record.type.kind is Kind.STRING:
+            found.append(attribute(subject, record.path))
+    return found
+
+
+def selectors() -> st.SearchStrategy[typed.Requirement]:
+    keys, values = st.sampled_from([ZONE, "disk", "app"]), st.sampled_from([("a",), ("a", "ssd"), ("",), ("b", "c")])
+    several = st.sampled_from([typed.SelectorOp.IN, typed.SelectorOp.NOT_IN])
+    one = st.sampled_from([typed.SelectorOp.GT, typed.SelectorOp.LT])
+    none = st.sampled_from([typed.SelectorOp.EXISTS, typed.SelectorOp.DOES_NOT_EXIST])
+    return st.one_of(
+        st.builds(typed.Requirement, keys, several, values),
+        st.builds(typed.Requirement, keys, one, st.sampled_from([("3",), ("-1",), ("x",)])),
+        st.builds(typed.Requirement, keys, none),
+    )
+
+
+def matches(subject: Subject) -> st.SearchStrategy[typed.Expr]:
+    whole = attribute(subject, "labels")
+    requirements = st.lists(selectors(), max_size=3).map(tuple)
+    return requirements.map(lambda found: typed.Matches(span=SPAN, type=BOOL.present(), labels=whole, requirements=found))
+
+
+class Expressions:
+    """Strategies of expressions by kind, to some depth; `subjects` are those that may be named, `extra` further leaves."""
+
+    def __init__(self, subjects: tuple[Subject, ...], depth: int, extra: dict[Kind, list[typed.Expr]] | None = None) -> None:
+        self.subjects = subjects
+        self.depth = depth
+        self.extra = extra or {}
+
+    @cached_property
+    def deeper(self) -> Expressions:
+        return Expressions(self.subjects, self.depth - 1, self.extra)
+
+    @cached_property
+    def numbers(self) -> st.SearchStrategy[typed.Expr]:
+        leaves = [leaf for subject in self.subjects for leaf in attribute_numbers(subject)] + self.extra.get(Kind.NUMBER, [])
+        simple = st.one_of(numbers_written, st.sampled_from(leaves))
+        if self.depth <= 0:
+            return simple
+        n, b, t = self.deeper.numbers, self.deeper.bools, self.deeper.texts
+        arithmetic = st.sampled_from([typed.Op.ADD, typed.Op.SUB, typed.Op.MUL, typed.Op.DIV, typed.Op.COALESCE])
+        return st.one_of(
+            simple,
+            st.builds(lambda op, x, y: operation(op, x, y, type_=NUMBER), arithmetic, n, n),
+            n.map(lambda x: operation(typed.Op.NEG, x, type_=NUMBER)),
+            st.builds(lambda c, x, y: typed.If(span=SPAN, type=NUMBER, condition=c, then=x, otherwise=y), b, n, n),
+            st.builds(call, st.sampled_from(["min", "max", "ratio"]), n, n),
+            st.builds(call, st.sampled_from(["abs", "floor", "ceil", "sqrt"]), n),
+            st.builds(lambda x: call("round", x, const(5.0, Kind.NUMBER)), n),
+            st.builds(lambda x, y, z: call("clamp", x, y, z), n, n, n),
+            st.builds(lambda x: call("number", x), t),
+            st.builds(lambda x, y: call("version_compare", x, y), t, t),
+            st.builds(_curve, n, st.lists(st.integers(-5, 100), min_size=2, max_size=4, unique=True)),
+        )
+
+    @cached_property
+    def texts(self) -> st.SearchStrategy[typed.Expr]:
+        leaves = [leaf for subject in self.subjects for leaf in attribute_texts(subject)] + self.extra.get(Kind.STRING, [])
+        simple = st.one_of(texts_written, st.sampled_from(leaves))
+        if self.depth <= 0:
+            return simple
+        b, t = self.deeper.bools, self.deeper.texts
+        return st.one_of(
+            simple,
+            st.builds(lambda x, y: operation(typed.Op.COALESCE, x, y, type_=STRING), t, t),
+            st.builds(lambda c, x, y: typed.If(span=SPAN, type=STRING, condition=c, then=x, otherwise=y), b, t, t),
+            st.builds(lambda name, x: call(name, x, type_=STRING), st.sampled_from(["lower", "upper"]), t),
+        )
+
+    @cached_property
+    def bools(self) -> st.SearchStrategy[typed.Expr]:
+        flags: list[typed.Expr] = [
+            attribute(subject, record.path)
+            for subject in self.subjects
+            for record in CATALOGUE.attributes(subject)
+            if record.type.kind is Kind.BOOL
+        ]
+        written = st.booleans().map(lambda value: const(value, Kind.BOOL))
+        simple = st.one_of(written, st.sampled_from(flags), *(matches(subject) for subject in self.subjects))
+        if self.depth <= 0:
+            return simple
+        n, b, t = self.deeper.numbers, self.deeper.bools, self.deeper.texts
+        order = st.sampled_from([typed.Op.EQ, typed.Op.LT, typed.Op.LE, typed.Op.GT, typed.Op.GE])
+        logic = st.sampled_from([typed.Op.AND, typed.Op.OR, typed.Op.COALESCE])
+        names = st.sampled_from([const(frozenset({"a", "b"}), Kind.SET, Kind.STRING), param("names")])
+        amounts = const(frozenset({0.0, 1.0, 4000.0}), Kind.SET, Kind.NUMBER)
+        return st.one_of(
+            simple,
+            st.builds(lambda op, x, y: operation(op, x, y, type_=BOOL), order, n, n),
+            st.builds(lambda x, y: operation(typed.Op.EQ, x, y, type_=BOOL), t, t),
+            st.builds(lambda op, x, y: operation(op, x, y, type_=BOOL), logic, b, b),
+            b.map(lambda x: operation(typed.Op.NOT, x, type_=BOOL)),
+            st.builds(lambda c, x, y: typed.If(span=SPAN, type=BOOL, condition=c, then=x, otherwise=y), b, b, b),
+            st.one_of(n, b, t).map(lambda x: typed.Has(span=SPAN, type=BOOL.present(), operand=x)),
+            st.builds(lambda x, s: operation(typed.Op.IN, x, s, type_=BOOL), t, names),
+            n.map(lambda x: operation(typed.Op.IN, x, amounts, type_=BOOL)),
+            st.builds(lambda name, x, y: call(name, x, y, type_=BOOL), st.sampled_from(["starts_with", "ends_with", "contains"]), t, t),
+            st.builds(lambda x, y: call("matches_regex", x, text(y), type_=BOOL), t, st.sampled_from(REGEXES)),
+            t.map(lambda x: call("version_at_least", x, text("1.28"), type_=BOOL)),
+        )
+
+
+def _curve(x: typed.Expr, xs: list[int]) -> typed.Curve:
+    points = tuple((const(float(at), Kind.NUMBER), const(float(at % 7) * 10, Kind.NUMBER)) for at in sorted(xs))
+    return typed.Curve(span=SPAN, type=NUMBER, x=x, points=points)
+
+
+def param(name: str) -> typed.ParamRef:
+    kind = Type(Kind.NUMBER) if name == "limit" else Type(Kind.SET, element=Kind.STRING)
+    return typed.ParamRef(span=SPAN, type=kind, name=name)
+
+
+SIBLINGS = typed.LetRef(span=SPAN, type=Type(Kind.PODS, Shape.POD), name="siblings")
+OVER_PODS = ("first", "second")
+SHARED = typed.LetRef(span=SPAN, type=NUMBER, name="shared")
+
+
+@st.composite
+def aggregates(draw: st.DrawFn, of_pods: Expressions) -> typed.Expr:
+    """A count, sum, average or extreme over the selection of the policy."""
+    reduction = draw(st.sampled_from(list(typed.Reduction)))
+    per, key = draw(st.sampled_from(EXTENTS))
+    # Whole numbers: sums of fractions are added up in another order by running counts.
+    value = None if reduction is typed.Reduction.COUNT else call("floor", draw(of_pods.numbers), type_=NUMBER.shaped(Shape.ITEM))
+    return typed.Aggregate(span=SPAN, type=NUMBER, reduction=reduction, selection=SIBLINGS, value=value, per=per, topology_key=key)
+
+
+EXTENTS = [(typed.Per.NODE, None), (typed.Per.DOMAIN, ZONE), (typed.Per.DOMAIN, HOSTNAME), (typed.Per.CLUSTER, None)]
+
+
+def reading_the_cluster() -> list[typed.Expr]:
+    """Numbers that read more of the cluster than one attribute."""
+    node = typed.SubjectRef(span=SPAN, type=Type(Kind.NODE, Shape.NODE), subject=Subject.NODE)
+    load = typed.MetricRef(span=SPAN, type=NUMBER, name="load")
+    return [
+        param("limit"),
+        load,
+        *(typed.LetRef(span=SPAN, type=NUMBER, name=name) for name in OVER_PODS),
+        call("spread", SIBLINGS, text(ZONE)),
+        call("least_allocated"),
+        call("most_allocated", text(GPU), cpu=const(1.0, Kind.NUMBER)),
+        call("balanced_allocation", text("cpu"), text("memory"), text(GPU)),
+        call("share_after", text("memory")),
+        call("share_after", text(GPU)),
+        call("taints", node, text("PreferNoSchedule")),
+        call("image_bytes_present"),
+        call("unseen_requests.cpu", load),
+        call("age", attribute(Subject.NODE, "created")),
+        call("age", attribute(Subject.POD, "created")),
+    ]
+
+
+OF_PODS = [Expressions((Subject.POD, Subject.ITEM), depth) for depth in range(3)]
+OF_THE_POD = Expressions((Subject.POD,), 2)
+FOR_LETS = Expressions((Subject.POD, Subject.NODE), 1, {Kind.NUMBER: reading_the_cluster()})
+OF_NODES = [Expressions((Subject.POD, Subject.NODE), depth, {Kind.NUMBER: [*reading_the_cluster(), SHARED]}) for depth in range(1, 4)]
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> typed.Policy:
+    """A policy with a selection, a metric, two params, lets, filters, scores and a tie break."""
+    of_pods, of_nodes = draw(st.sampled_from(OF_PODS)), draw(st.sampled_from(OF_NODES))
+    where = draw(st.one_of(st.none(), of_pods.bools))
+    lets = {
+        "siblings": typed.Select(span=SPAN, type=SIBLINGS.type, where=where),
+        **{name: draw(aggregates(of_pods)) for name in OVER_PODS},
+        "shared": draw(FOR_LETS.numbers),
+    }
+    return typed.Policy(
+        name="random",
+        version=None,
+        source=SOURCE,
+        imports=(),
+        annotations={},
+        scope=draw(st.one_of(st.none(), OF_THE_POD.bools)),
+        params=(
+            typed.Param(name="limit", span=SPAN, type=Type(Kind.NUMBER), default=1.0, low=0.0, high=10.0),
+            typed.Param(name="names", span=SPAN, type=Type(Kind.SET, element=Kind.STRING), default=frozenset(), low=None, high=None),
+        ),
+        lets=tuple(typed.Let(name=name, span=SPAN, value=value) for name, value in lets.items()),
+        metrics=(METRIC,),
+        filters=tuple(draw(st.lists(filters(of_nodes), min_size=1, max_size=2))),
+        scores=tuple(draw(st.lists(scores(of_nodes), min_size=1, max_size=2))),
+        base=(),
+        quantum={},
+        tie_break=(typed.TieKey(value=draw(of_nodes.numbers), descending=draw(st.booleans())),),
+        tests=(),
+    )
+
+
+@st.composite
+def clauses(draw: st.DrawFn, of: Expressions) -> typed.Clause:
+    """One requirement."""
+    message = typed.Message(parts=("no: ", draw(of.numbers)))
+    return typed.Clause(span=SPAN, condition=draw(of.bools), message=message, missing_passes=draw(st.booleans()))
+
+
+@st.composite
+def filters(draw: st.DrawFn, of: Expressions) -> typed.Filter:
+    """A filter of one or two clauses."""
+    found = tuple(draw(st.lists(clauses(of), min_size=1, max_size=2)))
+    return typed.Filter(name="filter", span=SPAN, when=draw(st.one_of(st.none(), of.bools)), clauses=found)
+
+
+@st.composite
+def scores(draw: st.DrawFn, of: Expressions) -> typed.Score:
+    """A score."""
+    return typed.Score(
+        name="score",
+        span=SPAN,
+        tier=1,
+        weight=const(1.0, Kind.NUMBER),
+        when=draw(st.one_of(st.none(), of.bools)),
+        value=draw(of.numbers),
+        normalize=draw(st.sampled_from(list(Normalize))),
+        min_spread=None,
+        on_missing=MissingAction.NEUTRAL,
+        missing_points=None,
+    )

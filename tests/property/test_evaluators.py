@@ -1,0 +1,133 @@
+"""The kernels and the interpreter agree: on random policies, clusters and pods, missing values included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wharfinger.compiler.bound import BoundPolicy
+from wharfinger.compiler.interpreter import SKIP, Interpreter
+from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.language import typed
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
+
+from . import clusters, programs
+
+NOW = 1_010.0
+slow = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+@st.composite
+def states(draw: st.DrawFn) -> ClusterState:
+    """A cluster of up to five nodes with pods and samples of the metric."""
+    state = ClusterState()
+    names = clusters.NODE_NAMES[: draw(st.integers(1, 5))]
+    for name in names:
+        state.add_node(draw(clusters.nodes(st.just(name))))
+    for name in clusters.POD_NAMES[: draw(st.integers(0, 6))]:
+        state.add_pod(draw(clusters.pods(st.just(name), draw(st.sampled_from(names)))))
+    if draw(st.booleans()):
+        sample = st.tuples(st.sampled_from([0.0, 0.5, 3.0]), st.sampled_from([1_000.0, 1_006.0, 1_009.0]))
+        state.set_metric("load", draw(st.dictionaries(st.sampled_from(names), sample)))
+    return state
+
+
+pending = clusters.pods(st.sampled_from(["incoming", "pod-0"])).map(PodView)  # pod-0 may be in the cluster already
+
+
+def expected_bits(policy: CompiledPolicy, interpreter: Interpreter, index: int, row: int) -> int:
+    answers = interpreter.filter(policy.policy.filters[index], row)
+    bits = enumerate(policy.filters[index].bits if answers else ())
+    return sum(1 << k for k, bit in bits if answers[bit.clause][1] is (None if bit.missing else False))
+
+
+def scores_at(bound: BoundPolicy, index: int, snapshot: Snapshot, rows: np.ndarray | slice) -> list[object]:
+    raw, state = bound.score(index, snapshot, rows)
+    assert np.isfinite(raw).all()
+    assert not raw[state != 0].any()
+    return [(value, None, SKIP)[kind] for value, kind in zip(raw.tolist(), state.tolist(), strict=True)]
+
+
+def same(found: object, wanted: object) -> bool:
+    if isinstance(found, float) and isinstance(wanted, float):
+        return math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-9)
+    return found is wanted
+
+
+def differences(policy: CompiledPolicy, bound: BoundPolicy, pod: PodView, snapshot: Snapshot) -> Iterator[str]:
+    interpreter = Interpreter(policy.policy, policy.params, pod, snapshot)
+    everywhere = range(snapshot.n_nodes)
+    for index in range(len(policy.filters)):
+        bits = bound.filter_bits(index, snapshot, slice(None)).tolist()
+        wanted = [expected_bits(policy, interpreter, index, row) for row in everywhere]
+        if bits != wanted:
+            yield f"filter {index}: kernels say {bits}, the interpreter {wanted}"
+    for index, rule in enumerate(policy.policy.scores):
+        found = scores_at(bound, index, snapshot, slice(None))
+        wanted_scores = [interpreter.score(rule, row) for row in everywhere]
+        if not all(map(same, found, wanted_scores)):
+            yield f"score {index}: kernels say {found}, the interpreter {wanted_scores}"
+    for index, key in enumerate(policy.policy.tie_break):
+        keys = [None if math.isnan(value) else value for value in bound.tie_key(index, snapshot, slice(None)).tolist()]
+        wanted_keys = [interpreter.tie_key(key, row) for row in everywhere]
+        if not all(map(same, keys, wanted_keys)):
+            yield f"tie {index}: kernels say {keys}, the interpreter {wanted_keys}"
+
+
+def answers(policy: CompiledPolicy, bound: BoundPolicy, snapshot: Snapshot, rows: np.ndarray | slice) -> list[object]:
+    """Everything that a bound policy says of some rows."""
+    found: list[object] = [bound.filter_bits(index, snapshot, rows).tolist() for index in range(len(policy.filters))]
+    for index in range(len(policy.scores)):
+        raw, state = bound.score(index, snapshot, rows)
+        found += [raw.tolist(), state.tolist()]
+    return [*found, *(str(bound.tie_key(index, snapshot, rows).tolist()) for index in range(len(policy.tie_break)))]
+
+
+@slow
+@given(programs.policies(), states(), pending)
+def test_kernels_say_what_the_interpreter_says(policy: typed.Policy, state: ClusterState, pod: PodView) -> None:
+    compiled = compile_policy(policy, programs.PARAMS)
+    snapshot = state.snapshot(now=NOW)
+    assert not list(differences(compiled, compiled.bind(pod, snapshot), pod, snapshot))
+
+
+@slow
+@given(programs.policies(), states(), pending, st.data())
+def test_some_rows_are_answered_as_among_all(policy: typed.Policy, state: ClusterState, pod: PodView, data: st.DataObject) -> None:
+    compiled = compile_policy(policy, programs.PARAMS)
+    snapshot = state.snapshot(now=NOW)
+    rows = np.array(data.draw(st.lists(st.integers(0, snapshot.n_nodes - 1), max_size=6)), dtype=np.intp)
+    whole = [np.array(column) for column in answers(compiled, compiled.bind(pod, snapshot), snapshot, slice(None))[:-1]]
+    some = answers(compiled, compiled.bind(pod, snapshot), snapshot, rows)[:-1]
+    assert [column[rows].tolist() for column in whole] == some
+
+
+@slow
+@given(programs.policies(), states(), pending, st.data())
+def test_a_bound_policy_follows_the_cluster(policy: typed.Policy, state: ClusterState, pod: PodView, data: st.DataObject) -> None:
+    compiled = compile_policy(policy, programs.PARAMS)
+    bound = compiled.bind(pod, state.snapshot(now=NOW))
+    names = list(state.snapshot().names)
+    for _ in range(3):
+        answers(compiled, bound, state.snapshot(now=NOW), slice(None))
+        if data.draw(st.booleans()):
+            state.update_node(data.draw(clusters.nodes(st.sampled_from(names))))
+        else:
+            state.add_pod(data.draw(clusters.pods(clusters.pod_names, data.draw(st.sampled_from(names)))))
+        snapshot = state.snapshot(now=NOW)
+        fresh = compile_policy(policy, programs.PARAMS)
+        assert answers(compiled, bound, snapshot, slice(None)) == answers(fresh, fresh.bind(pod, snapshot), snapshot, slice(None))
+
+
+@slow
+@given(programs.policies(), pending)
+def test_the_scope_means_the_same_to_both(policy: typed.Policy, pod: PodView) -> None:
+    compiled = compile_policy(policy, programs.PARAMS)
+    interpreter = Interpreter(policy, compiled.params, pod, ClusterState().snapshot(now=NOW))
+    assert compiled.governs(pod, NOW) is (policy.scope is None or interpreter.value(policy.scope, 0) is True)
