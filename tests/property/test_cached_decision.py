@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.property import clusters
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.framework import chain, cycle, registry
 from wharfinger.framework.decision import Decision
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.normalization import DefaultNormalize
 from wharfinger.framework.verdict import SKIP, NodeSet, Reason, Rejected, Verdicts, single
 from wharfinger.language.catalogue import Volatility
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.load import load_source
+from wharfinger.language.render import render
+from wharfinger.language.source import Source
 from wharfinger.model import objects
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
@@ -137,7 +143,49 @@ def chain_of(plugins: list[Any]) -> chain.Chain:
     return chain.assemble(registry=registry.Registry([("this test", plugin) for plugin in plugins]))
 
 
-CHAINS = [chain_of(LOCAL), chain_of([*LOCAL, *GLOBAL]), chain_of([*LOCAL, *GLOBAL, Moody]), chain.assemble()]
+POLICIES = [
+    """
+    policy "web"
+    let siblings = pods where (it.labels["app"] ?? "") == (pod.labels["app"] ?? "")
+    let here = count(siblings, on: node)
+    filter few { require here < 3 else "{here} already" }
+    filter roomy { require ratio(node.free.memory, node.allocatable.memory) >= 20% else "full" on missing pass }
+    filter zoned when pod.priority >= 0 { require node.labels["disk"] == "ssd" else "slow" on missing pass }
+    filter spreadable { require count(siblings, within: "topology.kubernetes.io/zone") < 7 else "zone is full" on missing pass }
+    score zones weight 5 = spread(siblings, by: "topology.kubernetes.io/zone") on missing neutral
+    score nodes weight 0.3 = -here normalize minmax
+    score most weight 1.7 = node.pod_count normalize max
+    score load weight 2 = curve(load, 0% -> 100, 100% -> 0) on missing neutral
+    score filled weight 0.1 tier 2 = curve(ratio(node.requested.cpu, node.allocatable.cpu), 0% -> 0, 100% -> 100) on missing skip
+    prefer ssd tier 2 when node.pod_count > 1 = node.labels["disk"] == "ssd" on missing 3
+    metric load: percent = prometheus("x", node: "node", max_age: 5s, min_coverage: 30%)
+    tie_break node.pod_count asc, node.free.cpu desc
+    quantum 5
+    base kubernetes { ImageLocality weight 3 }
+    """,
+    """
+    policy "named"
+    for pods where pod.name != "other"
+    filter unlucky { reject pod.name == "asker" and node.pod_count == 1 else "{pod.name} wants no company" }
+    score age = curve(age(node.created), 0s -> 0, 60s -> 100) on missing 20
+    """,
+]
+
+
+def compiled(text: str) -> CompiledPolicy:
+    diagnostics = Diagnostics()
+    policy = load_source(Source(name="test.policy", text=text), CATALOGUE, diagnostics)
+    assert policy is not None, render(diagnostics, format="plain")
+    return compile_policy(policy)
+
+
+CHAINS = [
+    chain_of(LOCAL),
+    chain_of([*LOCAL, *GLOBAL]),
+    chain_of([*LOCAL, *GLOBAL, Moody]),
+    chain.assemble(),
+    chain.assemble([compiled(text) for text in POLICIES]),
+]
 
 
 def told(decision: Decision) -> dict[str, Any]:
@@ -209,6 +257,14 @@ class Remembering(RuleBasedStateMachine):
         if decision.node is not None and not self.state.is_placed(view.uid):
             self.state.assume(view, decision.node)
 
+    @rule(
+        samples=st.dictionaries(
+            st.sampled_from(clusters.NODE_NAMES), st.tuples(st.sampled_from([0.0, 0.5, 0.9]), st.integers(1_000, 1_010))
+        )
+    )
+    def measure(self, samples: dict[str, tuple[float, float]]) -> None:
+        self.state.set_metric("load", {node: (value, float(at)) for node, (value, at) in samples.items()})
+
     @invariant()
     def both_say_the_same(self) -> None:
         for decider in self.deciders:
@@ -218,4 +274,4 @@ class Remembering(RuleBasedStateMachine):
 
 
 TestRemembering = Remembering.TestCase
-TestRemembering.settings = settings(max_examples=50, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+TestRemembering.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)

@@ -7,11 +7,17 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.program import compile_policy
 from wharfinger.framework import chain, registry
 from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.extension import FilterPlugin, Plugin, ScorePlugin
 from wharfinger.framework.verdict import SKIP, NodeSet, Reason, Rejected, Verdicts
 from wharfinger.language.catalogue import Volatility
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.load import load_source
+from wharfinger.language.render import render
+from wharfinger.language.source import Source
 from wharfinger.model import objects
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
@@ -45,6 +51,14 @@ def state(*nodes, pods=()):
     for each in pods:
         cluster.add_pod(each)
     return cluster
+
+
+def policy(text, **params):
+    """A compiled policy from its text."""
+    diagnostics = Diagnostics()
+    typed = load_source(Source(name="test.policy", text=text), CATALOGUE, diagnostics)
+    assert typed is not None, render(diagnostics, format="plain")
+    return compile_policy(typed, params)
 
 
 def row_count(snapshot, rows):
