@@ -54,7 +54,8 @@ def topology_keys(policy: typed.Policy) -> set[str]:
 
 
 def _expressions(policy: typed.Policy) -> Iterator[typed.Expr]:
-    yield from (rule.when for rule in (*policy.filters, *policy.scores) if rule.when is not None)
+    guards = [*(rule.when for rule in policy.filters), *(score.when for score in policy.scores)]
+    yield from (guard for guard in guards if guard is not None)
     yield from (clause.condition for rule in policy.filters for clause in rule.clauses)
     yield from (score.value for score in policy.scores)
     yield from (key.value for key in policy.tie_break)

@@ -25,9 +25,9 @@ def test_queue_order_is_priority_then_age_then_key():
     assert [view.name for view in simulator.queue_order(reversed(waiting))] == ["late", "old", "b", "z", "a", "unknown"]
 
 
-@pytest.mark.parametrize("templates", [1, 7])
-def test_sequential_placement_is_deciding_and_assuming_one_by_one(templates):
-    chain, state, reference = clusters.chain_of(), clusters.state_of(40, running=60), clusters.state_of(40, running=60)
+@pytest.mark.parametrize(("templates", "n_nodes"), [(1, 40), (7, 6)])
+def test_sequential_placement_is_deciding_and_assuming_one_by_one(templates, n_nodes):
+    chain, state, reference = clusters.chain_of(), clusters.state_of(n_nodes, running=60), clusters.state_of(n_nodes, running=60)
     pods = clusters.pods_of(90, templates)
     result = dry_run(chain, state, pods)
     for view, placed in zip(simulator.queue_order(pods), result.results, strict=True):
