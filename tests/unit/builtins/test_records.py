@@ -1,0 +1,116 @@
+"""Records of builtins say of themselves what the reference page and the checker need, and it is true."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wharfinger.builtins import CATALOGUE
+from wharfinger.builtins.plugins import SCORE_PLUGINS
+from wharfinger.builtins.pods import tolerates
+from wharfinger.builtins.strings import regex_fault
+from wharfinger.framework import extension, registry
+from wharfinger.language.catalogue import Function, Subject
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.load import load_source
+from wharfinger.language.source import Source
+from wharfinger.language.types import NUMERIC, Kind
+from wharfinger.model import objects
+from wharfinger.model.pod import PodView
+
+FUNCTIONS = CATALOGUE.functions()
+EXAMPLE = """
+policy "example"
+metric load: percent = prometheus('q', node: "instance", refresh: 15s, max_age: 2min, min_coverage: 0%)
+let example = {example}
+filter uses {{ require has(example) else "no" }}
+"""
+
+
+def name_of(function: Function) -> str:
+    return function.name
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=name_of)
+def test_example_compiles(function: Function) -> None:
+    found = Diagnostics()
+    load_source(Source(name=f"{function.name}.policy", text=EXAMPLE.format(example=function.example)), CATALOGUE, found)
+    assert not found.has_errors, [d.message for d in found]
+    assert function.name.split(".")[0] in function.example
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=name_of)
+def test_documented(function: Function) -> None:
+    assert function.doc.endswith(".")
+    assert not function.doc.startswith(("This", "Returns"))
+
+
+INTERVALS = [f for f in FUNCTIONS if f.interval and not f.context and all(p.kinds & NUMERIC and not p.literal for p in f.parameters)]
+
+
+@pytest.mark.parametrize("function", INTERVALS, ids=name_of)
+def test_interval_holds_every_value(function: Function) -> None:
+    bound = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6))
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.data())
+    def holds(data: st.DataObject) -> None:
+        intervals = [tuple(sorted(data.draw(st.tuples(bound, bound)))) for _ in function.parameters]
+        low, high = function.interval(*intervals)  # type: ignore[misc]  # INTERVALS have one
+        arguments = [data.draw(st.floats(*interval)) for interval in intervals]
+        value = function.scalar(*arguments)
+        assert value is None or low - 1e-9 * abs(low) <= value <= high + 1e-9 * abs(high), (intervals, arguments)
+
+    holds()
+
+
+@pytest.mark.parametrize("function", INTERVALS, ids=name_of)
+def test_interval_of_unbounded_arguments(function: Function) -> None:
+    low, high = function.interval(*[(-math.inf, math.inf)] * len(function.parameters))  # type: ignore[misc]  # INTERVALS have one
+    assert not math.isnan(low)
+    assert not math.isnan(high)
+    assert low <= high
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fault"),
+    [("^a+$", None), ("(", "not a regular expression"), (r"\1", "not a regular expression"), ("((a{100}){100}){100}", "too costly")],
+)
+def test_regex_fault(pattern: str, fault: str | None) -> None:
+    found = regex_fault(pattern)
+    assert (found is None) if fault is None else (found or "").startswith(fault)
+
+
+TOLERATIONS = [
+    ({"key": "gpu", "operator": "Exists"}, "gpu=yes:NoSchedule", True),
+    ({"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, "gpu:NoSchedule", False),
+    ({"key": "gpu", "value": "yes"}, "gpu=yes:NoSchedule", True),
+    ({"key": "gpu", "value": "no"}, "gpu=yes:NoSchedule", False),
+    ({"operator": "Exists"}, "anything=x:NoExecute", True),
+    ({"key": "gpu"}, "gpu:NoSchedule", True),
+]
+
+
+@pytest.mark.parametrize(("toleration", "taint", "wanted"), TOLERATIONS)
+def test_tolerates(toleration: dict[str, str], taint: str, wanted: bool) -> None:
+    spec = objects.PodSpec(tolerations=(objects.Toleration(**toleration),))
+    assert tolerates(PodView(objects.Pod(metadata=objects.ObjectMeta(name="p"), spec=spec)), taint) is wanted
+
+
+def test_score_plugins_are_those_of_the_framework() -> None:
+    scoring = {plugin.name: plugin for _, plugin in registry.built_in() if issubclass(plugin, extension.ScorePlugin)}
+    assert set(SCORE_PLUGINS) == set(scoring)
+    short = {"NodeResourcesFit": {"strategy", "resources", "shape"}}  # a policy writes the inside of scoringStrategy
+    for name, plugin in scoring.items():
+        assert SCORE_PLUGINS[name] == short.get(name, {field.alias for field in plugin.arguments_model.model_fields.values()})
+
+
+def test_names_are_found() -> None:
+    assert CATALOGUE.function("ratio") is not None
+    assert CATALOGUE.function("rotio") is None
+    assert CATALOGUE.attribute(Subject.NODE, "free.cpu") is not None
+    assert {a.subject for a in CATALOGUE.attributes(Subject.ITEM)} == {Subject.ITEM}
+    assert Kind.CPU in {a.type.kind for a in CATALOGUE.attributes(Subject.NODE)}
