@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from tests import reference_tables
 from tests.unit.language import diagnostic_case
 from wharfinger.language.codes import Code
 from wharfinger.language.render import human
 
 ROOT = Path(__file__).parent.parent
 ERRORS = ROOT / "docs" / "errors"
+LANGUAGE = ROOT / "grammar" / "LANGUAGE.md"
 FAMILIES = {
     "P0": "Files and limits",
     "P1": "Syntax",
@@ -32,7 +34,12 @@ FAMILIES = {
 
 def pages() -> dict[Path, Callable[[], str]]:
     """Every generated page with what makes its text."""
-    return {ERRORS / "README.md": index, **{ERRORS / f"{code.name}.md": partial(page, code) for code in Code}}
+    return {LANGUAGE: language, ERRORS / "README.md": index, **{ERRORS / f"{code.name}.md": partial(page, code) for code in Code}}
+
+
+def language() -> str:
+    """The reference of the language with its tables written anew."""
+    return reference_tables.filled(LANGUAGE.read_text(encoding="utf-8"))
 
 
 def index() -> str:
