@@ -19,15 +19,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
+    from wharfinger.framework.configuration import ChainConfig
     from wharfinger.framework.decision import Decision
     from wharfinger.language.diagnostics import PolicyError
-    from wharfinger.runtime.api import decide, explain, load_policies, load_snapshot, place
+    from wharfinger.runtime.api import decide, explain, load_config, load_policies, load_snapshot, place
     from wharfinger.runtime.cluster import Cluster
     from wharfinger.runtime.explanation import Explanation
 
     __version__: str
 
 __all__ = [
+    "ChainConfig",
     "Cluster",
     "CompiledPolicy",
     "Decision",
@@ -40,12 +42,14 @@ __all__ = [
     "__version__",
     "decide",
     "explain",
+    "load_config",
     "load_policies",
     "load_snapshot",
     "place",
 ]
 
 _HOMES = {
+    "ChainConfig": "framework.configuration",
     "Cluster": "runtime.cluster",
     "CompiledPolicy": "compiler.program",
     "Decision": "framework.decision",
@@ -57,6 +61,7 @@ _HOMES = {
     "WharfingerError": "errors",
     "decide": "runtime.api",
     "explain": "runtime.api",
+    "load_config": "runtime.api",
     "load_policies": "runtime.api",
     "load_snapshot": "runtime.api",
     "place": "runtime.api",

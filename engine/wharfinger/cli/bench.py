@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from wharfinger.cli import options, policy_set, streams
+from wharfinger.cli import chain_settings, options, policy_set, streams
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
@@ -35,10 +35,12 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         list[str] | None, typer.Option("--snapshot", "-s", metavar="FILE", help="Place the pending pods of this cluster instead.")
     ] = None,
     param: options.Params = None,
+    config: options.Config = None,
+    scheduler_name: options.SchedulerName = None,
     output: Annotated[Format, typer.Option("--format", help="How the figures are printed.")] = Format.TABLE,
 ) -> int:
     """Measure decisions per second, and the time that each rule takes over all nodes."""
-    chain = assemble(policy_set.compiled(policy, param))
+    chain = assemble(policy_set.compiled(policy, param), chain_settings.chosen(config, scheduler_name))
     state, waiting = _given(snapshot) if snapshot else _generated(nodes, pods, templates)
     found = measure(chain, state, waiting)
     streams.out(_as_json(found) if output is Format.JSON else _table(found))

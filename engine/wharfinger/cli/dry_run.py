@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from wharfinger.cli import dry_run_formats, options, policy_set, progress, streams
+from wharfinger.cli import chain_settings, dry_run_formats, options, policy_set, progress, streams
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.model.pod import PodView
@@ -35,6 +35,8 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     ] = None,
     pending: Annotated[bool, typer.Option("--pending", help="Place the snapshot's pods that have no node; the default.")] = False,
     param: options.Params = None,
+    config: options.Config = None,
+    scheduler_name: options.SchedulerName = None,
     mode: Annotated[Mode, typer.Option("--mode", help="Whether a placement counts for the pods after it.")] = Mode.SEQUENTIAL,
     output: Annotated[Format, typer.Option("--format", help="How the report is printed.")] = Format.TABLE,
     explain: Annotated[bool, typer.Option("--explain", help="Say for each pod what every rule said, with values.")] = False,
@@ -51,6 +53,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if pods and pending:
         raise UsageError("--pods and --pending exclude each other: the first says which pods, the second takes the snapshot's")
     policies = policy_set.compiled(policy, param)
+    chain = assemble(policies, chain_settings.chosen(config, scheduler_name))
     found = cluster.load_cluster(snapshot, skip_invalid=skip_invalid)
     waiting, remarks = cluster.load_pods(pods, found, skip_invalid=skip_invalid) if pods else (found.pending, ())
     for sentence in [*found.skipped, *remarks, *policy_warnings.warnings(policies, found.state.snapshot(), waiting)]:
@@ -59,7 +62,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         streams.complain("warning: there are no pods to place; give some with --pods, or a snapshot with pending ones")
     with progress.bar(sys.stderr, "placing", len(waiting)) as advance:
         result = dry_run(
-            assemble(policies),
+            chain,
             found.state,
             waiting,
             mode=mode,

@@ -31,6 +31,16 @@ Params = Annotated[
     list[str] | None,
     typer.Option("--param", metavar="NAME=VALUE", help="Sets a param, as it would be written in the file: keep_free=20%."),
 ]
+Config = Annotated[
+    str | None,
+    typer.Option("--config", metavar="FILE", help="A KubeSchedulerConfiguration: weights and arguments of the built-in plugins."),
+]
+SchedulerName = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler-name", metavar="NAME", help="Which profile of --config; needed where it has several and no default-scheduler."
+    ),
+]
 
 
 def existing(paths: Sequence[str] | None) -> list[str]:

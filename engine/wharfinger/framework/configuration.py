@@ -14,7 +14,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from wharfinger.errors import UnknownObject, UsageError
-from wharfinger.framework import extension
+from wharfinger.framework import extension, faults
 from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.registry import Registry
 
@@ -46,7 +46,7 @@ class ChainConfig(BaseModel):
             if not issubclass(registry[name], extension.ScorePlugin):
                 raise UsageError(f"plugin {name} does not score nodes: it has no weight, and no score to disable")
         for name in sorted(self.disabled):
-            if issubclass(registry[name], extension.FilterPlugin):
+            if issubclass(registry[name], (extension.FilterPlugin, extension.PreEnqueuePlugin)):
                 raise UsageError(
                     f"plugin {name} cannot be disabled: it is a hard constraint, and settings may narrow the choice, never widen it"
                 )
@@ -63,7 +63,7 @@ def arguments(plugin: type[extension.Plugin], values: Mapping[str, Any]) -> Argu
     try:
         return plugin.arguments_model.model_validate(dict(values))
     except pydantic.ValidationError as error:
-        raise UsageError(f"arguments of plugin {plugin.name}: {'; '.join(_faults(error))}") from error
+        raise UsageError(f"arguments of plugin {plugin.name}: {'; '.join(faults.sentences(error, plugin.arguments_model))}") from error
 
 
 def known(name: str, names: Iterable[str]) -> None:
@@ -73,7 +73,3 @@ def known(name: str, names: Iterable[str]) -> None:
         close = difflib.get_close_matches(name, candidates, n=1)
         hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(candidates)}"
         raise UnknownObject(f"there is no plugin {name}{hint}")
-
-
-def _faults(error: pydantic.ValidationError) -> list[str]:
-    return [f"{'.'.join(str(step) for step in fault['loc']) or 'value'}: {fault['msg']}" for fault in error.errors()]

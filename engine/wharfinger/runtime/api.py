@@ -10,11 +10,13 @@ from typing import Any
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework import chain, cycle
+from wharfinger.framework.configuration import ChainConfig
 from wharfinger.framework.decision import Decision
 from wharfinger.language import load
 from wharfinger.language.diagnostics import PolicyError
 from wharfinger.model import decode, objects
 from wharfinger.model.pod import PodView
+from wharfinger.runtime import configuration_file
 from wharfinger.runtime import explain as explaining
 from wharfinger.runtime import policies as compiling
 from wharfinger.runtime.cluster import Cluster, load_cluster, load_pods
@@ -50,25 +52,42 @@ def load_snapshot(*paths: str | Path, pods: Sequence[str | Path] = (), skip_inva
     return replace(cluster, pending=pending, skipped=(*cluster.skipped, *remarks))
 
 
-def decide(policies: Sequence[CompiledPolicy], cluster: Cluster, pod: Pod) -> Decision:
+def load_config(path: str | Path, scheduler_name: str | None = None) -> ChainConfig:
+    """The settings of the built-in plugins that a KubeSchedulerConfiguration file gives for one of its profiles.
+
+    Raises UsageError with a line for everything in it that cannot be followed.
+    """
+    return configuration_file.read(path).of(scheduler_name)
+
+
+def decide(policies: Sequence[CompiledPolicy], cluster: Cluster, pod: Pod, *, config: ChainConfig | None = None) -> Decision:
     """The decision about one pod: a node, or why there is none. Changes nothing."""
-    return cycle.decide(chain.assemble(policies), cluster.state.snapshot(), _view(pod))
+    return cycle.decide(chain.assemble(policies, config), cluster.state.snapshot(), _view(pod))
 
 
-def explain(policies: Sequence[CompiledPolicy], cluster: Cluster, pod: Pod, nodes: Sequence[str] = ()) -> Explanation:
+def explain(
+    policies: Sequence[CompiledPolicy], cluster: Cluster, pod: Pod, nodes: Sequence[str] = (), *, config: ChainConfig | None = None
+) -> Explanation:
     """Why the pod goes where it goes; prints as text. `nodes` are reported in full. Raises UnknownObject for a node that is not there."""
-    assembled = chain.assemble(policies)
+    assembled = chain.assemble(policies, config)
     return explaining.explain(assembled, cluster.state.snapshot(), _view(pod), PolicyCommentary(assembled), nodes)
 
 
-def place(policies: Sequence[CompiledPolicy], cluster: Cluster, pods: Sequence[Pod] | None = None, *, sequential: bool = True) -> DryRun:
+def place(
+    policies: Sequence[CompiledPolicy],
+    cluster: Cluster,
+    pods: Sequence[Pod] | None = None,
+    *,
+    sequential: bool = True,
+    config: ChainConfig | None = None,
+) -> DryRun:
     """Where each of `pods` (by default the cluster's pending ones) goes, in queue order.
 
     With `sequential` every placement counts for the pods after it, and the cluster's state is left with all of them assumed.
     """
     waiting = cluster.pending if pods is None else [_view(pod) for pod in pods]
     mode = Mode.SEQUENTIAL if sequential else Mode.INDEPENDENT
-    return dry_run(chain.assemble(policies), cluster.state, waiting, mode=mode)
+    return dry_run(chain.assemble(policies, config), cluster.state, waiting, mode=mode)
 
 
 def _view(pod: Pod) -> PodView:

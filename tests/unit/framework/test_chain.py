@@ -70,7 +70,7 @@ REFUSED = {
     "plugin NodeName does not score nodes": {"weights": {"NodeName": 3}},
     "plugin NodePorts does not score nodes": {"disabled_scores": {"NodePorts"}},
     "plugin NodeResourcesFit cannot be disabled: it is a hard constraint": {"disabled": {"NodeResourcesFit"}},
-    "arguments of plugin NodeName: speed: Extra inputs are not permitted": {"arguments": {"NodeName": {"speed": 3}}},
+    "arguments of plugin NodeName: speed: there is no such field; nothing can be set here": {"arguments": {"NodeName": {"speed": 3}}},
     r"arguments of plugin NodeResourcesFit: scoringStrategy\.type: Input should be": {
         "arguments": {"NodeResourcesFit": {"scoringStrategy": {"type": "Best"}}}
     },

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from wharfinger.errors import InvalidObject
 from wharfinger.framework import node_selection, volume_matching, volumes
+from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
@@ -49,10 +51,17 @@ class PodClaims:
     immediate: tuple[objects.PersistentVolumeClaim, ...]
 
 
+class VolumeBindingArguments(Arguments):
+    """VolumeBindingArgs: how long a placed pod's volumes may take to be bound; concerns the bind, not the decision."""
+
+    bind_timeout_seconds: int = Field(default=600, ge=0)
+
+
 class VolumeBinding(FilterPlugin):
     """The filter of `pkg/scheduler/framework/plugins/volumebinding`, Kubernetes 1.36."""
 
     name = NAME
+    arguments_model = VolumeBindingArguments
     filter_volatility = Volatility.GLOBAL
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:

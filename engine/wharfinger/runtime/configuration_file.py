@@ -1,0 +1,28 @@
+"""Files with a KubeSchedulerConfiguration: the settings of kube-scheduler that people have already."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from wharfinger.errors import UsageError
+from wharfinger.framework.profiles import Profiles, read_profiles
+from wharfinger.framework.registry import default_registry
+from wharfinger.model import yaml_text
+
+
+def read(path: str | Path) -> Profiles:
+    """The profiles of a file (`-` is standard input); `UsageError` names the file and has a line for every fault."""
+    try:
+        content = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
+        documents = list(yaml_text.parse(content))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except yaml_text.NotReadable as error:
+        raise UsageError(f"{path}: {error}") from error
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise UsageError(f"{path}: expected one KubeSchedulerConfiguration, found {len(documents)} documents")
+    try:
+        return read_profiles(documents[0], default_registry())
+    except UsageError as error:
+        raise UsageError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error
