@@ -6,17 +6,15 @@ import json
 from enum import Enum
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from wharfinger.cli import chain_settings, options, policy_set, streams
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
-from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
-from wharfinger.runtime import cluster, generate, layout
+from wharfinger.runtime import cluster, families, layout
 from wharfinger.runtime.bench import Measurement, RuleTime, measure
+
+Family = Enum("Family", {name: name for name in families.FAMILIES})  # type: ignore[misc]  # the names are known at run time only
 
 
 class Format(Enum):
@@ -30,6 +28,8 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     policy: options.Policies = None,
     nodes: Annotated[int, typer.Option("--nodes", min=1, max=1_000_000, help="Nodes of the generated cluster.")] = 5000,
     pods: Annotated[int, typer.Option("--pods", min=1, max=10_000_000, help="Pods to place.")] = 10_000,
+    running: Annotated[int, typer.Option("--running", min=0, max=10_000_000, help="Pods that run on the generated cluster already.")] = 0,
+    family: Annotated[Family, typer.Option("--family", help="What the pods of the generated cluster ask for.")] = Family["basic"],
     templates: Annotated[int, typer.Option("--templates", min=1, max=100_000, help="Templates the pods come from, in turn.")] = 1,
     snapshot: Annotated[
         list[str] | None, typer.Option("--snapshot", "-s", metavar="FILE", help="Place the pending pods of this cluster instead.")
@@ -41,24 +41,17 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
 ) -> int:
     """Measure decisions per second, and the time that each rule takes over all nodes."""
     chain = assemble(policy_set.compiled(policy, param), chain_settings.chosen(config, scheduler_name))
-    state, waiting = _given(snapshot) if snapshot else _generated(nodes, pods, templates)
-    found = measure(chain, state, waiting)
+    size = families.Size(nodes=nodes, pods=pods, running=running, templates=templates)
+    found = measure(chain, _given(snapshot) if snapshot else families.workload(family.value, size))
     streams.out(_as_json(found) if output is Format.JSON else _table(found))
     return 0
 
 
-def _given(paths: list[str]) -> tuple[ClusterState, list[PodView]]:
+def _given(paths: list[str]) -> families.Workload:
     found = cluster.load_cluster(paths)
     if not found.pending:
         raise UsageError("the snapshot has no pending pods to measure with; leave --snapshot out to generate a cluster")
-    return found.state, list(found.pending)
-
-
-def _generated(nodes: int, pods: int, templates: int) -> tuple[ClusterState, list[PodView]]:
-    state = ClusterState()
-    for node in msgspec.convert(generate.node_manifests(nodes), list[objects.Node]):
-        state.add_node(node)
-    return state, [PodView(pod) for pod in msgspec.convert(generate.pod_manifests(pods, templates), list[objects.Pod])]
+    return families.Workload(state=found.state, pods=tuple(found.pending))
 
 
 def _as_json(found: Measurement) -> str:

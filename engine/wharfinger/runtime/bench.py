@@ -1,14 +1,14 @@
 """How fast a chain decides, and which of its rules the time goes to.
 
-Two things are measured. Decisions: pods are decided one after another and each placement is assumed, as in the live scheduler; both the
-time of the decisions alone and the whole loop are kept. Rules: each filter and score is asked about all nodes afresh, which is what it
-costs when nothing it kept is of use; in a running scheduler it is asked about one or two rows at a time.
+Two things are measured. Decisions: pods are decided one after another and each decision is settled (a placement is assumed, as in the
+live scheduler); both the time of the decisions alone and the whole loop are kept. Rules: each filter and score is asked about all nodes
+afresh, which is what it costs when nothing it kept is of use; in a running scheduler it is asked about one or two rows at a time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +17,9 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
-from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
+from wharfinger.runtime.families import Workload
 
 ALL = slice(None)
 REPEATS = 5
@@ -64,8 +64,9 @@ class Measurement:
         return self.pods / self.seconds if self.seconds else 0.0
 
 
-def measure(chain: Chain, state: ClusterState, pods: Sequence[PodView], clock: Clock = time.perf_counter_ns) -> Measurement:
-    """The speed of placing `pods` in the order given; `state` is left with every placement assumed."""
+def measure(chain: Chain, work: Workload, clock: Clock = time.perf_counter_ns) -> Measurement:
+    """The speed of deciding the pods of a workload in their order; its state is left with every decision settled."""
+    state, pods = work.state, work.pods
     rules = _rules(chain, state.snapshot(), pods[0], clock) if pods else ()
     templates = len({pod.template for pod in pods})
     decider = Decider(chain)
@@ -75,9 +76,8 @@ def measure(chain: Chain, state: ClusterState, pods: Sequence[PodView], clock: C
         before = clock()
         decision = decider.decide(state.snapshot(), pod)
         deciding += clock() - before
-        if decision.node is not None:
-            state.assume(pod, decision.node)
-            placed += 1
+        placed += decision.node is not None or decision.nominated is not None
+        work.settle(state, pod, decision)
     return Measurement(
         nodes=state.snapshot().n_nodes,
         pods=len(pods),

@@ -1,0 +1,27 @@
+"""The workloads of `wharf bench --family`: each asks for what its name says."""
+
+import pytest
+
+from wharfinger.framework.chain import assemble
+from wharfinger.runtime import bench, families
+
+SIZE = families.Size(nodes=30, pods=20, running=40)
+
+
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_every_family_is_measured_and_only_the_unschedulable_stay_pending(family):
+    found = bench.measure(assemble(), families.workload(family, SIZE))
+    assert (found.nodes, found.pods) == (30, 20)
+    assert found.placed == (0 if family == "unschedulable" else 20)
+
+
+def test_churn_keeps_the_number_of_pods():
+    work = families.workload("churn", SIZE)
+    bench.measure(assemble(), work)
+    assert work.state.snapshot().pod_count.sum() == SIZE.running
+
+
+def test_preemption_evicts_one_pod_for_each_placed():
+    work = families.workload("preemption", SIZE)
+    bench.measure(assemble(), work)
+    assert work.state.snapshot().pod_count.sum() == 2 * SIZE.nodes
