@@ -55,6 +55,34 @@ def test_without_a_policy_the_built_in_chain_decides(wharf):
     assert_golden("dry_run/no_policy.txt", out)
 
 
+NOTE = "wharf: note: kube-scheduler.yaml: leaderElection: concerns a running scheduler, and changes nothing about where pods go\n"
+
+
+def test_the_settings_of_kube_scheduler_apply(wharf):
+    code, out, err = wharf("dry-run", "--snapshot", CLUSTER, "--config", "kube-scheduler.yaml", "--scheduler-name", "packing")
+    assert (code, err) == (0, NOTE)
+    assert_golden("dry_run/packing.txt", out)
+    code, out, err = wharf("dry-run", "--snapshot", CLUSTER, "--config", "kube-scheduler.yaml")
+    assert (code, err) == (0, NOTE)
+    assert_golden("dry_run/no_policy.txt", out)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--scheduler-name", "a"], "--scheduler-name chooses a profile of --config; give the file too"),
+        (["--config", "kube-scheduler.yaml", "--scheduler-name", "a"], "there are default-scheduler, packing"),
+        (["--config", "nothing.yaml"], "nothing.yaml: No such file or directory"),
+        (["--config", "cluster.yaml"], "cluster.yaml: apiVersion: expected kubescheduler.config.k8s.io/v1, not 'v1'"),
+        (["--config", "table.txt"], "table.txt: expected one KubeSchedulerConfiguration"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_refused(wharf, flags, sentence):
+    code, out, err = wharf("dry-run", "--snapshot", CLUSTER, *flags)
+    assert (code, out) == (2, "")
+    assert sentence in err
+
+
 def test_json_and_yaml_say_the_same(wharf):
     flags = ["dry-run", "--snapshot", CLUSTER, "--policy", POLICY, "--explain", "--node", "a"]
     _, as_json, _ = wharf(*flags, "--format", "json")
