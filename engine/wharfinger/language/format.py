@@ -36,8 +36,11 @@ def format_source(source: Source, diagnostics: Diagnostics) -> str | None:
 
     The result is parsed again and compared, so that formatting can never change what a policy says.
     """
-    file = parse(source, diagnostics)
-    if file is None or diagnostics.has_errors:
+    found = Diagnostics()  # apart, because findings about other files are no reason to leave this one alone
+    file = parse(source, found)
+    for diagnostic in found:
+        diagnostics.add(diagnostic)
+    if file is None or found.has_errors:
         return None
     text = format_file(file)
     again = parse(Source(name=source.name, text=text), Diagnostics())

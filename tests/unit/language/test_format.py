@@ -1,0 +1,203 @@
+"""What formatted policies look like."""
+
+import pytest
+
+from tests.unit.language.parsing import codes, expression, parsed, source
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.format import canonical, format_file, format_source
+from wharfinger.language.format_expression import one_line
+
+MESSY = """\
+# Licence.
+
+# What it is for.
+policy 'web'   version "1"   # trailing
+@owner("team") @urgent
+
+
+for pods where ( pod.namespace=='web' )
+param a:count=1 range 0..9
+# about b
+param b : percent=10%
+let c=1
+
+
+let d   = 2
+filter f when (has(node.labels["x"])){# why
+   # first
+   require a<b and(c or d)   else 'is "{c}"'
+   reject not(a==b)on missing pass else "no"  # inline
+
+   # last
+}
+score s when x weight 5=(y)on missing (0) normalize minmax( 3 )
+prefer t=z
+base kubernetes{A weight 1,B with{k:[{n:1},{n:2}],l:"x"}}
+base kubernetes { A weight 0 }
+quantum 1 tier 2
+tie_break a asc,b desc
+test 't'{node "a" {cpu:4cpu,labels:{"a/b":"c",on:'d'}}
+  running w like p on a
+  metric m{a:1%,"b-1":2% age 3min}
+  param q=3 place p
+  expect p on a,"b-1"  expect p:a scores s>=(if x then 1 else 2)
+}
+# The end.
+"""
+TIDY = """\
+# Licence.
+
+# What it is for.
+policy "web" version "1"  # trailing
+@owner("team")
+@urgent
+
+for pods where pod.namespace == "web"
+
+param a: count = 1 range 0..9
+# about b
+param b: percent = 10%
+
+let c = 1
+
+let d = 2
+
+filter f when has(node.labels["x"]) {  # why
+  # first
+  require a < b and (c or d) else 'is "{c}"'
+  reject not (a == b) else "no" on missing pass  # inline
+
+  # last
+}
+
+score s weight 5 when x = y normalize minmax(3) on missing 0
+prefer t = z
+
+base kubernetes {
+  A weight 1
+  B with { k: [{ n: 1 }, { n: 2 }], l: "x" }
+}
+
+base kubernetes { A weight 0 }
+quantum 1 tier 2
+tie_break a asc, b desc
+
+test "t" {
+  node a { cpu: 4cpu, labels: { "a/b": "c", on: "d" } }
+  running w like p on a
+  metric m { a: 1%, "b-1": 2% age 3min }
+  param q = 3
+  place p
+  expect p on a, "b-1"
+  expect p: a scores s >= (if x then 1 else 2)
+}
+# The end.
+"""
+LONG = """\
+policy "p"
+
+let wanted = count(
+  pods where it.labels["app.kubernetes.io/name"] == pod.labels["app.kubernetes.io/name"]
+    and it.namespace == pod.namespace
+    and (it.priority >= 1000 or it.node_name == "the-special-node"),
+  on: node,
+)
+let models = [
+  "NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-SXM4-40GB", "NVIDIA-H100-80GB-HBM3", "Tesla-V100-SXM2-32GB", "Tesla-T4",
+  "NVIDIA-L40S",
+]
+
+filter f {
+  require ratio(node.free.memory - pod.requests.memory, node.allocatable.memory) >= keep_free
+    else "would leave less than {keep_free} of memory free"
+    on missing reject
+}
+
+score s weight 5 when pod.labels["tier"] == "web" =
+  curve(
+    ratio(node.requested.cpu + pod.requests.cpu, node.allocatable.cpu),
+    0% -> 40,
+    target -> 100,
+    95% -> 20,
+    98% -> 10,
+  )
+  on missing neutral
+
+test "t" {
+  node a {
+    cpu: 4cpu,
+    labels: { "topology.kubernetes.io/zone": "z1", "topology.kubernetes.io/region": "r1" },
+    taints: ["dedicated=gpu:NoSchedule"],
+  }
+}
+"""
+
+
+def formatted(text):
+    diagnostics = Diagnostics()
+    result = format_source(source(text), diagnostics)
+    assert not list(diagnostics)
+    return result
+
+
+def test_a_messy_file_becomes_tidy():
+    assert formatted(MESSY) == TIDY
+
+
+@pytest.mark.parametrize("text", [TIDY, LONG], ids=["tidy", "long"])
+def test_a_tidy_file_stays_as_it_is(text):
+    assert formatted(text) == text
+
+
+def test_long_lines_are_broken():
+    assert formatted(" ".join(LONG.split()).replace(",)", ")").replace(", ]", "]")) == LONG
+
+
+def test_canonical_text_knows_no_comments_and_no_layout():
+    one, _ = parsed(MESSY)
+    other, _ = parsed(TIDY.replace("let c = 1\n\n", "let c = 1\n"))
+    assert canonical(one) == canonical(other)
+    assert "#" not in canonical(one)
+
+
+def test_a_comment_in_the_middle_moves_above_its_statement():
+    assert formatted('policy "p"\nlet a = 1 + # one\n  2 # two\n') == 'policy "p"\n\n# one\nlet a = 1 + 2  # two\n'
+
+
+def test_for_pods_parts_the_policys_annotations_from_the_items():
+    text = 'policy "p"\n@a\n\nfor pods\n\n@b\nlet c = 1\n'
+    assert formatted(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a - (b - c)", "(a + b) * c", "-(a + b)", "not (a and b)", "not a.b", "(a ?? b) == c",
+        "(a ?? b) and c", "a ?? b + c", "(a ?? b) ?? c",
+
+        "a ?? b ?? c", "(a or b) and c", "a or b and c", "(a == b) == c", "(if a then b else c) + d", "if a then b else c + d",
+        "(pods where a) in b", "count(pods where a, on: node)", "(a + b).c", "f(a)[b]", "a in [1, 2]", "a not in b", "[pods where a]",
+    ],
+)  # fmt: skip
+def test_parentheses_stand_where_they_are_needed(text):
+    assert one_line(expression(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [('"a"', '"a"'), ("'a'", '"a"'), ("'say \"x\"'", "'say \"x\"'"), ('"it\'s"', '"it\'s"'),
+     (r'"\"\'"', r'''"\"'"'''), (r"'\"\''", r"""'"\''"""), (r'"\n\t\\"', r'"\n\t\\"')],
+)  # fmt: skip
+def test_strings_keep_what_they_say(written, kept):
+    assert one_line(expression(written)) == kept
+
+
+def test_a_file_with_mistakes_is_left_alone_and_the_next_one_is_not():
+    diagnostics = Diagnostics()
+    assert format_source(source("let a ="), diagnostics) is None
+    assert format_source(source("let  a = 1"), diagnostics) == "let a = 1\n"
+    assert codes(diagnostics) == ["P100"]
+
+
+def test_windows_line_ends_become_plain_ones():
+    assert format_file(parsed("# a\r\nlet b = 1\r\n")[0]) == "# a\nlet b = 1\n"
