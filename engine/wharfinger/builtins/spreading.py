@@ -10,7 +10,7 @@ there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from wharfinger.builtins.signatures import POINTS, always, text
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.types import Kind, Shape
 from wharfinger.model.pod import PodView
-from wharfinger.model.selection import Selection
 
 
 def _count_by_domain(context: AtNode, selected: Sequence[tuple[int, PodView]], by: str) -> dict[str, int]:
@@ -50,15 +49,37 @@ def _spread(context: AtNode, selected: Sequence[tuple[int, PodView]], by: str) -
     return 100.0 if most == 0 else (most + least - counts[domain]) * 100 / most
 
 
-def _spread_kernel(context: AtRows, selection: Selection, by: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    ids, n_domains = context.snapshot.domain(by)
-    ids = ids[context.rows]
-    if n_domains == 0:
-        return np.zeros(len(ids)), np.zeros(len(ids), dtype=np.bool_)
-    counts: Any = selection.by_domain(by)
-    most, least = counts.max(), counts.min()
-    points = np.full(n_domains, 100.0) if most == 0 else (most + least - counts) * 100 / most
-    return points[ids], np.greater_equal(ids, 0)
+class DomainTotals(Protocol):
+    """What is counted in each domain (`model.domain_counts.DomainCounts`): `counts` (n_domains,) float64 and their extremes."""
+
+    counts: NDArray[np.float64]
+
+    def lowest(self) -> float | None:
+        """The smallest count, None where there is no domain."""
+
+    def highest(self) -> float | None:
+        """The largest count, None where there is no domain."""
+
+
+class Counted(Protocol):
+    """A selection that is counted per domain (`model.selection.Selection`)."""
+
+    def domains(self, topology_key: str) -> DomainTotals:
+        """What is counted in each domain of a topology key."""
+
+
+def _spread_kernel(context: AtRows, selection: Counted, by: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    ids = context.snapshot.domain(by)[0][context.rows]
+    totals = selection.domains(by)
+    most, least = totals.highest(), totals.lowest()
+    present = np.greater_equal(ids, 0)
+    if most is None or least is None:
+        return np.zeros(len(ids)), present
+    if most == 0:
+        return np.full(len(ids), 100.0), present
+    if len(ids) < len(totals.counts):
+        return (most + least - totals.counts[ids]) * 100 / most, present
+    return ((most + least - totals.counts) * 100 / most)[ids], present
 
 
 FUNCTIONS = (

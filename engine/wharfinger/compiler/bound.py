@@ -140,7 +140,7 @@ class BoundPolicy:
     def _at(self, snapshot: Snapshot, rows: Rows) -> AtRows:
         """The frame of a question; a new one empties the registers."""
         frame = self._frame
-        if frame is None or frame.snapshot is not snapshot or not _same(frame.rows, rows):
+        if frame is None or frame.snapshot is not snapshot or (frame.rows is not rows and not _all_rows(frame.rows, rows)):
             if snapshot.strings is not self._strings:
                 raise ValueError("a bound policy was asked about another cluster")
             frame = self._frame = AtRows(snapshot, self._pod, rows)
@@ -168,6 +168,6 @@ def _column(output: Any, frame: AtRows, dtype: type[np.generic]) -> NDArray[Any]
     return np.full(frame.n_rows, output, dtype=dtype)
 
 
-def _same(a: Rows, b: Rows) -> bool:
-    """Whether two sets of rows are the same one."""
-    return a is b or (isinstance(a, slice) and isinstance(b, slice) and a == b)
+def _all_rows(a: Rows, b: Rows) -> bool:
+    """Whether both stand for all rows."""
+    return isinstance(a, slice) and isinstance(b, slice) and a == b

@@ -97,6 +97,21 @@ def select_kernel(program: ItemProgram) -> Callable[..., Selection | SelectionWi
     return select
 
 
+@dataclass(frozen=True, slots=True)
+class DomainsWithout:
+    """The numbers of a `SelectionWithout`, (n_domains,) float64."""
+
+    counts: NDArray[np.float64]
+
+    def lowest(self) -> float | None:
+        """The smallest of them, None where there is no domain."""
+        return float(self.counts.min()) if len(self.counts) else None
+
+    def highest(self) -> float | None:
+        """The largest of them, None where there is no domain."""
+        return float(self.counts.max()) if len(self.counts) else None
+
+
 class SelectionWithout:
     """A selection from which one placed pod is left out: the pod being decided, where the cluster has it already."""
 
@@ -123,17 +138,17 @@ class SelectionWithout:
         """The count or sum over all nodes."""
         return self._selection.total - self._weight
 
-    def by_domain(self, topology_key: str) -> NDArray[np.float64]:
-        """The count or sum of each domain, (n_domains,) float64."""
+    def domains(self, topology_key: str) -> DomainsWithout:
+        """The count or sum of each domain of a topology key."""
         counts = self._selection.by_domain(topology_key).copy()
         domain = self._snapshot.domain(topology_key)[0][self._row]
         if domain >= 0:
             counts[domain] -= self._weight
-        return counts
+        return DomainsWithout(counts)
 
     def in_domain(self, topology_key: str) -> NDArray[np.float64]:
         """The count or sum of each node's own domain, (n_nodes,) float64; 0 where the node lacks the key."""
-        return np.append(self.by_domain(topology_key), 0.0)[self._snapshot.domain(topology_key)[0]]
+        return np.append(self.domains(topology_key).counts, 0.0)[self._snapshot.domain(topology_key)[0]]
 
     def extreme_by_node(self, *, highest: bool) -> NDArray[np.float64]:
         """The smallest (or largest) value among each node's selected pods, (n_nodes,) float64; NaN where none is selected."""
