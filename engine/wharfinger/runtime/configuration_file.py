@@ -21,7 +21,8 @@ def read(path: str | Path) -> Profiles:
     except yaml_text.NotReadable as error:
         raise UsageError(f"{path}: {error}") from error
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise UsageError(f"{path}: expected one KubeSchedulerConfiguration, found {len(documents)} documents")
+        found = "something else" if len(documents) == 1 else f"{len(documents)} documents"
+        raise UsageError(f"{path}: expected one KubeSchedulerConfiguration, found {found}")
     try:
         return read_profiles(documents[0], default_registry())
     except UsageError as error:
