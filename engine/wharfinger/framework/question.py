@@ -50,4 +50,13 @@ def union(left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.intp]:
     """The rows in either, ascending; cheap where one is empty or both are the same."""
     if right is left or not len(right):
         return left
-    return right if not len(left) else np.union1d(left, right)
+    return right if not len(left) else distinct(np.concatenate((left, right)))
+
+
+def distinct(rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The rows ascending and each once, sorted in place; several times faster than `np.unique` for the few hundred rows of a change."""
+    rows.sort()
+    first = np.empty(len(rows), np.bool_)
+    first[:1] = True
+    np.not_equal(rows[1:], rows[:-1], out=first[1:])
+    return rows[first]

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework.question import ALL, distinct
 from wharfinger.framework.verdict import Rows
-
-ALL = slice(None)
 
 
 def union_of(rows: Sequence[NDArray[np.intp]], n_nodes: int) -> Rows | None:
@@ -18,4 +17,4 @@ def union_of(rows: Sequence[NDArray[np.intp]], n_nodes: int) -> Rows | None:
         return None
     if sum(map(len, rows)) > n_nodes // 2:
         return ALL
-    return rows[0] if len(rows) == 1 else np.unique(np.concatenate(rows))
+    return rows[0] if len(rows) == 1 else distinct(np.concatenate(rows))
