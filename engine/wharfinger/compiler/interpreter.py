@@ -18,7 +18,7 @@ from wharfinger.compiler import freshness, messages, reads
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Subject
 from wharfinger.language.describe import describe
-from wharfinger.language.types import NUMERIC, Type
+from wharfinger.language.types import NUMERIC, Kind, Type
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
 
@@ -101,12 +101,21 @@ class Interpreter:
 
     def trace(self, expr: typed.Expr, row: int) -> list[tuple[str, Any]]:
         """Every sub-expression as text, with its value at a node, outermost first; what is inside selections is left out."""
-        lines = [(describe(expr), self.value(expr, row))]
-        inner = (self._lets[expr.name],) if isinstance(expr, typed.LetRef) else reads.children(expr)
-        for child in inner:
-            if not isinstance(child, (typed.Const, typed.Select, typed.SubjectRef)) and child.type.kind.value not in ("labels", "pods"):
-                lines += self.trace(child, row) if not _is_of_items(expr, child) else []
-        return list(dict(lines).items())
+        lines: dict[str, Any] = {}
+        pending = [expr]
+        while pending:
+            inner = pending.pop()
+            text = describe(inner)
+            if text not in lines:
+                lines[text] = self.value(inner, row)
+                pending.extend(child for child in reversed(self._operands(inner)) if _has_one_value(child))
+        return list(lines.items())
+
+    def _operands(self, expr: typed.Expr) -> tuple[typed.Expr, ...]:
+        """The parts of an expression that have a value at a node."""
+        if isinstance(expr, typed.LetRef):
+            return (self._lets[expr.name],)
+        return () if isinstance(expr, (typed.Select, typed.Aggregate)) else reads.children(expr)
 
     def at(self, expr: typed.Expr, place: Place) -> Any:
         """The value of an expression at a place."""
@@ -114,10 +123,20 @@ class Interpreter:
 
     def let(self, name: str, place: Place) -> Any:
         """The value of a let, evaluated once per place."""
-        key = ("let", name, place.row, None if place.item is None else place.item.uid)
-        if key not in self._memo:
-            self._memo[key] = self.at(self._lets[name], place)
-        return self._memo[key]
+        at = (place.row, None if place.item is None else place.item.uid)
+        if ("let", name, at) not in self._memo:
+            for earlier in self._needed(name):  # in order, so that a long chain of lets does not nest
+                if ("let", earlier, at) not in self._memo:
+                    self._memo["let", earlier, at] = self.at(self._lets[earlier], place)
+        return self._memo["let", name, at]
+
+    def _needed(self, name: str) -> list[str]:
+        """A let and those it uses, in the order of the file."""
+        if ("needed", name) not in self._memo:
+            used = {inner.name for inner in reads.walk(self._lets[name], self._lets) if isinstance(inner, typed.LetRef)}
+            self._memo["needed", name] = [let for let in self._lets if let in used or let == name]
+        found: list[str] = self._memo["needed", name]
+        return found
 
     def selected(self, expr: typed.Select, place: Place) -> Pods:
         """The pods of a selection, in row order; the pod being decided is never one of them."""
@@ -154,8 +173,9 @@ class Interpreter:
         return AtNode(self.snapshot, self.pod, place.row, self._memo)
 
 
-def _is_of_items(parent: typed.Expr, child: typed.Expr) -> bool:
-    return isinstance(parent, typed.Aggregate) and child is parent.value
+def _has_one_value(expr: typed.Expr) -> bool:
+    """Whether an expression is worth a line of its own in a trace."""
+    return not isinstance(expr, (typed.Const, typed.SubjectRef)) and expr.type.kind not in (Kind.LABELS, Kind.PODS)
 
 
 def _plain(value: Any, type_: Type) -> Any:

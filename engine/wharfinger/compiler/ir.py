@@ -137,13 +137,13 @@ class Module:
         return "\n".join([*lines, *(f"{name}: %{node.number}" for name, node in self.roots.items())])
 
 
-def ordered(roots: Iterable[Node]) -> list[Node]:
-    """Every node that the roots need, operands first, in a stable order."""
+def ordered(roots: Iterable[Node], *, skip: Callable[[Node], bool] = lambda _: False) -> list[Node]:
+    """Every node that the roots need, operands first, in a stable order; without those to `skip` and what only they need."""
     seen: dict[int, Node] = {}
     stack = [(node, False) for node in reversed(list(roots))]
     while stack:
         node, expanded = stack.pop()
-        if node.number in seen:
+        if node.number in seen or skip(node):
             continue
         if expanded:
             seen[node.number] = node

@@ -28,18 +28,17 @@ class Lowering:
         self.graph = graph
         self.given_time = given_time
         self.metrics = {metric.name: metric for metric in policy.metrics}
-        self._lets = {let.name: let.value for let in policy.lets}
-        self._lowered: dict[str, Value] = {}
+        self._lets: dict[str, Value] = {}
+        for let in policy.lets:  # each uses only earlier ones, so that a long chain of lets does not nest
+            self._lets[let.name] = self(let.value)
 
     def __call__(self, expr: typed.Expr) -> Value:
         """The value of an expression."""
         return _LOWER[type(expr)](self, expr)
 
     def let(self, name: str) -> Value:
-        """The value of a let, lowered once."""
-        if name not in self._lowered:
-            self._lowered[name] = self(self._lets[name])
-        return self._lowered[name]
+        """The value of a let."""
+        return self._lets[name]
 
     # ── small words ──
 

@@ -16,6 +16,7 @@ from wharfinger.language.types import Kind, Type
 
 OPEN = "…"
 NONE = "<none>"
+MOST_NAMED = 3
 
 
 def shown(value: Any, type_: Type) -> str:
@@ -42,4 +43,5 @@ def filled(message: typed.Message, value_of: Callable[[typed.Expr], str]) -> str
 def missing_text(condition: typed.Expr, lets: Mapping[str, typed.Expr]) -> str:
     """Why a condition can be neither true nor false: `node.labels["zone"] is missing`."""
     absent = [describe(expr) for expr in reads.possibly_absent(condition, lets)] or [describe(condition)]
-    return f"{' or '.join(absent)} is missing"
+    shown_ = absent if len(absent) <= MOST_NAMED else [*absent[: MOST_NAMED - 1], "another value"]
+    return f"{' or '.join(shown_)} is missing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from wharfinger.language import typed
+from wharfinger.language.describe import describe
 
 Lets = Mapping[str, typed.Expr]
 Read = tuple[str, str, str | None]  # subject, path and key (None: no key, or one that depends on the pod)
@@ -75,20 +76,23 @@ def reads_identity(expr: typed.Expr, lets: Lets) -> bool:
 def possibly_absent(expr: typed.Expr, lets: Lets) -> tuple[typed.Expr, ...]:
     """The parts that may make an expression missing, each once, in the order in which they are written."""
     found: dict[str, typed.Expr] = {}
-    _collect_absent(expr, lets, found)
+    pending, followed = [expr], set[str]()
+    while pending:
+        inner = pending.pop()
+        if not inner.type.optional:
+            continue
+        if isinstance(inner, typed.LetRef):
+            pending += [] if inner.name in followed else [lets[inner.name]]
+            followed.add(inner.name)
+        elif _is_absent_itself(inner):
+            found.setdefault(describe(inner), inner)
+        else:
+            pending.extend(reversed(children(inner)))
     return tuple(found.values())
 
 
-def _collect_absent(expr: typed.Expr, lets: Lets, found: dict[str, typed.Expr]) -> None:
-    if not expr.type.optional:
-        return
-    match expr:
-        case typed.LetRef(name=name):
-            _collect_absent(lets[name], lets, found)
-        case typed.AttributeRef() | typed.MetricRef() | typed.Aggregate():
-            found.setdefault(repr(expr), expr)
-        case typed.Call() if not any(argument.type.optional for argument in children(expr)):
-            found.setdefault(repr(expr), expr)
-        case _:
-            for child in children(expr):
-                _collect_absent(child, lets, found)
+def _is_absent_itself(expr: typed.Expr) -> bool:
+    """Whether an expression may be missing although everything in it is present."""
+    if isinstance(expr, typed.Call):
+        return not any(argument.type.optional for argument in children(expr))
+    return isinstance(expr, (typed.AttributeRef, typed.MetricRef, typed.Aggregate))

@@ -127,18 +127,7 @@ class _Scheduling:
 
     def _run_nodes(self, roots: Sequence[Node], stop: frozenset[int] = frozenset()) -> list[Node]:
         """The RUN nodes that the roots need, operands first, without `stop` and what only they need."""
-        seen: dict[int, Node] = {}
-
-        def visit(node: Node) -> None:
-            if node.number in seen or node.number in stop or node.stage in (Stage.CONST, Stage.POD):
-                return
-            for arg in node.args:
-                visit(arg)
-            seen[node.number] = node
-
-        for root in roots:
-            visit(root)
-        return [node for node in seen.values() if node.stage is Stage.RUN]
+        return [node for node in ordered(roots, skip=lambda node: node.number in stop or node.stage < Stage.RUN) if node.stage is Stage.RUN]
 
     def _steps(self, nodes: Iterable[Node]) -> tuple[Step, ...]:
         return tuple(self.steps[node.number] for node in nodes)
