@@ -35,7 +35,8 @@ class Code(Enum):
     # ── P0xx files and limits ──
     P001 = Record(
         "nothing in the file",
-        "A policy file without a policy, a declaration or a test decides nothing. An empty file is more often a failed copy than a wish, so it is an error.",
+        "A policy file without a policy, a declaration or a test decides nothing. An empty file is more often a failed copy than a wish, "
+        "so it is an error.",
     )
     P002 = Record("not a text file", "The file holds bytes that no text has. Policies are text, encoded in UTF-8.")
     P003 = Record("not UTF-8", "Policies are encoded in UTF-8. Save the file in that encoding.")
@@ -44,7 +45,8 @@ class Code(Enum):
     )
     P005 = Record(
         "nested too deep",
-        "Brackets and operators stand at most 100 deep in each other. Name the parts with `let`, or test membership with `in [...]` instead of a long chain of `or`.",
+        "Brackets and operators stand at most 100 deep in each other. Name the parts with `let`, or test membership with `in [...]` "
+        "instead of a long chain of `or`.",
     )
     P006 = Record(
         "too many rules",
@@ -64,7 +66,7 @@ class Code(Enum):
     P104 = Record("bracket not closed", "Every `(`, `[` and `{` is closed by its partner.")
     P105 = Record("closing bracket too many", "This bracket closes nothing that is open, or not what was opened last.")
     P106 = Record("comparisons in a chain", "`a < b < c` would compare a truth value with `c`. Join two comparisons with `and`.")
-    P107 = Record("`=` where values are compared", "`=` gives a name its value; `==` compares.")
+    P107 = Record("`=` and `==` mixed up", "`=` gives a name its value; `==` compares.")
     P108 = Record(
         "dash in a name",
         "`a-b` is a subtraction. Names are made of letters, digits and `_`; nodes and pods of tests may also stand in quotes.",
@@ -72,13 +74,14 @@ class Code(Enum):
     P109 = Record(
         "malformed number", "A number is digits, perhaps a point and more digits, and a unit without a space: `500m`, `0.5`, `2Gi`, `10%`."
     )
-    P110 = Record("unknown escape", "In strings a backslash begins `\\\\n`, `\\\\t`, `\\\\\\\\`, `\\\\\"` or `\\\\'`.")
+    P110 = Record("unknown escape", r"In strings a backslash begins `\n`, `\t`, `\\`, `\"` or `\'`.")
     P111 = Record("word that cannot stand here", "Only a few words can stand in this place.")
     P112 = Record("part given twice", "This part was given before; which of the two holds would be a guess.")
     P113 = Record("unknown keyword", "A word stands where a declaration, a rule or a line of a test begins, but nothing begins with it.")
     P114 = Record(
         "word of other schedulers",
-        "Some schedulers speak of predicates and priorities, or of allow and deny. Here rules are `filter` with `require` or `reject`, and `score`.",
+        "Some schedulers speak of predicates and priorities, or of allow and deny. Here rules are `filter` with `require` or `reject`, and "
+        "`score`.",
     )
     P115 = Record(
         "word of the language as a name",
@@ -347,6 +350,11 @@ class Code(Enum):
         "A let, param, metric or import that no rule reads does nothing. Often it is a misspelling elsewhere.",
         Severity.WARNING,
     )
+    L102 = Record(
+        "policy without rules",
+        "This policy has no filter, no score and nothing else that a decision depends on: whoever relies on it relies on nothing.",
+        Severity.WARNING,
+    )
     L201 = Record(
         "always true",
         "This requirement can never reject a node, whatever the pod, the node and the params are.",
@@ -375,6 +383,12 @@ class Code(Enum):
     L302 = Record(
         "rule that always dominates",
         "This score outweighs all others of its tier together, so they only matter between nodes it calls equal. Say so with a `tier`.",
+        Severity.WARNING,
+    )
+    L303 = Record(
+        "rules that fight",
+        "A score prefers exactly the nodes that a filter rejects, in this policy or in another one of the set. The preference can never be "
+        "followed.",
         Severity.WARNING,
     )
     L401 = Record(

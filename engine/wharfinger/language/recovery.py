@@ -7,7 +7,7 @@ anywhere. What is skipped is not complained about, so that one mistake is one fi
 
 from __future__ import annotations
 
-from wharfinger.language import grammar
+from wharfinger.language import grammar, tricks
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.expectation import expected, found
@@ -62,7 +62,7 @@ class Recovery:
             return self._skip_to_end()
         if self._excused(at):
             return self._skip(at)
-        mended = self.mending.mended(at)
+        mended = tricks.mended(self.mending, at)
         if mended is None and self.mending.touched < self.place.unfinished_statement(at):
             self._report(at)
         return self._skip(at) if mended is None or mended == GIVE_UP else mended
