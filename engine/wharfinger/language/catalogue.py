@@ -77,6 +77,7 @@ class ArgumentMismatch(Exception):  # noqa: N818  # not a failure of the program
 class Parameter:
     """One parameter of a builtin: its name and the kinds it takes (empty: any).
 
+    A parameter named `metric` takes a metric of the policy, and the call is missing where its sample is.
     A `literal` parameter is written out in the policy (a topology key, a regular expression, a metric's name is not one);
     `validate` then returns what is wrong with that value, or None, so that the mistake is found when the policy is checked.
     """

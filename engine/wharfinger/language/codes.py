@@ -265,6 +265,11 @@ class Code(Enum):
         "value may be missing here",
         "This value is needed in every case, so it cannot be absent: give a default with `??`.",
     )
+    P404 = Record(
+        "victim rule may be missing",
+        "A label or annotation of a placed pod may be absent. Then a rule of `preemption` neither protects the pod nor gives it up. Say what "
+        "is meant: `?? default` beside the value, a `has(…)` guard, or `on missing keep` / `on missing evict`.",
+    )
     # ── P5xx scores ──
     P501 = Record(
         "score may leave 0..100",

@@ -7,11 +7,12 @@ and the operators. The answer errs on the wide side: what is outside of the inte
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wharfinger.language import typed
+from wharfinger.language.describe import describe
 from wharfinger.language.types import NUMERIC
 
 Interval = tuple[float, float]
@@ -20,18 +21,65 @@ ANYTHING: Interval = (-math.inf, math.inf)
 
 @dataclass(slots=True)
 class Intervals:
-    """The intervals of params and lets, filled in as they are declared, and of any expression over them."""
+    """The intervals of params and lets, filled in as they are declared, and of any expression over them.
+
+    `known` are tighter intervals of single quantities (by their text) that hold under a condition, such as inside a branch of `if`.
+    """
 
     params: dict[str, Interval] = field(default_factory=dict)
     lets: dict[str, Interval] = field(default_factory=dict)
+    known: Mapping[str, Interval] = field(default_factory=dict)
 
     def of(self, expr: typed.Expr) -> Interval:
         """The interval of an expression; `ANYTHING` for what is not a number."""
         rule = _RULES.get(type(expr))
-        if rule is None or expr.type.kind not in NUMERIC:
+        if expr.type.kind not in NUMERIC:
             return ANYTHING
-        low, high = rule(self, expr)
-        return ANYTHING if math.isnan(low) or math.isnan(high) else (low, high)
+        low, high = rule(self, expr) if rule is not None else ANYTHING
+        found = ANYTHING if math.isnan(low) or math.isnan(high) else (low, high)
+        tighter = self.known.get(describe(expr)) if self.known and isinstance(expr, _QUANTITIES) else None
+        return found if tighter is None else meet(found, tighter)
+
+    def where(self, condition: typed.Expr, *, truth: bool = True) -> Intervals:
+        """The intervals where a condition is true (or false)."""
+        known = dict(self.known)
+        for quantity, limit in _limits(self, condition, truth):
+            text = describe(quantity)
+            known[text] = meet(known.get(text, ANYTHING), limit)
+        return replace(self, known=known)
+
+
+_QUANTITIES = (typed.AttributeRef, typed.LetRef, typed.MetricRef, typed.ParamRef, typed.Aggregate, typed.Call)
+
+
+def _limits(intervals: Intervals, condition: typed.Expr, truth: bool) -> Iterator[tuple[typed.Expr, Interval]]:
+    """Quantities that a condition limits, each with its limits, where the condition has this truth."""
+    if not isinstance(condition, typed.Operation):
+        return
+    op = condition.op
+    if op is typed.Op.NOT:
+        yield from _limits(intervals, condition.operands[0], not truth)
+    elif (op is typed.Op.AND and truth) or (op is typed.Op.OR and not truth):
+        for side in condition.operands:
+            yield from _limits(intervals, side, truth)
+    elif op in _BELOW or (op is typed.Op.EQ and truth):
+        left, right = condition.operands
+        if op is typed.Op.EQ:
+            yield from ((left, intervals.of(right)), (right, intervals.of(left)))
+        else:
+            small, large = (left, right) if _BELOW[op] is truth else (right, left)
+            yield small, (-math.inf, intervals.of(large)[1])
+            yield large, (intervals.of(small)[0], math.inf)
+
+
+# Whether the left side is the smaller one where the comparison is true. `<` is taken as `<=`, which errs on the wide side.
+_BELOW = {typed.Op.LT: True, typed.Op.LE: True, typed.Op.GT: False, typed.Op.GE: False}
+
+
+def meet(a: Interval, b: Interval) -> Interval:
+    """What two intervals have in common; the second where they have nothing, because then the value does not occur."""
+    low, high = max(a[0], b[0]), min(a[1], b[1])
+    return (low, high) if low <= high else b
 
 
 def union(intervals: Iterable[Interval]) -> Interval:
@@ -91,7 +139,8 @@ _ARITHMETIC: Mapping[typed.Op, Callable[..., Interval]] = {
 
 
 def _if(self: Intervals, expr: typed.If) -> Interval:
-    return union((self.of(expr.then), self.of(expr.otherwise)))
+    then = self.where(expr.condition).of(expr.then)
+    return union((then, self.where(expr.condition, truth=False).of(expr.otherwise)))
 
 
 def _curve(self: Intervals, expr: typed.Curve) -> Interval:

@@ -15,6 +15,8 @@ from wharfinger.errors import UsageError
 from wharfinger.language import ast, typed
 from wharfinger.language.catalogue import Catalogue
 from wharfinger.language.check import check, import_key
+from wharfinger.language.check.fights import report_fights
+from wharfinger.language.check.lints import allowed_by
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.parser import parse
@@ -100,6 +102,9 @@ class _Loader:
             else:
                 found.append(self.checked(self._with_tests(name, file)) if file is not None else None)
         self._unique_names()
+        syntax = [file.policy for file in self.files.values() if file is not None and file.policy is not None]
+        allowed = {span: codes for policy in syntax for span, codes in allowed_by(policy).items()}
+        report_fights([policy for policy in found if policy is not None], allowed, self.diagnostics)
         return found
 
     def _with_tests(self, name: str, file: ast.File) -> ast.File:

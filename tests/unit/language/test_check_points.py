@@ -29,6 +29,10 @@ PROVED = [
     "(node.free.cpu / node.free.cpu) * 0 ?? 5",
     "abs(share - 10) * 10",
     "floor(share) + ceil(share)",
+    "if node.pod_count < 10 then 100 - node.pod_count * 10 else 0",
+    "if node.pod_count >= 50 then 100 else node.pod_count * 2",
+    "if not (node.pod_count > 100 or node.unschedulable) then node.pod_count else 0",
+    "if share < node.pod_count and node.pod_count <= 10 then node.pod_count * 10 else 0",
 ]
 UNPROVED = [
     "101",
@@ -43,6 +47,8 @@ UNPROVED = [
     "curve(load, 0% -> 40, 95% -> 110)",
     "100 * ratio(node.requested.cpu, node.capacity.cpu)",
     "share / (share - 5)",
+    "if node.pod_count < 10 or node.unschedulable then 100 - node.pod_count * 10 else 0",
+    "if node.pod_count > 10 then 100 - node.pod_count * 10 else 0",
 ]
 
 
@@ -83,3 +89,8 @@ def test_the_message_says_which_values_are_possible():
     found = checked("param any: number = 5 range -20..130\nscore s = any")[1].found
     assert "−20 to 130" in found[0].message
     assert found[0].suggestion == "clamp(any, 0, 100)"
+
+
+def test_guards_count_in_the_proof():
+    assert errors("score s when node.pod_count <= 10 = 100 - node.pod_count * 10") == []
+    assert errors("for pods where pod.priority >= 0 and pod.priority <= 50\nscore s = if node.unschedulable then 0 else pod.priority") == []

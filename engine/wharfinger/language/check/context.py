@@ -36,6 +36,7 @@ class Place:
 MOST_FINDINGS = 10 * MOST_PER_FILE
 RULE = Place(name="a rule", subjects=frozenset({Subject.POD, Subject.NODE}), aggregates=True)
 SCOPE = Place(name="`for pods where`", subjects=frozenset({Subject.POD}))
+VICTIM = Place(name="`preemption`", subjects=frozenset({Subject.POD, Subject.ITEM}))
 SELECTION = Place(name="a selection of pods", subjects=frozenset({Subject.POD, Subject.ITEM}))
 
 
@@ -133,4 +134,6 @@ def admitted(context: Context, expr: typed.Expr) -> typed.Expr:
 def _node_help(place: Place) -> str:
     if place is SELECTION:
         return 'select pods without looking at the node, and restrict the count: `count(…, on: node)` or `count(…, within: "<label key>")`'
+    if place is VICTIM:
+        return "`preemption` is about placed pods (`it`) and the pod that needs room, whatever the node; put conditions on nodes in a `filter`"
     return "`for` decides which pods are governed, before nodes are looked at; put conditions on nodes in a `filter` or behind `when`"

@@ -6,7 +6,7 @@ because an error is often the reason why a name is not used. `@allow("L301")` be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from wharfinger.language import ast, typed
@@ -34,18 +34,28 @@ class Lints:
     truths: Truths
     policy: typed.Policy
     allowed: Mapping[Span, frozenset[str]]  # codes kept away, by the span of the name of a rule or declaration
+    everywhere: frozenset[str]  # codes kept away from the whole policy
 
     def warn(self, code: Code, message: str, span: Span, owner: Span | None = None, **more: object) -> None:
         """Reports a warning about something that belongs to a rule, unless the rule keeps it away."""
-        if code.name not in self.allowed.get(owner or span, frozenset()):
+        if code.name not in self.allowed.get(owner or span, self.everywhere):
             self.context.error(code, message, span, **more)
 
 
-def lint(context: Context, presence: Presence, policy: typed.Policy, items: tuple[ast.Item, ...]) -> None:
+def lint(context: Context, presence: Presence, policy: typed.Policy, syntax: ast.Policy) -> None:
     """Reports what is suspicious about a policy without errors."""
     truths = Truths(context.lets, context.intervals)
-    lints = Lints(context=context, presence=presence, truths=truths, policy=policy, allowed=allowed_by(items))
+    lints = Lints(
+        context=context,
+        presence=presence,
+        truths=truths,
+        policy=policy,
+        allowed=allowed_by(syntax),
+        everywhere=_codes(syntax.annotations),
+    )
     unused_names(lints, context.names)
+    if not (policy.filters or policy.scores or policy.base or policy.tie_break or policy.quantum):
+        lints.warn(Code.L102, f"policy `{policy.name}` decides nothing", syntax.name.span, help="give it a `filter` or a `score`")
     known = _scope(lints)
     for rule in policy.filters:
         _filter(lints, rule, known)
@@ -55,14 +65,15 @@ def lint(context: Context, presence: Presence, policy: typed.Policy, items: tupl
     vain_handling(lints)
 
 
-def allowed_by(items: tuple[ast.Item, ...]) -> dict[Span, frozenset[str]]:
-    """The codes that `@allow("…")` keeps away, by the span of the name they are about."""
-    found: dict[Span, frozenset[str]] = {}
-    for item in items:
-        span = getattr(item, "name_span", item.span)
-        codes = (a.value for a in item.annotations if a.name == "allow" and a.value is not None)
-        found[span] = frozenset(text for value in codes for text in _texts(value))
-    return found
+def allowed_by(policy: ast.Policy) -> dict[Span, frozenset[str]]:
+    """The codes that `@allow("…")` keeps away, by the span of the name they are about; those before the policy count for all of it."""
+    everywhere = _codes(policy.annotations)
+    return {getattr(item, "name_span", item.span): _codes(item.annotations) | everywhere for item in policy.items}
+
+
+def _codes(annotations: Iterable[ast.Annotation]) -> frozenset[str]:
+    values = (a.value for a in annotations if a.name == "allow" and a.value is not None)
+    return frozenset(text for value in values for text in _texts(value))
 
 
 def _texts(value: ast.Expr) -> Iterator[str]:
@@ -253,5 +264,6 @@ def expressions(policy: typed.Policy) -> Iterator[tuple[typed.Expr, Span]]:
         yield from ((p, rule.span) for clause in rule.clauses for p in clause.message.parts if isinstance(p, typed.Expr))
     for score in policy.scores:
         yield from ((e, score.span) for e in (score.when, score.value, score.weight) if e is not None)
+    yield from ((victim.condition, victim.span) for victim in policy.victims)
     for key in policy.tie_break:
         yield key.value, key.value.span

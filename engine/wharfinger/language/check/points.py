@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from wharfinger.language import ast, typed
 from wharfinger.language.check.context import Context
@@ -16,9 +17,12 @@ LEAST, MOST = 0.0, 100.0
 TOLERANCE = 1e-9  # rounding of float64 on the way to exactly 0 or 100
 
 
-def within_points(context: Context, item: ast.Score, value: typed.Expr) -> bool:
-    """Whether the interval of a score lies within 0..100; reports which values are possible otherwise."""
-    low, high = context.intervals.of(value)
+def within_points(context: Context, item: ast.Score, value: typed.Expr, conditions: Sequence[typed.Expr]) -> bool:
+    """Whether the interval of a score lies within 0..100 where some conditions are true; reports which values are possible otherwise."""
+    intervals = context.intervals
+    for condition in conditions:
+        intervals = intervals.where(condition)
+    low, high = intervals.of(value)
     if low >= LEAST - TOLERANCE and high <= MOST + TOLERANCE:
         return True
     text = value.span.text

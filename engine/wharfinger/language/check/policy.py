@@ -18,6 +18,7 @@ from wharfinger.language.check.forms import condition
 from wharfinger.language.check.imports import import_all
 from wharfinger.language.check.lints import lint
 from wharfinger.language.check.missing import NOTHING, Presence
+from wharfinger.language.check.preemption import victims_of
 from wharfinger.language.check.rules import RuleContext, filter_of, score_of
 from wharfinger.language.check.tests import Testable, check_tests
 from wharfinger.language.codes import Code, Severity
@@ -52,7 +53,7 @@ def check(
     relevant = (file.span.source, *declared.sources, *(test.span.source for test in file.tests))
     if _has_errors(diagnostics, relevant):
         return None
-    lint(context, presence, policy, file.policy.items)
+    lint(context, presence, policy, file.policy)
     return policy
 
 
@@ -91,7 +92,7 @@ def _checked(context: Context, declared: Declared, policy: ast.Policy, presence:
     declare(context, declared, policy.items)
     scope = condition(context.at(SCOPE), policy.scope, "`for pods where`") if policy.scope else None
     known = presence.where_true(scope) if scope is not None and not is_unknown(scope) else NOTHING
-    rules = RuleContext(context=context, presence=presence, known=known)
+    rules = RuleContext(context=context, presence=presence, scope=scope, known=known)
     unique_rules(context, policy.items)
     return typed.Policy(
         name=policy.name.value,
@@ -109,6 +110,7 @@ def _checked(context: Context, declared: Declared, policy: ast.Policy, presence:
         quantum=quantum_of(context, of_type(policy.items, ast.Quantum)),
         tie_break=tie_break_of(context, of_type(policy.items, ast.TieBreak)),
         tests=file.tests,
+        victims=victims_of(rules, of_type(policy.items, ast.Preemption)),
     )
 
 

@@ -28,6 +28,7 @@ class RuleContext:
 
     context: Context
     presence: Presence
+    scope: typed.Expr | None
     known: Facts
 
     def given(self, when: typed.Expr | None) -> Facts:
@@ -93,7 +94,8 @@ def score_of(rules: RuleContext, item: ast.Score) -> typed.Score | None:
     ):
         return None
     normalize = item.normalize or Normalize.NONE
-    if normalize is Normalize.NONE and not within_points(context, item, value):
+    conditions = [condition for condition in (rules.scope, when) if condition is not None]
+    if normalize is Normalize.NONE and not within_points(context, item, value, conditions):
         return None
     return typed.Score(
         name=item.name,

@@ -172,7 +172,9 @@ class _Script:
     def _expect(self, step: ast.TestExpect) -> None:
         about_pod = step.expectation in _ABOUT_PODS
         pod, span = (step.subject, step.subject_span) if about_pod else (step.pod, step.pod_span)
-        if not about_pod:
+        if step.expectation in _ABOUT_VICTIMS:
+            self._known(self.pods, "pod", step.subject, step.subject_span)
+        elif not about_pod:
             self._node(step.subject, step.subject_span)
         if pod is not None and span is not None:
             self._placed(pod, span)
@@ -218,6 +220,7 @@ class _Script:
 
 
 _ABOUT_PODS = frozenset({ast.Expectation.ON, ast.Expectation.NOT_ON, ast.Expectation.PENDING})
+_ABOUT_VICTIMS = frozenset({ast.Expectation.EVICTED, ast.Expectation.NOT_EVICTED})
 # Plugins of kube-scheduler that filter and score; the others that filter are in HARD.
 _FILTERS = frozenset({"NodeResourcesFit", "NodeAffinity", "TaintToleration", "PodTopologySpread", "InterPodAffinity"})
 _STEPS: Mapping[type[ast.TestStep], Callable[[_Script, Any], None]] = {

@@ -1,0 +1,120 @@
+"""What the checker promises is true: compared with the interpreter on random policies and clusters.
+
+The checker says which values are never missing, which numbers are possible and which conditions are always true; everything behind it
+relies on that.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.interpreter import Interpreter
+from wharfinger.language import typed
+from wharfinger.language.check.truth import Truths
+from wharfinger.language.check.walk import walk
+from wharfinger.language.describe import describe
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.intervals import Intervals
+from wharfinger.language.load import load_source
+from wharfinger.language.source import Source
+from wharfinger.language.types import NUMERIC, Kind
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+
+from . import clusters, policy_expressions
+
+NOW = 1_010.0
+PARAMS = {"limit": 3.0, "keep": 0.1}
+slow = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+)
+
+
+@st.composite
+def interpreters(draw: st.DrawFn, policy: typed.Policy) -> Interpreter:
+    """An interpreter of the policy for a pod on a cluster of a few nodes."""
+    state = ClusterState()
+    names = clusters.NODE_NAMES[: draw(st.integers(1, 3))]
+    for name in names:
+        state.add_node(draw(clusters.nodes(st.just(name))))
+    for name in clusters.POD_NAMES[: draw(st.integers(0, 4))]:
+        state.add_pod(draw(clusters.pods(st.just(name), draw(st.sampled_from(names)))))
+    samples = st.tuples(st.sampled_from([0.0, 0.5, 3.0]), st.sampled_from([1_000.0, 1_009.0]))
+    state.set_metric("load", draw(st.dictionaries(st.sampled_from(names), samples)))
+    pod = PodView(draw(clusters.pods(st.just("incoming"))))
+    return Interpreter(policy, PARAMS, pod, state.snapshot(now=NOW))
+
+
+def checked(text: str) -> tuple[typed.Policy | None, Diagnostics]:
+    diagnostics = Diagnostics()
+    return load_source(Source(name="random.policy", text=text), CATALOGUE, diagnostics), diagnostics
+
+
+def mended(text: str) -> typed.Policy:
+    """The policy of a text, with `on missing` added to the lines that need it and to no others."""
+    policy, diagnostics = checked(text)
+    if policy is None:
+        assert {d.code.name for d in diagnostics if d.severity.value == "error"} <= {"P401", "P402"}, text
+        lines = text.splitlines()
+        for line in {d.span.line for d in diagnostics if d.code.name in ("P401", "P402")}:
+            lines[line - 1] += " on missing skip" if lines[line - 1].startswith("score") else " on missing reject"
+        policy, _ = checked("\n".join(lines))
+    assert policy is not None, text
+    return policy
+
+
+def sub_expressions(policy: typed.Policy) -> list[typed.Expr]:
+    """Everything in the policy that has one value per node, outside of selections."""
+    roots = [let.value for let in policy.lets] + [clause.condition for rule in policy.filters for clause in rule.clauses]
+    roots += [score.value for score in policy.scores]
+    inside = {id(part) for root in roots for e in walk(root) if isinstance(e, typed.Select | typed.Aggregate) for part in list(walk(e))[1:]}
+    plain = NUMERIC | {Kind.BOOL, Kind.STRING}
+    return [e for root in roots for e in walk(root) if id(e) not in inside and e.type.kind in plain]
+
+
+@slow
+@given(st.data())
+def test_values_are_as_their_types_say(data: st.DataObject) -> None:
+    policy = mended(data.draw(policy_expressions.policies()))
+    interpreter = data.draw(interpreters(policy))
+    intervals = Intervals(params={p.name: (p.low, p.high) for p in policy.params})
+    for let in policy.lets:
+        intervals.lets[let.name] = intervals.of(let.value)
+    truths = Truths({let.name: let for let in policy.lets}, intervals)
+    for expr in sub_expressions(policy):
+        value = interpreter.value(expr, 0)
+        assert value is not None or expr.type.optional, describe(expr)
+        if value is not None and expr.type.kind in NUMERIC and math.isfinite(value):
+            low, high = intervals.of(expr)
+            slack = 1e-9 * abs(value)
+            assert low - slack <= value <= high + slack, (describe(expr), value, low, high)
+        if value is not None and expr.type.kind is Kind.BOOL:
+            assert value in truths.of(expr), describe(expr)
+
+
+@slow
+@given(st.data())
+def test_what_need_not_be_handled_is_never_missing(data: st.DataObject) -> None:
+    policy = mended(data.draw(policy_expressions.policies()))
+    interpreter = data.draw(interpreters(policy))
+    for row in range(interpreter.snapshot.n_nodes):
+        for rule in policy.filters:
+            for clause, answer in interpreter.filter(rule, row):
+                assert answer is not None or clause.missing_passes is not None, describe(clause.condition)
+                if not answer:
+                    break  # what comes next is only promised to nodes that got this far
+        for score in policy.scores:
+            assert score.on_missing is not None or interpreter.score(score, row) is not None, describe(score.value)
+
+
+@slow
+@given(st.sampled_from(sorted(policy_expressions.LEAVES)).flatmap(lambda kind: policy_expressions.expressions(kind, 3)))
+def test_a_description_means_the_expression(text: str) -> None:
+    header = f'policy "random"\n{policy_expressions.DECLARATIONS}'
+    first = mended(f"{header}let value = {text}\n")
+    again = mended(f"{header}let value = {describe(first.lets[-1].value)}\n")
+    assert again.lets[-1].value == first.lets[-1].value
