@@ -41,7 +41,7 @@ format: $(READY)
 	$(BIN)/ruff check --fix engine tests
 
 bench: $(READY)
-	$(BIN)/python -m pytest tests/bench --benchmark-enable -p no:xdist $(PYTEST_ARGS)
+	$(BIN)/python -m tests.bench.figures $(PARTS)
 
 docs: $(READY)
 	$(BIN)/python -m tests.generate_docs
