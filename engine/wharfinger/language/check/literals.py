@@ -75,6 +75,8 @@ def set_literal(context: Context, expr: ast.SetLiteral) -> typed.Expr:
             help="compare one by one with `==` and `or`",
         )
     element = common_kind(context, items)
+    if element is Kind.UNKNOWN:
+        return unknown(expr.span)
     return typed.Const(
         span=expr.span, type=Type(Kind.SET, element=element), value=frozenset(i.value for i in items if isinstance(i, typed.Const))
     )
@@ -112,11 +114,16 @@ def _different(context: Context, first: typed.Expr, found: typed.Expr) -> Kind:
     return Kind.UNKNOWN
 
 
+_MILLI = {Kind.DURATION: "min", Kind.MEMORY: "Mi"}  # what is meant by `m` where something else than cpu is wanted
+
+
 def unit_help(wanted: Kind, bare: typed.Expr) -> str | None:
     """How to write a bare number so that it measures `wanted`: "write the unit: `2Gi` or `2Mi`"; None where that is not the mistake."""
+    digits = bare.span.text
+    if isinstance(bare, typed.Const) and bare.type.kind is Kind.CPU and digits.endswith("m") and wanted in _MILLI:
+        return f"`m` is milli: write `{digits[:-1]}{_MILLI[wanted]}`"
     if not isinstance(bare, typed.Const) or bare.type.kind not in (Kind.COUNT, Kind.NUMBER):
         return None
-    digits = bare.span.text
     if wanted is Kind.PERCENT:
         fraction = bare.type.kind is Kind.NUMBER and 0 < bare.value <= 1
         return f"write a percentage: `{bare.value * 100:.6g}%`" if fraction else f"write a percentage: `{digits}%`"
