@@ -26,8 +26,9 @@ class Mending:
         self.tokens = place.tokens
         self.diagnostics = diagnostics
         self.doubtful = doubtful
-        self.touched = -1  # index of the last token that was mended
-        self.guessed = -1  # index of the last token before which something was put in, or which was left out, on a mere guess
+        self.at = -1  # index of the token being mended, or of the one before it where something is missing between them
+        self.touched = -1  # the same of what was mended last
+        self.guessed = -1  # the same of what was put in or left out last on a mere guess
         self.nameless = 0
 
     def span(self, first: Token, last: Token | None = None) -> Span:
@@ -51,4 +52,5 @@ class Mending:
         """Where to go on after a token that is not in the text has been fed before the one at an index."""
         place = self.tokens[at - 1].end if at else self.tokens[at].start
         self.engine.feed(Token(kind, text, place, place))
+        self.at = at - 1
         return at

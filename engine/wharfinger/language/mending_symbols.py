@@ -108,6 +108,6 @@ def punctuation(mending: Mending, at: int) -> int | None:
             mending.diagnostics.error(
                 Code.P100, message, mending.span(token), label=f"`{missing}` is missing here", suggestion=f"{missing} {token.text}"
             )
-            mending.guessed = at
+            mending.guessed = at - 1
             return mending.put_in(kind, missing, at)
     return None

@@ -30,7 +30,8 @@ TRICKS: tuple[Callable[[Mending, int], int | None], ...] = (
 
 def mended(mending: Mending, at: int) -> int | None:
     """Where to go on after the token at an index, `GIVE_UP`, or None where no trick recognises what was meant."""
+    mending.at = at
     result = next((result for trick in TRICKS if (result := trick(mending, at)) is not None), None)
     if result is not None:
-        mending.touched = at
+        mending.touched = mending.at
     return result

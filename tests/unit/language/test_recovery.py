@@ -24,6 +24,7 @@ BROKEN = [
     ("param p count = 3\nlet b = 1", ["P100"], ["p", "b"], set()),
     ("param p: count = 3 range 1-10", ["P123"], [], {"p"}),
     ("let a = f(1, 2\nlet b = 1", ["P104"], ["a", "b"], set()),
+    ("let a = f(1, 2\nlet b =\nlet c = 1", ["P104", "P100"], ["a", "c"], {"b"}),
     ("let a = f(1 2)\nlet b = 1", ["P100"], ["a", "b"], set()),
     ("let a = [1, 2\nlet b = 1", ["P104"], ["a", "b"], set()),
     ("let a = b ? 1 : 2\nlet b = 1", ["P103"], ["b"], {"a"}),
