@@ -13,6 +13,8 @@ from wharfinger.compiler.rules import CompiledFilter
 from wharfinger.language import typed
 from wharfinger.model.pod import PodView
 
+REST = "one of the filter's further requirements does not hold"
+
 
 class Reasons:
     """The sentences of a policy's filters.
@@ -32,7 +34,9 @@ class Reasons:
         rule = self._filters[index]
         program = self._scheduled()
         registers = schedule.bound(program, pod)
-        return tuple(self._sentence(index, bit.clause, program, registers, missing=bit.missing) for bit in rule.bits)
+        return tuple(
+            REST if bit.clause is None else self._sentence(index, bit.clause, program, registers, missing=bit.missing) for bit in rule.bits
+        )
 
     def _sentence(self, index: int, number: int, program: schedule.Program, registers: schedule.Registers, *, missing: bool) -> str:
         clause = self._filters[index].clauses[number]

@@ -8,6 +8,7 @@ from typing import Any
 from wharfinger.compiler import reads
 from wharfinger.compiler.ir import CONST, Stage
 from wharfinger.compiler.normalize import default_spread
+from wharfinger.compiler.roots import BitMeaning
 from wharfinger.compiler.rules import BaseWeight, Bit, CompiledFilter, CompiledScore, CompiledTieKey
 from wharfinger.compiler.schedule import Program
 from wharfinger.language import typed
@@ -18,7 +19,7 @@ from wharfinger.language.source import Span
 class Resolved:
     """The compiled rules of one policy."""
 
-    def __init__(self, policy: typed.Policy, program: Program, bits: list[list[tuple[int, bool]]]) -> None:
+    def __init__(self, policy: typed.Policy, program: Program, bits: list[list[BitMeaning]]) -> None:
         self._program = program
         self._lets: Mapping[str, typed.Expr] = {let.name: let.value for let in policy.lets}
         self.filters = tuple(self._filter(f"filter {i}", rule, bits[i]) for i, rule in enumerate(policy.filters))
@@ -49,7 +50,7 @@ class Resolved:
             "optional": f"{group} present" in parts,
         }
 
-    def _filter(self, group: str, rule: typed.Filter, bits: list[tuple[int, bool]]) -> CompiledFilter:
+    def _filter(self, group: str, rule: typed.Filter, bits: list[BitMeaning]) -> CompiledFilter:
         return CompiledFilter(
             **self._common(group, rule.name, rule.span, rule.when, *(clause.condition for clause in rule.clauses)),
             bits=tuple(Bit(clause, missing, self._volatility(f"{group} {k}")) for k, (clause, missing) in enumerate(bits)),

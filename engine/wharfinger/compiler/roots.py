@@ -10,6 +10,9 @@ from wharfinger.compiler.ir import Graph, Module, Node
 from wharfinger.compiler.lower import Lowering
 from wharfinger.language import typed
 
+MOST_BITS = 64  # a filter's answer for one node is one uint64
+BitMeaning = tuple[int | None, bool]
+
 
 class PolicyRoots:
     """The roots of one policy.
@@ -23,7 +26,7 @@ class PolicyRoots:
         self._lower = Lowering(policy, self._graph)
         self._roots: dict[str, Node] = {}
         self.groups: dict[str, list[str]] = {}
-        self.bits: list[list[tuple[int, bool]]] = []
+        self.bits: list[list[BitMeaning]] = []
         for i, rule in enumerate(policy.filters):
             self._filter(f"filter {i}", rule)
         for i, score in enumerate(policy.scores):
@@ -48,12 +51,15 @@ class PolicyRoots:
 
     def _filter(self, group: str, rule: typed.Filter) -> None:
         self.groups[group] = []
-        bits: list[tuple[int, bool]] = []
+        fails: list[tuple[Node, int | None, bool]] = []
         for number, clause in enumerate(rule.clauses):
-            for fails, missing in self._fails(clause):
-                self._root(group, str(len(bits)), fails)
-                bits.append((number, missing))
-        self.bits.append(bits)
+            fails += [(node, number, missing) for node, missing in self._fails(clause)]
+        if len(fails) > MOST_BITS:
+            rest = self._lower.disjunction(*(node for node, _, _ in fails[MOST_BITS - 1 :]))
+            fails = [*fails[: MOST_BITS - 1], (rest, None, False)]
+        for k, (node, _, _) in enumerate(fails):
+            self._root(group, str(k), node)
+        self.bits.append([(number, missing) for _, number, missing in fails])
         self._guard(group, rule.when)
 
     def _fails(self, clause: typed.Clause) -> list[tuple[Node, bool]]:

@@ -15,9 +15,12 @@ from wharfinger.language.source import Span
 
 @dataclass(frozen=True, slots=True)
 class Bit:
-    """One way to fail a filter: a clause that is false, or (`missing`) one that is missing and rejects then."""
+    """One way to fail a filter: a clause that is false, or (`missing`) one that is missing and rejects then.
 
-    clause: int
+    A `clause` of None stands for all clauses that found no place among the 64 bits.
+    """
+
+    clause: int | None
     missing: bool
     volatility: Volatility
 

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wharfinger.compiler.interpreter import Interpreter
+from wharfinger.compiler.messages import missing_text, shown
+from wharfinger.language.types import Kind, Type
+
+from .texts import cluster, compiled, node, pod, typed_policy
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (500.0, Kind.CPU, "500m"),
+        (2.0 * 2**30, Kind.MEMORY, "2Gi"),
+        (0.1, Kind.PERCENT, "10%"),
+        (2.0, Kind.COUNT, "2"),
+        (30.0, Kind.DURATION, "30s"),
+        (0.0, Kind.TIME, "1970-01-01T00:00:00Z"),
+        ("web", Kind.STRING, "web"),
+        (True, Kind.BOOL, "true"),
+        (None, Kind.CPU, "<none>"),
+        (frozenset({"b", "a"}), Kind.SET, "[a, b]"),
+    ],
+)
+def test_shown(value: Any, kind: Kind, text: str) -> None:
+    assert shown(value, Type(kind, element=Kind.STRING if kind is Kind.SET else None)) == text
+
+
+@pytest.mark.parametrize(
+    ("condition", "text"),
+    [
+        ('node.labels["zone"] == "a"', 'node.labels["zone"] is missing'),
+        ('node.labels["a"] == node.labels["b"]', 'node.labels["a"] or node.labels["b"] is missing'),
+        ("ratio(node.free.cpu, node.capacity.cpu) > 50%", "ratio(node.free.cpu, node.capacity.cpu) is missing"),
+        ('(node.labels["a"] ?? "x") == node.labels["b"]', 'node.labels["b"] is missing'),
+        (
+            'node.labels["a"] == "" and node.labels["b"] == "" and node.labels["c"] == "" and node.labels["d"] == ""',
+            'node.labels["a"] or node.labels["b"] or another value is missing',
+        ),
+    ],
+)
+def test_missing_text(condition: str, text: str) -> None:
+    policy = typed_policy(f'policy "p"\nfilter f {{ require {condition} else "no" on missing reject }}')
+    assert missing_text(policy.filters[0].clauses[0].condition, {}) == text
+
+
+def test_an_interpreted_message_has_the_values_of_the_node() -> None:
+    policy = compiled("""
+    policy "p"
+    filter f {
+      require node.free.cpu >= pod.requests.cpu else "{node.free.cpu} of {node.allocatable.cpu} free, pod wants {pod.requests.cpu}"
+      require node.labels["gpu"] == "a" else "wrong GPU" on missing reject
+    }
+    """)
+    snapshot = cluster(node("a", cpu="250m")).snapshot()
+    incoming = pod("p", cpu="1500m")
+    rule = policy.policy.filters[0]
+    interpreter = Interpreter(policy.policy, policy.params, incoming, snapshot)
+    assert interpreter.message(rule.clauses[0], 0) == "250m of 250m free, pod wants 1.5cpu"
+    assert interpreter.message(rule.clauses[1], 0) == 'node.labels["gpu"] is missing'
+    assert policy.bind(incoming, snapshot).reasons(0)[0] == "… of … free, pod wants 1.5cpu"

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from wharfinger.compiler.static_columns import StaticColumns
+
+from .texts import cluster, node, pod
+
+
+def test_only_changed_rows_are_evaluated_again() -> None:
+    state = cluster(node("a", labels={"x": "1"}), node("b"), node("c"))
+    columns = StaticColumns()
+    asked: list[Any] = []
+
+    def read() -> list[int]:
+        snapshot = state.snapshot()
+
+        def evaluate(rows: Any) -> Any:
+            asked.append(rows if isinstance(rows, slice) else rows.tolist())
+            return snapshot.label("x")[rows]
+
+        return columns.get("x", snapshot, evaluate).tolist()
+
+    first = read()
+    assert asked == [slice(None)]
+    state.add_pod(pod("p", on="a"))
+    assert read() == first
+    assert len(asked) == 1
+    state.update_node(node("b", labels={"x": "1"}))
+    assert read() == [first[0], first[0], -1]
+    assert asked[1:] == [[1]]
+    state.add_node(node("d"))
+    assert len(read()) == 4
+    assert asked[2:] == [slice(None)]
+
+
+def test_one_value_for_all_rows_becomes_a_column() -> None:
+    snapshot = cluster(node("a"), node("b")).snapshot()
+    assert StaticColumns().get("k", snapshot, lambda _: np.True_).tolist() == [True, True]
+
+
+def test_the_oldest_are_forgotten() -> None:
+    snapshot = cluster(node("a")).snapshot()
+    columns = StaticColumns()
+    calls: list[int] = []
+
+    def evaluate(rows: Any) -> Any:
+        calls.append(1)
+        return np.zeros(1)[rows]
+
+    for key in (*range(3), 0):
+        columns.get(key, snapshot, evaluate)
+    assert len(calls) == 3
