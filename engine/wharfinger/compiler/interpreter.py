@@ -76,6 +76,11 @@ class Interpreter:
         value = self.value(key.value, row)
         return None if value is None else float(value)
 
+    def evictable(self, victim: PodView, row: int) -> bool:
+        """Whether every rule of `preemption` lets a pod placed on a node be evicted for this one."""
+        answers = [(rule, self.value(rule.condition, row, victim)) for rule in self.policy.victims]
+        return all(answer is True or (answer is None and rule.missing_evicts is True) for rule, answer in answers)
+
     def message(self, clause: typed.Clause, row: int) -> str:
         """What a clause says to a node that it rejects, with every value filled in."""
         if self.value(clause.condition, row) is None:

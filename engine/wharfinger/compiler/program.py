@@ -23,6 +23,7 @@ from wharfinger.compiler.revision import revision
 from wharfinger.compiler.roots import PolicyRoots
 from wharfinger.compiler.rules import BaseWeight, CompiledFilter, CompiledScore, CompiledTieKey
 from wharfinger.compiler.static_columns import StaticColumns
+from wharfinger.compiler.victims import victims_of
 from wharfinger.language import typed
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
@@ -46,7 +47,8 @@ def compile_policy(policy: typed.Policy, params: Mapping[str, Any] | None = None
 class CompiledPolicy:
     """A policy ready to decide; prints as its intermediate representation.
 
-    `filters`, `scores`, `tie_break` and `base` are its rules with every number resolved, `params` the values of its params in base units.
+    `filters`, `scores`, `tie_break` and `base` are its rules with every number resolved, `params` the values of its params in base units;
+    `victims` are its rules about preemption, None without any.
     `reads` are the attributes it reads, as (subject, path, key); `reads_identity` says that it may treat pods of one template differently.
     """
 
@@ -64,6 +66,7 @@ class CompiledPolicy:
         self.tie_break = rules.tie_break
         self.base = rules.base
         self.quantum = policy.quantum
+        self.victims = victims_of(policy, params)
         self.freshness = Freshness(policy.metrics)
         self.reasons = Reasons(policy, params, self.filters)
         lets = {let.name: let.value for let in policy.lets}
@@ -119,3 +122,4 @@ def _expressions(policy: typed.Policy) -> Iterator[typed.Expr]:
             yield from (part for part in clause.message.parts if isinstance(part, typed.Expr))
     yield from (score.value for score in policy.scores)
     yield from (key.value for key in policy.tie_break)
+    yield from (rule.condition for rule in policy.victims)

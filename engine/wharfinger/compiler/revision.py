@@ -36,6 +36,7 @@ def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
         yield f"base {entry.plugin} weight {_text(entry.weight)} with {entry.arguments!r}"
     yield f"quantum {sorted(policy.quantum.items())!r}"
     yield from (f"tie_break {describe(key.value)} {key.descending}" for key in policy.tie_break)
+    yield from (f"victim {describe(rule.condition)} missing {rule.missing_evicts}" for rule in policy.victims)
 
 
 def _text(expr: typed.Expr | None) -> str:

@@ -127,6 +127,7 @@ class Chain:
             quanta=overrides.quanta([rules.policy for rules in governing]),
             tie_breaks=tuple(rule for rules in governing for rule in rules.tie_breaks),
             notes=settled.notes,
+            governing=tuple(rules.policy for rules in governing),
         )
 
     def __str__(self) -> str:

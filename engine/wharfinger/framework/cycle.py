@@ -98,8 +98,11 @@ def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Eva
     outcome = PostFilterOutcome()
     trial = Trial(evaluation.filtering.slots, Question(evaluation.cycle, pod, snapshot))
     messages = []
+    allowed = evaluation.lineup.evictable(pod, snapshot.now)
     for plugin in chain.post_filters if snapshot.n_nodes else ():
-        rejection = Rejection(rejected=np.ones(snapshot.n_nodes, np.bool_), unresolvable=diagnosis.unresolvable, trial=trial)
+        rejection = Rejection(
+            rejected=np.ones(snapshot.n_nodes, np.bool_), unresolvable=diagnosis.unresolvable, trial=trial, evictable=allowed
+        )
         outcome = plugin.post_filter(evaluation.cycle, pod, snapshot, rejection)
         messages += [outcome.message] if outcome.message else []
         if outcome.nominated is not None:

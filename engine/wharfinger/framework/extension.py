@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.eviction import ANYONE, Evictable
 from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
 
@@ -167,12 +168,14 @@ class PreEnqueuePlugin(Plugin, ABC):
 class Rejection:
     """What PostFilter is given of a failed cycle: the nodes that were rejected. Arrays are `(n_nodes,) bool` in row order.
 
-    `unresolvable`: where no removal of pods would help. `trial` asks the filters about one node with other pods on it.
+    `unresolvable`: where no removal of pods would help. `trial` asks the filters about one node with other pods on it. `evictable` says
+    whom policies let be evicted; a plugin that evicts pods must not evict others.
     """
 
     rejected: Mask
     unresolvable: Mask
     trial: Trial
+    evictable: Evictable = ANYONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework import eviction
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.scale import Scale
 from wharfinger.language.catalogue import Volatility
 
 if TYPE_CHECKING:
+    from wharfinger.compiler.program import CompiledPolicy
+    from wharfinger.framework.eviction import Evictable
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
 
@@ -57,6 +60,11 @@ class Lineup:
     quanta: Mapping[int, float] = field(default_factory=dict)
     tie_breaks: tuple[TieBreak, ...] = ()
     notes: tuple[str, ...] = ()
+    governing: tuple[CompiledPolicy, ...] = ()
+
+    def evictable(self, pod: PodView, now: float) -> Evictable:
+        """Whom preemption may evict for a pod that has this lineup."""
+        return eviction.evictable(self.governing, pod, now)
 
     def quantum(self, tier: int) -> float:
         """The step to which totals of a tier are rounded."""

@@ -114,7 +114,8 @@ class PolicyRules:
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Its rows in the chain's table."""
         scored = [(term.plugin.name, "Score", f"{term.weight:g}", f"tier={term.tier}" if term.tier != 1 else "") for term in self.scores]
-        return [*((plugin.name, "Filter", "", "") for plugin in self.filters), *scored]
+        evicting = [(f"{self.policy.name}/preemption", "PostFilter", "", "")] if self.policy.victims is not None else []
+        return [*((plugin.name, "Filter", "", "") for plugin in self.filters), *scored, *evicting]
 
 
 def _bound(policy: CompiledPolicy, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> BoundPolicy:

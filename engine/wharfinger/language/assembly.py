@@ -16,7 +16,7 @@ from wharfinger.language.syntax_declarations import Element, PolicyHeader, Scope
 
 MOST_ITEMS = 500
 MOST_TESTS = 500
-RULES = (ast.Filter, ast.Score, ast.Base, ast.Quantum, ast.TieBreak, ast.Metric)
+RULES = (ast.Filter, ast.Score, ast.Base, ast.Quantum, ast.TieBreak, ast.Preemption, ast.Metric)
 
 
 @dataclass(slots=True)

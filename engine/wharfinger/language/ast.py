@@ -223,11 +223,13 @@ class MissingAction(Enum):
     NEUTRAL = "neutral"
     SKIP = "skip"
     POINTS = "points"
+    EVICT = "evict"
+    KEEP = "keep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnMissing(Node):
-    """`on missing pass|reject|neutral|skip|<points>`."""
+    """`on missing pass|reject|neutral|skip|evict|keep|<points>`."""
 
     action: MissingAction
     points: Expr | None = None
@@ -336,6 +338,22 @@ class TieBreak(Item):
     keys: tuple[TieKey, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VictimRule(Node):
+    """`never_evict when condition on missing …` or `only_evict when …`; `is_only` tells which."""
+
+    is_only: bool
+    condition: Expr
+    on_missing: OnMissing | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preemption(Item):
+    """`preemption { rules }`: which placed pods may have to leave for a governed pod."""
+
+    rules: tuple[VictimRule, ...]
+
+
 # ── tests ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -428,6 +446,8 @@ class Expectation(Enum):
     REJECTED = "rejected"  # node rejected by rule
     ACCEPTED = "accepted"  # node passes every filter
     SCORE = "score"  # node's points of a score
+    EVICTED = "evicted"  # running pod has to leave
+    NOT_EVICTED = "not evicted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -435,8 +455,9 @@ class TestExpect(TestStep):
     """`expect web on b`, or another of the sentences below.
 
     `expect web not on a` · `expect web pending message "…"` · `expect a rejected by rule message "…"` · `expect a accepted` ·
-    `expect a scores rule == 50` (comparison operators as in expressions). `pod` is set by `expect web: a rejected …`; without it, what is
-    said of a node is about the pod placed last.
+    `expect a scores rule == 50` (comparison operators as in expressions) · `expect low evicted` · `expect low not evicted`.
+
+    `pod` is set by `expect web: a rejected …`; without it, what is said of a node or a victim is about the pod placed last.
     """
 
     expectation: Expectation

@@ -267,8 +267,8 @@ class Code(Enum):
     )
     P404 = Record(
         "victim rule may be missing",
-        "A label or annotation of a placed pod may be absent. Then a rule of `preemption` neither protects the pod nor gives it up. Say what "
-        "is meant: `?? default` beside the value, a `has(…)` guard, or `on missing keep` / `on missing evict`.",
+        "A label or annotation of a placed pod may be absent. Then a rule of `preemption` neither protects the pod nor gives it up. Say "
+        "what is meant: `?? default` beside the value, a `has(…)` guard, or `on missing keep` / `on missing evict`.",
     )
     # ── P5xx scores ──
     P501 = Record(

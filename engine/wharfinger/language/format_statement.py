@@ -59,7 +59,7 @@ def _scope(policy: ast.Policy) -> Iterator[Statement]:
         yield Statement(start=start, end=start, group="scope", text="for pods")
 
 
-def _item(item: ast.Item) -> Statement:  # noqa: PLR0911  # one case per kind
+def _item(item: ast.Item) -> Statement:  # noqa: C901, PLR0911  # one case per kind
     match item:
         case ast.Param():
             return _leaf(item, "param", _param(item))
@@ -81,6 +81,9 @@ def _item(item: ast.Item) -> Statement:  # noqa: PLR0911  # one case per kind
         case ast.TieBreak():
             keys = ", ".join(f"{one_line(key.value)} {'desc' if key.descending else 'asc'}" for key in item.keys)
             return _leaf(item, "setting", f"tie_break {keys}")
+        case ast.Preemption():
+            body = tuple(_leaf(rule, "entry", _victim_rule(rule)) for rule in item.rules)
+            return _block(item, "preemption", "preemption", item.span.start, body)
         case ast.Test():
             body = tuple(_leaf(step, "step", _step(step)) for step in item.steps)
             return _block(item, "test", f"test {string(item.title)}", item.title.span.end, body)
@@ -155,6 +158,12 @@ def _base(item: ast.Base) -> Statement:
         return _leaf(item, "setting", line)
     body = tuple(_leaf(entry, "entry", text) for entry, text in zip(item.entries, texts, strict=True))
     return _block(item, "setting", "base kubernetes", item.span.start, body)
+
+
+def _victim_rule(rule: ast.VictimRule) -> str:
+    word = f"{'only' if rule.is_only else 'never'}_evict when "
+    condition = word + pretty(rule.condition, len(STEP) + len(word), "")
+    return _joined(condition, [_missing(rule.on_missing)] if rule.on_missing else [], len(STEP))
 
 
 def _entry(entry: ast.BaseEntry) -> str:

@@ -14,10 +14,11 @@ from wharfinger.language.place import ITEMS
 from wharfinger.language.suggest import closest
 
 NAMED = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID"})
-RULES = "`param`, `let`, `metric`, `filter`, `score`, `prefer`, `avoid`, `base`, `quantum`, `tie_break` and `test`"
+RULES = "`param`, `let`, `metric`, `filter`, `score`, `prefer`, `avoid`, `base`, `quantum`, `tie_break`, `preemption` and `test`"
 BEGINNINGS = {
     "file": ("declaration or rule", f"`import`, `policy`, `for`, {RULES}"),
     "filter": ("clause of a filter", "`require` and `reject`"),
+    "preemption": ("line of `preemption`", "`never_evict` and `only_evict`"),
     "test": ("line of a test", "`node`, `pod`, `running`, `metric`, `param`, `place` and `expect`"),
 }
 

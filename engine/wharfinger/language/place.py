@@ -8,10 +8,10 @@ from wharfinger.language.lexer import CLOSE, OPEN, Token
 from wharfinger.language.shift_reduce import ShiftReduce
 from wharfinger.language.source import Source
 
-ITEMS = frozenset("IMPORT POLICY FOR AT PARAM LET METRIC FILTER SCORE PREFER AVOID BASE QUANTUM TIE_BREAK TEST".split())  # noqa: SIM905  # a table
-CLAUSES = frozenset({"REQUIRE", "REJECT"})
+ITEMS = frozenset("IMPORT POLICY FOR AT PARAM LET METRIC FILTER SCORE PREFER AVOID BASE QUANTUM TIE_BREAK PREEMPTION TEST".split())  # noqa: SIM905  # a table
+CLAUSES = frozenset({"REQUIRE", "REJECT", "NEVER_EVICT", "ONLY_EVICT"})
 STEPS = frozenset({"NODE", "POD", "RUNNING", "PLACE", "EXPECT", "METRIC", "PARAM"})
-BLOCKS = frozenset({"FILTER", "TEST", "BASE"})
+BLOCKS = frozenset({"FILTER", "TEST", "BASE", "PREEMPTION"})
 CLOSER = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 
 
@@ -81,7 +81,7 @@ class Place:
         return sum(token.type == "LBRACE" for _, token in self._open())
 
     def level(self) -> str | None:
-        """What a line that begins here is a line of: "file", "filter" or "test"; None in the middle of something.
+        """What a line that begins here is a line of: "file", "filter", "preemption" or "test"; None in the middle of something.
 
         The words that begin the lines of a test may also be names, so that it takes one that may not to tell.
         """
@@ -89,6 +89,8 @@ class Place:
             return "file"
         if self.engine.accepts("REQUIRE"):
             return "filter"
+        if self.engine.accepts("NEVER_EVICT"):
+            return "preemption"
         return "test" if self.engine.accepts("METRIC") else None
 
     def unfinished(self) -> int | None:

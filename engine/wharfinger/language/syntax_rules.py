@@ -199,6 +199,31 @@ class Rules(Declarations):
         keys = tuple(part for part in parts if isinstance(part, ast.TieKey))
         return ast.TieBreak(span=self.at(keyword, keys[-1]), keys=keys)
 
+    def preemption(self, keyword: Token, left: Token, rules: tuple[ast.VictimRule, ...], right: Token) -> ast.Preemption:
+        """`preemption { rules }`."""
+        if not rules:
+            self.empty(left, right, "`preemption` changes nothing", "say which pods may not be evicted: `never_evict when …`")
+        return ast.Preemption(span=self.at(keyword, right), rules=rules)
+
+    def victim_rules(self, *rules: ast.VictimRule) -> tuple[ast.VictimRule, ...]:
+        """The rules about victims."""
+        return rules
+
+    def victim_rule(self, keyword: Token, _when: Token, condition: ast.Expr, missing: MissingPart | None) -> ast.VictimRule:
+        """`never_evict when condition on missing keep`."""
+        end = (missing.span if missing else condition.span).end
+        return ast.VictimRule(
+            span=Span(self.source, keyword.start, end),
+            is_only=keyword.type == "ONLY_EVICT",
+            condition=condition,
+            on_missing=self._victim_missing(missing) if missing else None,
+        )
+
+    def _victim_missing(self, part: MissingPart) -> ast.OnMissing:
+        span = self.at(part.value, part.value)
+        action = words.chosen(self.diagnostics, words.VICTIM_MISSING, span.text, span, "after `on missing` in `preemption`")
+        return ast.OnMissing(span=part.span, action=action)
+
     def tie_key(self, value: ast.Expr, direction: Token) -> ast.TieKey:
         """`expression asc|desc`."""
         return ast.TieKey(span=self.at(value, direction), value=value, descending=direction.type == "DESC")

@@ -167,6 +167,14 @@ class SyntaxTree(Rules):
         """`accepted`."""
         return Outcome(span=self.at(word, word), expectation=ast.Expectation.ACCEPTED)
 
+    def evicted(self, word: Token) -> Outcome:
+        """`evicted`."""
+        return Outcome(span=self.at(word, word), expectation=ast.Expectation.EVICTED)
+
+    def not_evicted(self, not_: Token, word: Token) -> Outcome:
+        """`not evicted`."""
+        return Outcome(span=self.at(not_, word), expectation=ast.Expectation.NOT_EVICTED)
+
     def scores(self, word: Token, rule: Token, operator: Token, points: ast.Expr) -> Outcome:
         """`scores rule == 50`."""
         op = OPERATORS[operator.text]

@@ -1,8 +1,8 @@
 """The typed policy: names resolved, types known, sugar gone. This is all that the compiler and the interpreter see.
 
-Every node prints as text (`dataclass` repr is for debugging; `language.render` prints it for people), carries the span it came from, and its type.
-`prefer`/`avoid` have become scores, `not in` is `not (… in …)`, `!=` is `not (… == …)`, literals are in base units (millicores, bytes, fractions,
-seconds), and label selectors are parsed. What may be missing is in the type: `type.optional`.
+Every node prints as text (`dataclass` repr is for debugging; `language.describe` prints it for people), carries the span it came from, and
+its type. `prefer`/`avoid` have become scores, `not in` is `not (… in …)`, `!=` is `not (… == …)`, literals are in base units (millicores,
+bytes, fractions, seconds), and label selectors are parsed. What may be missing is in the type: `type.optional`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class MetricRef(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributeRef(Expr):
-    """An attribute of the pod, the node or `it`; `key` for keyed attributes (its shape may be POD: `node.labels[pod.labels["x"]]` is
-    allowed for POD and CONST keys only).
+    """An attribute of the pod, the node or `it`; `key` for keyed attributes.
+
+    A key is the same for all nodes: `node.labels[pod.labels["x"]]` is possible, `node.labels[node.labels["x"]]` is not.
     """
 
     attribute: Attribute
@@ -72,8 +73,10 @@ class SubjectRef(Expr):
 
 
 class Op(Enum):
-    """Operators that remain after desugaring. AND/OR/NOT are Kleene; comparisons and arithmetic with a missing operand are missing;
-    DIV by zero is missing; COALESCE takes the right where the left is missing; IN tests set membership.
+    """Operators that remain after desugaring.
+
+    AND, OR and NOT are Kleene's; comparisons and arithmetic with a missing operand are missing; DIV by zero is missing; COALESCE takes the
+    right where the left is missing; IN tests set membership.
     """
 
     NOT = "not"
@@ -155,16 +158,20 @@ class Matches(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select(Expr):
-    """`pods where predicate`: pods placed (or assumed) in the cluster, the pod being decided excluded. Where the predicate is missing the pod is not selected.
+    """`pods where predicate`: pods placed (or assumed) in the cluster, the pod being decided excluded.
 
-    The predicate has shape ITEM (or less) and may also read POD and CONST values; it may not read the node.
+    Where the predicate is missing the pod is not selected. The predicate has shape ITEM (or less) and may also read POD and CONST values;
+    it may not read the node.
     """
 
     where: Expr | None
 
 
 class Reduction(Enum):
-    """Aggregates over pods. COUNT and SUM of nothing are 0; AVG, MIN and MAX of nothing are missing. Pods whose value is missing are left out."""
+    """Aggregates over pods; pods whose value is missing are left out.
+
+    COUNT and SUM of nothing are 0; AVG, MIN and MAX of nothing are missing.
+    """
 
     COUNT = "count"
     SUM = "sum"
@@ -183,7 +190,10 @@ class Per(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate(Expr):
-    """`count(sel, on: node)`, `sum(sel, it.requests.cpu, within: "zone")`. With DOMAIN the result is missing on nodes without the label `topology_key`."""
+    """`count(sel, on: node)`, `sum(sel, it.requests.cpu, within: "zone")`.
+
+    With DOMAIN the result is missing on nodes without the label `topology_key`.
+    """
 
     reduction: Reduction
     selection: Expr  # Select, or LetRef of kind PODS
@@ -197,7 +207,8 @@ class Call(Expr):
     """A builtin applied to arguments in parameter order (variadic ones follow; named ones, e.g. resource weights, are in `named`).
 
     Positional parameters that the author left out are filled with `Const` of the parameter's default, so `arguments` always has at least
-    `len(function.parameters)` entries. A metric is passed as `MetricRef`, a selection as `Select` or `LetRef`, a pod or node as `SubjectRef`.
+    `len(function.parameters)` entries. A metric is passed as `MetricRef`, a selection as `Select` or `LetRef`, a pod or node as
+    `SubjectRef`.
     """
 
     function: Function
@@ -220,8 +231,8 @@ class Clause:
     """A node passes where `condition` is true (`reject` has become `require not`); where it is missing, `missing_passes` decides.
 
     None: it cannot be missing on nodes that passed the filter's earlier clauses and its `when`. So a missing condition adds no reason where
-    an earlier clause of the same filter already rejects the node; should it be missing elsewhere (a node that claims to have no memory), the
-    node is rejected.
+    an earlier clause of the same filter already rejects the node; should it be missing elsewhere (a node that claims to have no memory),
+    the node is rejected.
     """
 
     span: Span
@@ -306,6 +317,18 @@ class BaseOverride:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VictimRule:
+    """A placed pod may be evicted for the pod where `condition` is true (`never_evict` has become `not`); it reads `it` and the pod.
+
+    Where the condition is missing `missing_evicts` decides; None: it cannot be missing, and should it be after all, the pod stays.
+    """
+
+    span: Span
+    condition: Expr
+    missing_evicts: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TieKey:
     """One key of the tie break."""
 
@@ -332,3 +355,4 @@ class Policy:
     quantum: Mapping[int, float]  # by tier; tiers not named have 0.000001
     tie_break: tuple[TieKey, ...]
     tests: tuple[Test, ...]
+    victims: tuple[VictimRule, ...] = ()  # every one must allow it before a placed pod is evicted for a governed one

@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 NORMALIZE = {method.value: method for method in ast.Normalize}
 CLAUSE_MISSING = {"pass": ast.MissingAction.PASS, "reject": ast.MissingAction.REJECT}
+VICTIM_MISSING = {"evict": ast.MissingAction.EVICT, "keep": ast.MissingAction.KEEP}
 SCORE_MISSING = {"neutral": ast.MissingAction.NEUTRAL, "skip": ast.MissingAction.SKIP}
 
 

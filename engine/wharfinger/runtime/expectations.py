@@ -88,6 +88,17 @@ def _accepted(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failur
     return Failure(at=step.span, sentence=sentence, details=tuple(details))
 
 
+def _evicted(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
+    """Whether the pod had to leave for another, or was left alone."""
+    del world
+    wanted = step.expectation is ast.Expectation.EVICTED
+    if (step.subject in attempt.evicted) == wanted:
+        return None
+    others = ", ".join(attempt.evicted) or "nobody"
+    sentence = f"{step.subject} was evicted, expected it to stay" if not wanted else f"{step.subject} was not evicted, but {others}"
+    return Failure(at=step.span, sentence=f"{sentence}; {_happened(attempt.decision)}")
+
+
 def _score(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
     assert step.op is not None and step.points is not None  # noqa: S101, PT018 — the grammar gives a `scores` both
     wanted = scenario.literal(step.points)
@@ -183,4 +194,6 @@ _CHECKS: Mapping[ast.Expectation, Callable[[Scenario, Attempt, ast.TestExpect], 
     ast.Expectation.REJECTED: _rejected,
     ast.Expectation.ACCEPTED: _accepted,
     ast.Expectation.SCORE: _score,
+    ast.Expectation.EVICTED: _evicted,
+    ast.Expectation.NOT_EVICTED: _evicted,
 }

@@ -24,9 +24,13 @@ from wharfinger.runtime import commentary, test_objects
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One `place`: the decision, and the cluster as it was just before."""
+    """One `place`: the decision, and the cluster as it was just before.
+
+    Where preemption made room for the pod, both are those after its victims have left, and `evicted` are their names.
+    """
 
     decision: Decision
+    evicted: tuple[str, ...]
     snapshot: Snapshot
     interpreter: Interpreter
     governed: bool
@@ -82,10 +86,15 @@ class Scenario:
 
     def _place(self, name: str) -> None:
         pod = self._pods[name]
-        snapshot = self._state.snapshot(test_objects.NOW.timestamp()).detach()
-        decision = decide(self._chain, snapshot, pod)
+        decision, snapshot = self._decide(pod)
+        victims = decision.victims
+        if victims:
+            for victim in victims:
+                self._state.remove_pod(victim)
+            decision, snapshot = self._decide(pod)
         attempt = Attempt(
             decision=decision,
+            evicted=tuple(victim.name for victim in victims),
             snapshot=snapshot,
             interpreter=commentary.interpreter_of(self.policy, pod, snapshot),
             governed=self.policy.governs(pod, snapshot.now),
@@ -93,6 +102,10 @@ class Scenario:
         self.attempts[name] = self.last = attempt
         if decision.node is not None:
             self._state.assume(pod, decision.node)
+
+    def _decide(self, pod: PodView) -> tuple[Decision, Snapshot]:
+        snapshot = self._state.snapshot(test_objects.NOW.timestamp()).detach()
+        return decide(self._chain, snapshot, pod), snapshot
 
 
 def literal(value: ast.Expr) -> Any:

@@ -2,7 +2,7 @@
 
 For every node where removing pods could help: suppose that all pods of lower priority leave; if the pod fits then, let them return one by
 one, the most important first, as long as it still fits. Who could not return is a victim. Of all such nodes one is chosen by Kubernetes'
-criteria.
+criteria. Pods that a policy does not let be evicted for this one are left out of account from the beginning.
 
 Differences to Kubernetes: all nodes are looked at, where Kubernetes begins at a random one and stops after a tenth of them; and of equal
 nodes the first by name is taken instead of any. What a node would cost is kept until something on it, or something that all nodes depend
@@ -25,6 +25,7 @@ from pydantic import Field
 from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.disruption_budgets import Budgets
+from wharfinger.framework.eviction import ANYONE, Evictable
 from wharfinger.framework.extension import PostFilterOutcome, PostFilterPlugin, Rejection
 from wharfinger.framework.supposition import Supposition
 from wharfinger.framework.trial import Trial
@@ -81,7 +82,7 @@ class DefaultPreemption(PostFilterPlugin):
 class Search:
     """The nodes looked at for one template: candidates by row with the cheapest on top of a heap, and the reasons of the others."""
 
-    __slots__ = ("_budgets", "_candidates", "_heap", "_open", "_reasons", "_refused", "_seen")
+    __slots__ = ("_asked_at", "_budgets", "_candidates", "_heap", "_open", "_reasons", "_refused", "_seen")
 
     def __init__(self) -> None:
         self._forget(0)
@@ -94,10 +95,11 @@ class Search:
         self._open: Mask = np.zeros(n_nodes, np.bool_)
         self._budgets: Budgets | None = None
         self._seen: tuple[int, int] = (-1, -1)
+        self._asked_at: float | None = None
 
     def update(self, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> None:
         """Look again at the nodes whose cost may have changed since the last time."""
-        stale = self._stale(snapshot, rejection.trial)
+        stale = None if self._asked_at != rejection.evictable.asked_at else self._stale(snapshot, rejection.trial)
         if stale is None:
             self._forget(snapshot.n_nodes)
             stale = np.arange(snapshot.n_nodes)
@@ -107,11 +109,12 @@ class Search:
         changed = np.union1d(stale, np.flatnonzero(resolvable != self._open)) if len(stale) < snapshot.n_nodes else stale
         self._open = resolvable
         self._seen = snapshot.revision, snapshot.objects.revision
+        self._asked_at = rejection.evictable.asked_at
         lower = _has_lower(pod.priority, snapshot)
         for row in changed.tolist():
             self._drop(row)
             if resolvable[row]:
-                found = self._look(row, pod, snapshot, rejection.trial) if lower[row] else (NO_VICTIMS,)
+                found = self._look(row, pod, snapshot, rejection) if lower[row] else (NO_VICTIMS,)
                 self._keep(row, found)
 
     def _stale(self, snapshot: Snapshot, trial: Trial) -> NDArray[np.intp] | None:
@@ -124,10 +127,10 @@ class Search:
             return None
         return np.union1d(np.union1d(usage, nodes), snapshot.nominated_rows)
 
-    def _look(self, row: int, pod: PodView, snapshot: Snapshot, trial: Trial) -> Candidate | tuple[Reason, ...]:
+    def _look(self, row: int, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> Candidate | tuple[Reason, ...]:
         """What it would cost to free a node, or why that does not help."""
         assert self._budgets is not None  # noqa: S101 — `update` has just read them
-        return select_victims(row, pod, snapshot, trial, self._budgets)
+        return select_victims(row, pod, snapshot, rejection.trial, self._budgets, rejection.evictable)
 
     def _drop(self, row: int) -> None:
         self._candidates.pop(row, None)
@@ -171,11 +174,14 @@ def ineligible(pod: PodView, snapshot: Snapshot, unresolvable: Mask) -> str:
     return WAITING if any(True for _ in leaving) else ""
 
 
-def select_victims(row: int, pod: PodView, snapshot: Snapshot, trial: Trial, budgets: Budgets) -> Candidate | tuple[Reason, ...]:
+def select_victims(  # noqa: PLR0913, PLR0917 — a node, a question about it, and the three that are asked
+    row: int, pod: PodView, snapshot: Snapshot, trial: Trial, budgets: Budgets, evictable: Evictable = ANYONE
+) -> Candidate | tuple[Reason, ...]:
     """What it would cost to free a node for a pod, or the reasons why it cannot be freed (`SelectVictimsOnNode`)."""
-    potential = [placed for placed in snapshot.pods_on(row) if placed.priority < pod.priority]
+    lower = [placed for placed in snapshot.pods_on(row) if placed.priority < pod.priority]
+    potential = evictable.among(lower)
     if not potential:
-        return (NO_VICTIMS,)
+        return (spared(evictable),) if lower else (NO_VICTIMS,)
     supposed = trial.suppose(row)
     for placed in potential:
         supposed.remove(placed)
@@ -186,6 +192,11 @@ def select_victims(row: int, pod: PodView, snapshot: Snapshot, trial: Trial, bud
     broken = _leaving(violating, supposed, trial)
     victims = sorted([*broken, *_leaving(others, supposed, trial)], key=importance)
     return Candidate(cost(victims, len(broken), snapshot.names[row]), tuple(victims)) if victims else (NO_VICTIMS,)
+
+
+def spared(evictable: Evictable) -> Reason:
+    """Why a node with pods of lower priority has no victims."""
+    return Reason(f"No preemption victims that policy {' and '.join(evictable.policies)} allows", resolvable=False)
 
 
 def _leaving(removed: Sequence[PodView], supposed: Supposition, trial: Trial) -> list[PodView]:

@@ -135,5 +135,5 @@ def _node_help(place: Place) -> str:
     if place is SELECTION:
         return 'select pods without looking at the node, and restrict the count: `count(…, on: node)` or `count(…, within: "<label key>")`'
     if place is VICTIM:
-        return "`preemption` is about placed pods (`it`) and the pod that needs room, whatever the node; put conditions on nodes in a `filter`"
+        return "`preemption` is about placed pods (`it`) and the pod that needs room, not the node; put conditions on nodes in a `filter`"
     return "`for` decides which pods are governed, before nodes are looked at; put conditions on nodes in a `filter` or behind `when`"

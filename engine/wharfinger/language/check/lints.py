@@ -54,7 +54,7 @@ def lint(context: Context, presence: Presence, policy: typed.Policy, syntax: ast
         everywhere=_codes(syntax.annotations),
     )
     unused_names(lints, context.names)
-    if not (policy.filters or policy.scores or policy.base or policy.tie_break or policy.quantum):
+    if not (policy.filters or policy.scores or policy.base or policy.tie_break or policy.quantum or policy.victims):
         lints.warn(Code.L102, f"policy `{policy.name}` decides nothing", syntax.name.span, help="give it a `filter` or a `score`")
     known = _scope(lints)
     for rule in policy.filters:
