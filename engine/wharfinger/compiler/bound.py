@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from wharfinger.builtins.context import AtRows, Rows
 from wharfinger.compiler import schedule
+from wharfinger.compiler.one_row import OneRow
 from wharfinger.compiler.rules import CompiledScore, Rule
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
@@ -27,7 +28,7 @@ VALUE, MISSING, SKIPPED = range(3)  # states of a raw score
 class BoundPolicy:
     """One policy, one pod, one cluster (any number of its snapshots)."""
 
-    __slots__ = ("_frame", "_pod", "_policy", "_program", "_registers", "_start", "_static", "_strings")
+    __slots__ = ("_frame", "_one_row", "_pod", "_policy", "_program", "_registers", "_start", "_static", "_strings")
 
     def __init__(self, policy: CompiledPolicy, pod: PodView, strings: StringTable) -> None:
         self._policy = policy
@@ -38,6 +39,7 @@ class BoundPolicy:
         self._start = schedule.bound(policy.program, pod, strings=strings)
         self._frame: AtRows | None = None
         self._registers: schedule.Registers = self._start
+        self._one_row: OneRow | None = None
 
     def of(self, pod: PodView) -> BoundPolicy:
         """Itself, from now on for this pod, which must be of the same template: only who is left out of selections changes."""
@@ -45,6 +47,13 @@ class BoundPolicy:
             self._pod = pod
             self._frame = None
         return self
+
+    @property
+    def one_row(self) -> OneRow:
+        """The same, asked about one node at a time; for rules whose plan has a form for one row."""
+        if self._one_row is None:
+            self._one_row = OneRow(self._policy, self._start, self.static_column)
+        return self._one_row
 
     def reasons(self, index: int) -> tuple[str, ...]:
         """What filter number `index` says of nodes it rejects, one sentence per bit; what differs between nodes is `…`."""
@@ -134,7 +143,8 @@ class BoundPolicy:
             schedule.run(plan.steps, self._registers)
             return
         for part in plan.static:
-            self._fill_static(part, frame)
+            if self._registers[part.register] is None:
+                self._registers[part.register] = self.static_column(part, frame.snapshot)
         schedule.run(plan.rest, self._registers)
 
     def _at(self, snapshot: Snapshot, rows: Rows) -> AtRows:
@@ -147,18 +157,16 @@ class BoundPolicy:
             self._registers = schedule.framed(self._start, frame)
         return frame
 
-    def _fill_static(self, part: schedule.StaticPart, frame: AtRows) -> None:
-        registers = self._registers
-        if registers[part.register] is not None:
-            return
+    def static_column(self, part: schedule.StaticPart, snapshot: Snapshot) -> NDArray[Any]:
+        """The values of a static part for all rows, (n_nodes,); an array that nobody changes any more."""
         key = (part.register, *(self._start[place] for place in part.depends), self._pod.template if part.of_pod else None)
 
         def evaluate(rows: Rows) -> Any:
-            fresh = schedule.framed(self._start, AtRows(frame.snapshot, self._pod, rows))
+            fresh = schedule.framed(self._start, AtRows(snapshot, self._pod, rows))
             schedule.run(part.steps, fresh)
             return fresh[part.register]
 
-        registers[part.register] = self._static.get(key, frame.snapshot, evaluate)
+        return self._static.get(key, snapshot, evaluate)
 
 
 def _column(output: Any, frame: AtRows, dtype: type[np.generic]) -> NDArray[Any]:

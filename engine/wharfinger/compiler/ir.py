@@ -51,6 +51,10 @@ class Op:
     A `framed` vector form takes the frame (`builtins.context.AtRows`: snapshot, pod and rows) first: it reads the cluster, and
     where it is `of_pod` also the pod. A `hazardous` one may divide by zero or overflow. Operations made for one policy carry in
     `key` what tells them apart.
+
+    `row` is the vector form for one row, in plain Python: the same result, without the cost of arrays of one. Its frame is a
+    `builtins.context.AtNode`, and what may be missing is a pair of value and presence as in the vector form. Left out where it is the
+    scalar form; operations with neither have none.
     """
 
     name: str
@@ -59,7 +63,13 @@ class Op:
     framed: bool = False
     of_pod: bool = False
     hazardous: bool = False
+    row: Callable[..., Any] | None = None
     key: Hashable = None
+
+    @property
+    def at_row(self) -> Callable[..., Any] | None:
+        """The form for one row, or None."""
+        return self.row or self.scalar
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wharfinger.builtins.context import AtRows
+from wharfinger.builtins.context import AtNode, AtRows
 from wharfinger.compiler import ops
 from wharfinger.compiler.ir import Graph, Node, Op, Rep, Stage, Value
 from wharfinger.language import typed
@@ -22,7 +22,7 @@ ITEM = Op(name="it")
 STRINGS = Op(name="strings")
 IDENTITY = "identity"  # marks operations that read what differs between pods of one template
 NOW_GIVEN = Op(name="now")  # the time that `governs` is asked about
-NOW = Op(name="now", vector=lambda frame: frame.now, framed=True, key="snapshot")
+NOW = Op(name="now", vector=lambda frame: frame.now, row=lambda frame: frame.now, framed=True, key="snapshot")
 
 
 def pod(graph: Graph) -> Node:
@@ -98,7 +98,7 @@ def _reader(record: Attribute, type_: Type) -> Any:
 def _column(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> Value:
     if record.column is None:
         raise TypeError(f"node.{record.path} has no column")
-    op = Op(name=f"node.{record.path}", vector=_vector_reader(record.column), framed=True)
+    op = Op(name=f"node.{record.path}", vector=_vector_reader(record.column), row=_row_reader(record.column), framed=True)
     operands = () if key is None else (key.node,)
     pair = graph.apply(op, operands, Rep.OBJECT, at=Stage.RUN, volatility=record.volatility)
     rep = rep_of(type_, Stage.RUN)
@@ -109,6 +109,14 @@ def _vector_reader(column: Any) -> Any:
     def read(frame: AtRows, *key: str) -> tuple[Any, Any]:
         values, present = column(frame.snapshot, frame.rows, *key)
         return values, True if present is None else present
+
+    return read
+
+
+def _row_reader(column: Any) -> Any:
+    def read(frame: AtNode, *key: str) -> tuple[Any, bool]:
+        values, present = column(frame.snapshot, slice(frame.row, frame.row + 1), *key)
+        return values.item(), True if present is None else present.item()
 
     return read
 

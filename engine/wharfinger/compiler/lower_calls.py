@@ -74,14 +74,39 @@ def _run_rep(expr: typed.Call) -> Rep:
 def _framed(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
     """A call that reads the cluster."""
     call = _with_names(expr.function.vector, expr)
-    op = Op(name=f"call {expr.function.name}", vector=call, framed=True, of_pod=True, hazardous=True, key=_names(expr))
+    op = Op(
+        name=f"call {expr.function.name}",
+        vector=call,
+        row=_at_row(expr, nodes),
+        framed=True,
+        of_pod=True,
+        hazardous=True,
+        key=_names(expr),
+    )
     return lowering.graph.apply(op, nodes, _run_rep(expr), at=Stage.RUN, volatility=expr.function.volatility)
 
 
 def _vector(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
     """A call on columns that reads nothing but them."""
-    op = Op(name=f"call {expr.function.name}", vector=_with_names(expr.function.vector, expr), hazardous=True, key=_names(expr))
+    row = _at_row(expr, nodes)
+    op = Op(name=f"call {expr.function.name}", vector=_with_names(expr.function.vector, expr), row=row, hazardous=True, key=_names(expr))
     return lowering.graph.apply(op, [lowering.code(node) for node in nodes], _run_rep(expr))
+
+
+def _at_row(expr: typed.Call, nodes: list[Node]) -> Callable[..., Any] | None:
+    """The scalar reference as a form for one row; None where it takes or gives selections, metrics or texts."""
+    rep = _run_rep(expr)
+    if any(node.rep in {Rep.OBJECT, Rep.CODE} for node in nodes) or leaves.rep_of(expr.type, Stage.RUN) is Rep.CODE:
+        return None
+    call: Callable[..., Any] = _with_names(expr.function.scalar, expr)
+    if rep is not Rep.OBJECT:
+        return call
+
+    def pair(*arguments: Any) -> tuple[Any, bool]:
+        found = call(*arguments)
+        return (0.0, False) if found is None else (found, True)
+
+    return pair
 
 
 def _scalar(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:

@@ -51,20 +51,23 @@ COMPARISONS = {typed.Op.EQ: EQ, typed.Op.LT: LT, typed.Op.LE: LE, typed.Op.GT: G
 
 ARBITRARY = {Rep.FLOAT: 0.0, Rep.BOOL: False, Rep.TEXT: "", Rep.CODE: -1, Rep.OBJECT: frozenset()}
 
-KNOWN = Op(name="known", scalar=lambda maybe: maybe is not None, vector=operator.itemgetter(1))
+KNOWN = Op(name="known", scalar=lambda maybe: maybe is not None, vector=operator.itemgetter(1), row=operator.itemgetter(1))
 
 
 def given(rep: Rep) -> Op:
     """The operation that takes the value out of something that may be absent."""
     arbitrary = ARBITRARY[rep]
-    return Op(name="given", scalar=lambda maybe: arbitrary if maybe is None else maybe, vector=operator.itemgetter(0), key=rep)
+    first = operator.itemgetter(0)
+    return Op(name="given", scalar=lambda maybe: arbitrary if maybe is None else maybe, vector=first, row=first, key=rep)
 
 
 # ── texts as codes ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 CODE = Op(name="code", scalar=lambda strings, text: strings.code(text))
-LOOKUP = Op(name="lookup", vector=lambda table, codes: table.values(codes))
-LOOKUP_PRESENT = Op(name="lookup_present", vector=lambda table, codes: table.present(codes))
+LOOKUP = Op(name="lookup", vector=lambda table, codes: table.values(codes), row=lambda table, code: table.values(code).item())
+LOOKUP_PRESENT = Op(
+    name="lookup_present", vector=lambda table, codes: table.present(codes), row=lambda table, code: bool(table.present(code))
+)
 
 
 def table(name: str, test: Callable[[str], bool], key: Hashable) -> Op:

@@ -43,13 +43,15 @@ class StaticPart:
 class Plan:
     """How to compute some nodes: `steps` for any rows, or for all rows `rest` after the static parts were looked up.
 
-    `hazardous` plans contain operations that may divide by zero or overflow, which is not worth a warning: the result is not present then.
+    `one_row` is `rest` for one row in plain Python, None where some operation has no such form. `hazardous` plans contain operations that
+    may divide by zero or overflow, which is not worth a warning: the result is not present then.
     """
 
     outputs: tuple[int, ...]
     steps: tuple[Step, ...]
     static: tuple[StaticPart, ...]
     rest: tuple[Step, ...]
+    one_row: tuple[Step, ...] | None
     hazardous: bool
 
 
@@ -139,13 +141,28 @@ class _Scheduling:
             for node in nodes
             if node.volatility is Volatility.STATIC and node.rep is not Rep.OBJECT and self._is_boundary(node, nodes, roots)
         ]
+        rest = self._run_nodes(roots, frozenset(node.number for node in static))
         return Plan(
             outputs=tuple(self.places[root.number] for root in roots),
             steps=self._steps(nodes),
             static=tuple(self._static_part(node) for node in static),
-            rest=self._steps(self._run_nodes(roots, frozenset(node.number for node in static))),
+            rest=self._steps(rest),
+            one_row=self._one_row(rest),
             hazardous=any(node.op.hazardous for node in nodes),
         )
+
+    def _one_row(self, nodes: Sequence[Node]) -> tuple[Step, ...] | None:
+        steps = []
+        for node in nodes:
+            place, compute = self.steps[node.number]
+            if node.op is not SELECT:
+                function = node.op.at_row
+                if function is None:
+                    return None
+                places = [self.places[arg.number] for arg in node.args]
+                compute = _call(function, [FRAME, *places] if node.op.framed else places)
+            steps.append((place, compute))
+        return tuple(steps)
 
     def _is_boundary(self, node: Node, nodes: Sequence[Node], roots: Sequence[Node]) -> bool:
         """Whether something that changes more often uses a static node, or it is asked for itself."""

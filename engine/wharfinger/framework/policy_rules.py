@@ -53,6 +53,14 @@ class PolicyFilter(FilterPlugin):
         return Verdicts(cycle[self.name], bound.filter_bits(self._index, snapshot, rows))
 
 
+class QuickPolicyFilter(PolicyFilter):
+    """A filter rule that can be asked about one node in plain Python."""
+
+    def filter_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> int:
+        """The verdict for one node."""
+        return _bound(self._policy, cycle, pod, snapshot).one_row.filter_bits(self._index, pod, snapshot, row)
+
+
 class PolicyScore(ScorePlugin):
     """A score rule. Raw scores are float64; NaN where the value is missing, +inf where the rule leaves the node alone."""
 
@@ -77,6 +85,14 @@ class PolicyScore(ScorePlugin):
         return ENCODED[state] + raw
 
 
+class QuickPolicyScore(PolicyScore):
+    """A score rule that can be asked about one node in plain Python."""
+
+    def score_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> float:
+        """The raw score of one node."""
+        return _bound(self._policy, cycle, pod, snapshot).one_row.score(self._index, pod, snapshot, row)
+
+
 class TieBreak:
     """One key of a policy's `tie_break`."""
 
@@ -98,9 +114,11 @@ class PolicyRules:
 
     def __init__(self, policy: CompiledPolicy) -> None:
         self.policy = policy
-        self.filters = tuple(PolicyFilter(policy, index) for index in range(len(policy.filters)))
+        self.filters = tuple(
+            (PolicyFilter if rule.plan.one_row is None else QuickPolicyFilter)(policy, index) for index, rule in enumerate(policy.filters)
+        )
         self.scores = tuple(
-            ScoreTerm(plugin=PolicyScore(policy, index), weight=rule.weight, tier=rule.tier, scale=PolicyScale(rule))
+            ScoreTerm(plugin=_score(policy, index), weight=rule.weight, tier=rule.tier, scale=PolicyScale(rule))
             for index, rule in enumerate(policy.scores)
             if rule.weight
         )
@@ -116,6 +134,10 @@ class PolicyRules:
         scored = [(term.plugin.name, "Score", f"{term.weight:g}", f"tier={term.tier}" if term.tier != 1 else "") for term in self.scores]
         evicting = [(f"{self.policy.name}/preemption", "PostFilter", "", "")] if self.policy.victims is not None else []
         return [*((plugin.name, "Filter", "", "") for plugin in self.filters), *scored, *evicting]
+
+
+def _score(policy: CompiledPolicy, index: int) -> PolicyScore:
+    return (PolicyScore if policy.scores[index].plan.one_row is None else QuickPolicyScore)(policy, index)
 
 
 def _bound(policy: CompiledPolicy, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> BoundPolicy:
