@@ -78,6 +78,11 @@ class Selection:
         self._follow()
         return self._shown
 
+    def follow(self) -> int:
+        """Catch up with the state; the version then."""
+        self._follow()
+        return self.version
+
     @property
     def total(self) -> float:
         """The count or sum over all nodes."""
