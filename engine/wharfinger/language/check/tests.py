@@ -173,7 +173,7 @@ class _Script:
         about_pod = step.expectation in _ABOUT_PODS
         pod, span = (step.subject, step.subject_span) if about_pod else (step.pod, step.pod_span)
         if step.expectation in _ABOUT_VICTIMS:
-            self._known(self.pods, "pod", step.subject, step.subject_span)
+            self._on_a_node(step.subject, step.subject_span)
         elif not about_pod:
             self._node(step.subject, step.subject_span)
         if pod is not None and span is not None:
@@ -186,6 +186,12 @@ class _Script:
         self._rule(step)
         if step.points is not None:
             self._points(step.points)
+
+    def _on_a_node(self, pod: str, span: Span) -> None:
+        """A pod that is nowhere is never evicted, and a test that expects it to stay would always pass."""
+        if self._known(self.pods, "pod", pod, span) and pod not in self.running | self.placed and not self.unsure:
+            help_ = f"`running {pod} on NODE` puts it on a node"
+            self.context.error(Code.P708, f"`{pod}` is on no node", span, label="not running", help=help_)
 
     def _placed(self, pod: str, span: Span) -> None:
         if self._known(self.pods, "pod", pod, span) and pod not in self.placed and not self.unsure:
