@@ -98,7 +98,7 @@ class Filtering:
         if self._refresh_local(asked, changes):
             self._combine_local(asked.snapshot.n_nodes)
             renewed = ALL
-        if renewed is NO_ROWS and changes.row >= 0:
+        if changes.only(renewed):
             return self._patch_one(changes)
         if len(changes.rows):
             self._patch_local(changes.rows)

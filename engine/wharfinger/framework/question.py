@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.verdict import Rows
 
 if TYPE_CHECKING:
     from wharfinger.model.pod import PodView
@@ -37,6 +38,12 @@ class Changes(NamedTuple):
     node_rows: NDArray[np.intp]
     rows: NDArray[np.intp]
     row: int
+
+    def only(self, rows: Rows) -> bool:
+        """Whether one row changed and `rows` has no other."""
+        if self.row < 0 or isinstance(rows, slice):
+            return False
+        return not len(rows) or (len(rows) == 1 and rows.item() == self.row)
 
 
 def changes(since: int, node_rows: NDArray[np.intp], usage_rows: NDArray[np.intp]) -> Changes:
