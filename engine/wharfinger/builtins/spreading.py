@@ -79,7 +79,7 @@ def _spread_kernel(context: AtRows, selection: Counted, by: str) -> tuple[NDArra
         return np.full(len(ids), 100.0), present
     if len(ids) < len(totals.counts):
         return (most + least - totals.counts[ids]) * 100 / most, present
-    return ((most + least - totals.counts) * 100 / most)[ids], present
+    return ((most + least - totals.counts) * 100 / most).take(ids), present  # −1, no domain, takes the last: it is not present
 
 
 FUNCTIONS = (

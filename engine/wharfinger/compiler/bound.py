@@ -6,6 +6,7 @@ once. What only depends on the node objects is kept longer, see `static_columns`
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
 
 VALUE, MISSING, SKIPPED = range(3)  # states of a raw score
+_NO_ROWS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 
 
 class BoundPolicy:
@@ -92,7 +94,8 @@ class BoundPolicy:
         state = self._states(rule, raw, outputs)
         if state is None:
             return raw, np.zeros(len(raw), dtype=np.uint8)
-        raw[state != VALUE] = 0.0
+        if state.any():
+            raw[state != VALUE] = 0.0
         return raw, state
 
     def _states(self, rule: CompiledScore, raw: NDArray[np.float64], outputs: list[Any]) -> NDArray[np.uint8] | None:
@@ -119,6 +122,19 @@ class BoundPolicy:
         outputs = self._outputs(rule.plan, frame)
         key = _column(outputs[0], frame, np.float64)
         return np.where(outputs[1], key, np.nan) if rule.optional else key
+
+    def token(self, rule: Rule, snapshot: Snapshot) -> Hashable:
+        """Something that is equal for two snapshots if no row's answer can differ but for what changed on that row or in a node object.
+
+        Only GLOBAL rules depend on more than that. The token holds on to what it compares, so an old one never equals a new one by chance.
+        """
+        watch = rule.plan.watch
+        moment = (snapshot.now, snapshot.metrics_revision, snapshot.layout_revision) if watch.timed else None
+        if not watch.selections:
+            return moment
+        registers = schedule.framed(self._start, AtRows(snapshot, self._pod, _NO_ROWS))
+        schedule.run(watch.steps, registers)
+        return (moment, *((registers[place], registers[place].follow()) for place in watch.selections))
 
     # ── evaluation ──
 

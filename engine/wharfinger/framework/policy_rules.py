@@ -6,6 +6,7 @@ through the cycle state, and with it whatever subexpressions they have in common
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from wharfinger.language.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import BoundPolicy, CompiledPolicy
+    from wharfinger.compiler.rules import Rule
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
 
@@ -42,6 +44,7 @@ class PolicyFilter(FilterPlugin):
         """None; binds the policy."""
         bound = _bound(self._policy, cycle, pod, snapshot)
         texts = bound.reasons(self._index)
+        _changes(self._policy, self._rule, cycle, pod, snapshot, snapshot.revision)
         cycle[self.name] = tuple(
             Reason(text, bit.volatility is not Volatility.STATIC) for text, bit in zip(texts, self._rule.bits, strict=True)
         )
@@ -51,6 +54,10 @@ class PolicyFilter(FilterPlugin):
         """The verdicts for `rows`."""
         bound = _bound(self._policy, cycle, pod, snapshot)
         return Verdicts(cycle[self.name], bound.filter_bits(self._index, snapshot, rows))
+
+    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
+        """The rows on which something changed, unless what changed elsewhere matters to the rule."""
+        return _changes(self._policy, self._rule, cycle, pod, snapshot, since)
 
 
 class QuickPolicyFilter(PolicyFilter):
@@ -68,13 +75,13 @@ class PolicyScore(ScorePlugin):
         super().__init__()
         self._policy = policy
         self._index = index
-        rule = policy.scores[index]
+        self._rule = rule = policy.scores[index]
         self.name = f"{policy.name}/{rule.name}"
         self.score_volatility = rule.volatility
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — a rule is scored node by node
         """None; binds the policy."""
-        _bound(self._policy, cycle, pod, snapshot)
+        _changes(self._policy, self._rule, cycle, pod, snapshot, snapshot.revision)
         return None
 
     def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
@@ -83,6 +90,17 @@ class PolicyScore(ScorePlugin):
         if not (state.item() if len(state) == 1 else state.any()):
             return raw
         return ENCODED[state] + raw
+
+    def score_changes(
+        self,
+        cycle: CycleState,
+        pod: PodView,
+        snapshot: Snapshot,
+        since: int,
+        flipped: NDArray[np.intp],  # noqa: ARG002 — a rule is scored node by node
+    ) -> Rows | None:
+        """The rows on which something changed, unless what changed elsewhere matters to the rule."""
+        return _changes(self._policy, self._rule, cycle, pod, snapshot, since)
 
 
 class QuickPolicyScore(PolicyScore):
@@ -104,8 +122,13 @@ class TieBreak:
     def best(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those of `rows` (at least one) whose key comes first; a missing key comes last either way."""
         keys = _bound(self._policy, cycle, pod, snapshot).tie_key(self._index, snapshot, rows)
-        keys = np.where(np.isnan(keys), np.inf, -keys if self._descending else keys)
-        first: NDArray[np.intp] = rows[keys == keys.min()]
+        if self._descending:
+            keys = -keys
+        best = keys.min()
+        if math.isnan(best):
+            keys = np.where(np.isnan(keys), np.inf, keys)
+            best = keys.min()
+        first: NDArray[np.intp] = rows[keys == best]
         return first
 
 
@@ -138,6 +161,18 @@ class PolicyRules:
 
 def _score(policy: CompiledPolicy, index: int) -> PolicyScore:
     return (PolicyScore if policy.scores[index].plan.one_row is None else QuickPolicyScore)(policy, index)
+
+
+def _changes(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: PLR0913, PLR0917 — what the framework asks with, and about which rule
+    """The rows whose answer to a GLOBAL rule may have changed since a revision."""
+    token, seen = _bound(policy, cycle, pod, snapshot).token(rule, snapshot), (f"{policy.name}/{rule.name}", id(rule))
+    if cycle.get(seen) != token:
+        cycle[seen] = token
+        return slice(None)
+    nodes, pods = snapshot.node_changes(since), snapshot.usage_changes(since)
+    if nodes is None or pods is None or len(nodes):
+        return slice(None)
+    return pods if len(pods) else None
 
 
 def _bound(policy: CompiledPolicy, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> BoundPolicy:

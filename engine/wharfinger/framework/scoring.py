@@ -57,10 +57,10 @@ class Scoring:
             elif len(touched):
                 patched_from = min(patched_from, slot.volatility.value)
                 patched = union(patched, touched)
-        if whole_from < N_CLASSES:
-            self._total(asked.snapshot.n_nodes, min(whole_from, patched_from), feasible)
-        elif len(patched):
+        if len(patched) and (patched_from < whole_from or whole_from == N_CLASSES):
             self._patch(patched, min(patched_from, LAST), feasible)
+        if whole_from < N_CLASSES:
+            self._total(asked.snapshot.n_nodes, whole_from, feasible)
 
     def _renewed(self, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> list[tuple[ScoreSlot, Rows]]:
         """Each term with the rows for which its points are new."""
@@ -108,7 +108,8 @@ class Scoring:
         for tier in self.tiers:
             tier.evaluate(n_nodes, first)
         self.keys = self.tiers[0].key(ALL)
-        self.keys[~feasible] = -np.inf
+        if not feasible.all():
+            self.keys[~feasible] = -np.inf
 
     def _patch(self, rows: NDArray[np.intp], first: int, feasible: Mask) -> None:
         for tier in self.tiers:
