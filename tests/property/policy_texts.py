@@ -62,7 +62,7 @@ def derived(draw, start="start"):
     return " ".join(words)
 
 
-ITEMS = ("param", "let", "metric", "filter", "score", "base", "quantum", "tie_break", "test")
+ITEMS = ("param", "let", "metric", "filter", "score", "base", "quantum", "tie_break", "preemption", "test")
 
 
 @st.composite
