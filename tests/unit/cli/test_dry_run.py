@@ -55,6 +55,21 @@ def test_without_a_policy_the_built_in_chain_decides(wharf):
     assert_golden("dry_run/no_policy.txt", out)
 
 
+@pytest.mark.parametrize(
+    ("golden", "flags"),
+    [
+        ("preemption.txt", []),
+        ("preemption_protected.txt", ["--policy", "protect.policy"]),
+        ("preemption_independent.txt", ["--policy", "protect.policy", "--mode", "independent"]),
+        ("preemption.json", ["--policy", "protect.policy", "--format", "json"]),
+    ],
+)
+def test_victims_of_preemption_are_reported(wharf, golden, flags):
+    code, out, err = wharf("dry-run", "--snapshot", "preemption.yaml", *flags)
+    assert (code, err) == (0, "")
+    assert_golden(f"dry_run/{golden}", unrevised(out))
+
+
 NOTE = "wharf: note: kube-scheduler.yaml: leaderElection: concerns a running scheduler, and changes nothing about where pods go\n"
 
 
