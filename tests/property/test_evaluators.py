@@ -131,3 +131,34 @@ def test_the_scope_means_the_same_to_both(policy: typed.Policy, pod: PodView) ->
     compiled = compile_policy(policy, programs.PARAMS)
     interpreter = Interpreter(policy, compiled.params, pod, ClusterState().snapshot(now=NOW))
     assert compiled.governs(pod, NOW) is (policy.scope is None or interpreter.value(policy.scope, 0) is True)
+
+
+def by_row(policy: CompiledPolicy, bound: BoundPolicy, snapshot: Snapshot) -> list[tuple[object, list[object]]]:
+    """Each rule with what it says of every row."""
+    found: list[tuple[object, list[object]]] = []
+    for index, rule in enumerate(policy.filters):
+        found.append((rule, bound.filter_bits(index, snapshot, slice(None)).tolist()))
+    for index, score in enumerate(policy.scores):
+        raw, state = bound.score(index, snapshot, slice(None))
+        found.append((score, list(zip(raw.tolist(), state.tolist(), strict=True))))
+    return found
+
+
+@slow
+@given(programs.policies(), states(), pending, st.data())
+def test_an_unchanged_token_means_that_other_rows_are_unchanged(
+    policy: typed.Policy, state: ClusterState, pod: PodView, data: st.DataObject
+) -> None:
+    compiled = compile_policy(policy, programs.PARAMS)
+    snapshot = state.snapshot(now=NOW)
+    bound, names = compiled.bind(pod, snapshot), list(snapshot.names)
+    before = [(bound.token(rule, snapshot), answers_) for rule, answers_ in by_row(compiled, bound, snapshot)]
+    if data.draw(st.booleans()):
+        state.add_pod(data.draw(clusters.pods(clusters.pod_names, data.draw(st.sampled_from(names)))))
+    else:
+        state.set_metric("load", {names[0]: (0.5, NOW)})
+    since, snapshot = snapshot.revision, state.snapshot(now=data.draw(st.sampled_from([NOW, NOW, NOW + 1])))
+    touched = set(snapshot.usage_changes(since).tolist())
+    for (rule, after), (token, answers_) in zip(by_row(compiled, bound, snapshot), before, strict=True):
+        if bound.token(rule, snapshot) == token:
+            assert all(after[row] == answers_[row] for row in range(len(names)) if row not in touched), rule

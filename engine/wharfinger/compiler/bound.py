@@ -52,9 +52,10 @@ class BoundPolicy:
 
     @property
     def one_row(self) -> OneRow:
-        """The same, asked about one node at a time; for rules whose plan has a form for one row."""
+        """The same, asked about one node at a time; for the rules in the policy's `row_code`, of which there must be some."""
         if self._one_row is None:
-            self._one_row = OneRow(self._policy, self._start, self.static_column)
+            assert self._policy.row_code is not None  # noqa: S101 — what is asked for here was seen there
+            self._one_row = OneRow(self._policy.row_code, self._start, self.static_column)
         return self._one_row
 
     def reasons(self, index: int) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from wharfinger.compiler.reasons import Reasons
 from wharfinger.compiler.resolved import Resolved
 from wharfinger.compiler.revision import revision
 from wharfinger.compiler.roots import PolicyRoots
+from wharfinger.compiler.row_code import row_code
 from wharfinger.compiler.rules import BaseWeight, CompiledFilter, CompiledScore, CompiledTieKey
 from wharfinger.compiler.static_columns import StaticColumns
 from wharfinger.compiler.victims import victims_of
@@ -67,6 +68,7 @@ class CompiledPolicy:
         self.base = rules.base
         self.quantum = policy.quantum
         self.victims = victims_of(policy, params)
+        self.row_code = row_code(self.filters, self.scores)
         self.freshness = Freshness(policy.metrics)
         self.reasons = Reasons(policy, params, self.filters)
         lets = {let.name: let.value for let in policy.lets}

@@ -13,7 +13,7 @@ from typing import Any
 
 from wharfinger.builtins.context import AtRows
 from wharfinger.compiler import leaves, selections
-from wharfinger.compiler.ir import CONST, Module, Node, Rep, Stage, ordered
+from wharfinger.compiler.ir import CONST, Module, Node, Op, Rep, Stage, ordered
 from wharfinger.compiler.lower_pods import SELECT
 from wharfinger.language.catalogue import Volatility
 from wharfinger.model.pod import PodView
@@ -40,6 +40,26 @@ class StaticPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Watch:
+    """What else but its own row changes a plan: counts of selections (computed by `steps`), and if `timed` metrics and the time."""
+
+    steps: tuple[Step, ...]
+    selections: tuple[int, ...]
+    timed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RowStep:
+    """A step for one row: the register it fills, with what function of which registers (`framed`: of an `AtNode` first)."""
+
+    register: int
+    op: Op
+    function: Callable[..., Any]
+    arguments: tuple[int, ...]
+    framed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """How to compute some nodes: `steps` for any rows, or for all rows `rest` after the static parts were looked up.
 
@@ -51,8 +71,9 @@ class Plan:
     steps: tuple[Step, ...]
     static: tuple[StaticPart, ...]
     rest: tuple[Step, ...]
-    one_row: tuple[Step, ...] | None
+    one_row: tuple[RowStep, ...] | None
     hazardous: bool
+    watch: Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,11 +157,8 @@ class _Scheduling:
 
     def _plan(self, roots: Sequence[Node]) -> Plan:
         nodes = self._run_nodes(roots)
-        static = [
-            node
-            for node in nodes
-            if node.volatility is Volatility.STATIC and node.rep is not Rep.OBJECT and self._is_boundary(node, nodes, roots)
-        ]
+        wanted = {arg.number for user in nodes if user.volatility is not Volatility.STATIC for arg in user.args} | {r.number for r in roots}
+        static = [n for n in nodes if n.volatility is Volatility.STATIC and n.rep is not Rep.OBJECT and n.number in wanted]
         rest = self._run_nodes(roots, frozenset(node.number for node in static))
         return Plan(
             outputs=tuple(self.places[root.number] for root in roots),
@@ -149,25 +167,30 @@ class _Scheduling:
             rest=self._steps(rest),
             one_row=self._one_row(rest),
             hazardous=any(node.op.hazardous for node in nodes),
+            watch=self._watch(nodes),
         )
 
-    def _one_row(self, nodes: Sequence[Node]) -> tuple[Step, ...] | None:
+    def _one_row(self, nodes: Sequence[Node]) -> tuple[RowStep, ...] | None:
         steps = []
         for node in nodes:
-            place, compute = self.steps[node.number]
-            if node.op is not SELECT:
-                function = node.op.at_row
-                if function is None:
-                    return None
-                places = [self.places[arg.number] for arg in node.args]
-                compute = _call(function, [FRAME, *places] if node.op.framed else places)
-            steps.append((place, compute))
+            function, args, framed = node.op.at_row, node.args, node.op.framed
+            if node.op is SELECT:
+                program = selections.item_program(node.args)
+                function, args, framed = selections.select_kernel(program), program.captures, True
+            if function is None:
+                return None
+            steps.append(RowStep(self.places[node.number], node.op, function, tuple(self.places[arg.number] for arg in args), framed))
         return tuple(steps)
 
-    def _is_boundary(self, node: Node, nodes: Sequence[Node], roots: Sequence[Node]) -> bool:
-        """Whether something that changes more often uses a static node, or it is asked for itself."""
-        used = any(node in user.args and user.volatility is not Volatility.STATIC for user in nodes)
-        return used or any(node is root for root in roots)
+    def _watch(self, nodes: Sequence[Node]) -> Watch:
+        """What makes some of the nodes GLOBAL: selections that are counted over domains, and otherwise metrics and the time."""
+        volatile = [node for node in nodes if node.volatility is Volatility.GLOBAL]
+        selections_ = {arg.number: arg for node in volatile for arg in node.args if arg.op is SELECT}
+        origins = [node for node in volatile if all(arg.volatility is not Volatility.GLOBAL and arg.op is not SELECT for arg in node.args)]
+        steps = self._steps(
+            node for node in nodes if node.number in {inner.number for inner in self._run_nodes(list(selections_.values()))}
+        )
+        return Watch(steps, tuple(self.places[number] for number in selections_), timed=bool(origins))
 
     def _static_part(self, node: Node) -> StaticPart:
         nodes = self._run_nodes([node])

@@ -126,6 +126,10 @@ class SelectionWithout:
         self._weigh = weigh
         self._weight = weigh(self._own) or 0.0
 
+    def follow(self) -> object:
+        """Something new at each call: nobody keeps answers about a pod that is placed already."""
+        return object()
+
     @property
     def by_node(self) -> NDArray[np.float64]:
         """The count or sum of each node, (n_nodes,) float64."""
