@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.arguments import Arguments
+from wharfinger.framework.cluster_event import ANY, Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.eviction import ANYONE, Evictable
 from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
@@ -41,10 +42,14 @@ if TYPE_CHECKING:
 
 
 class Plugin:
-    """Base of every plugin: a name people configure it by, and its arguments."""
+    """Base of every plugin: a name people configure it by, and its arguments.
+
+    `wakes_on` are the events that may help a pod which the plugin has rejected; without a word from the plugin it is any.
+    """
 
     name: str
     arguments_model: ClassVar[type[Arguments]] = Arguments
+    wakes_on: ClusterEvent = ANY
 
     def __init__(self, arguments: Arguments | None = None) -> None:
         self.arguments: Any = self.arguments_model() if arguments is None else arguments
@@ -52,6 +57,13 @@ class Plugin:
     def identity(self, pod: PodView) -> Hashable:
         """What the answers depend on that `pod.template` leaves out; None for nothing. Override only where needed: it costs sharing."""
         return None
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
+        """Whether a change of the kinds in `wakes_on` may help a pod that the plugin has rejected, as the cluster is after it.
+
+        True when in doubt: a pod woken in vain costs one attempt, one that is not woken waits for minutes.
+        """
+        return True
 
 
 class FilterPlugin(Plugin, ABC):

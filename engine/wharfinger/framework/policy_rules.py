@@ -1,0 +1,191 @@
+"""The rules of a compiled policy as plugins of the chain, named `policy/rule`.
+
+A policy is bound to a pod once per template (everything that depends on the pod alone is worked out then); its rules share that binding
+through the cycle state, and with it whatever subexpressions they have in common.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework import policy_wakes
+from wharfinger.framework.cluster_event import Change
+from wharfinger.compiler.row_code import is_quick
+from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.lineup import ScoreTerm
+from wharfinger.framework.policy_scale import ENCODED, PolicyScale
+from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
+from wharfinger.language.catalogue import Volatility
+
+if TYPE_CHECKING:
+    from wharfinger.compiler.program import BoundPolicy, CompiledPolicy
+    from wharfinger.compiler.rules import Rule
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+
+
+class PolicyFilter(FilterPlugin):
+    """A filter rule. A clause that only node objects can change is unresolvable: moving pods away would not help.
+
+    Bits and reasons are as the compiled policy numbers them: a clause that is false, a clause whose value is missing.
+    """
+
+    def __init__(self, policy: CompiledPolicy, index: int) -> None:
+        super().__init__()
+        self._policy = policy
+        self._index = index
+        self._rule = rule = policy.filters[index]
+        self.name = f"{policy.name}/{rule.name}"
+        self.filter_volatility = rule.volatility
+        self._wakes = policy_wakes.of_filter(policy, index)
+        self.wakes_on = self._wakes.events
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
+        """Whether the rule reads what has changed."""
+        return self._wakes.concern(change)
+
+    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
+        """None; binds the policy."""
+        bound = _bound(self._policy, cycle, pod, snapshot)
+        texts = bound.reasons(self._index)
+        _changes(self._policy, self._rule, cycle, pod, snapshot, snapshot.revision)
+        cycle[self.name] = tuple(
+            Reason(text, bit.volatility is not Volatility.STATIC) for text, bit in zip(texts, self._rule.bits, strict=True)
+        )
+        return None
+
+    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """The verdicts for `rows`."""
+        bound = _bound(self._policy, cycle, pod, snapshot)
+        return Verdicts(cycle[self.name], bound.filter_bits(self._index, snapshot, rows))
+
+    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
+        """The rows on which something changed, unless what changed elsewhere matters to the rule."""
+        return _changes(self._policy, self._rule, cycle, pod, snapshot, since)
+
+
+class QuickPolicyFilter(PolicyFilter):
+    """A filter rule that can be asked about one node in plain Python."""
+
+    def filter_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> int:
+        """The verdict for one node."""
+        return _bound(self._policy, cycle, pod, snapshot).one_row.filter_bits(self._index, pod, snapshot, row)
+
+
+class PolicyScore(ScorePlugin):
+    """A score rule. Raw scores are float64; NaN where the value is missing, +inf where the rule leaves the node alone."""
+
+    def __init__(self, policy: CompiledPolicy, index: int) -> None:
+        super().__init__()
+        self._policy = policy
+        self._index = index
+        self._rule = rule = policy.scores[index]
+        self.name = f"{policy.name}/{rule.name}"
+        self.score_volatility = rule.volatility
+
+    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — a rule is scored node by node
+        """None; binds the policy."""
+        _changes(self._policy, self._rule, cycle, pod, snapshot, snapshot.revision)
+        return None
+
+    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
+        """The raw scores."""
+        raw, state = _bound(self._policy, cycle, pod, snapshot).score(self._index, snapshot, rows)
+        if not (state.item() if len(state) == 1 else state.any()):
+            return raw
+        return ENCODED[state] + raw
+
+    def score_changes(
+        self,
+        cycle: CycleState,
+        pod: PodView,
+        snapshot: Snapshot,
+        since: int,
+        flipped: NDArray[np.intp],  # noqa: ARG002 — a rule is scored node by node
+    ) -> Rows | None:
+        """The rows on which something changed, unless what changed elsewhere matters to the rule."""
+        return _changes(self._policy, self._rule, cycle, pod, snapshot, since)
+
+
+class QuickPolicyScore(PolicyScore):
+    """A score rule that can be asked about one node in plain Python."""
+
+    def score_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> float:
+        """The raw score of one node."""
+        return _bound(self._policy, cycle, pod, snapshot).one_row.score(self._index, pod, snapshot, row)
+
+
+class TieBreak:
+    """One key of a policy's `tie_break`."""
+
+    def __init__(self, policy: CompiledPolicy, index: int) -> None:
+        self._policy = policy
+        self._index = index
+        self._descending = policy.tie_break[index].descending
+
+    def best(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of `rows` (at least one) whose key comes first; a missing key comes last either way."""
+        keys = _bound(self._policy, cycle, pod, snapshot).tie_key(self._index, snapshot, rows)
+        if self._descending:
+            keys = -keys
+        best = keys.min()
+        if math.isnan(best):
+            keys = np.where(np.isnan(keys), np.inf, keys)
+            best = keys.min()
+        first: NDArray[np.intp] = rows[keys == best]
+        return first
+
+
+class PolicyRules:
+    """A policy and its rules as plugins."""
+
+    def __init__(self, policy: CompiledPolicy) -> None:
+        self.policy = policy
+        self.filters = tuple(
+            (QuickPolicyFilter if is_quick(rule) else PolicyFilter)(policy, index) for index, rule in enumerate(policy.filters)
+        )
+        self.scores = tuple(
+            ScoreTerm(plugin=_score(policy, index), weight=rule.weight, tier=rule.tier, scale=PolicyScale(rule))
+            for index, rule in enumerate(policy.scores)
+            if rule.weight
+        )
+        self.tie_breaks = tuple(TieBreak(policy, index) for index in range(len(policy.tie_break)))
+
+    @property
+    def n_rules(self) -> int:
+        """How many filters and scores it has."""
+        return len(self.filters) + len(self.scores)
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Its rows in the chain's table."""
+        scored = [(term.plugin.name, "Score", f"{term.weight:g}", f"tier={term.tier}" if term.tier != 1 else "") for term in self.scores]
+        evicting = [(f"{self.policy.name}/preemption", "PostFilter", "", "")] if self.policy.victims is not None else []
+        return [*((plugin.name, "Filter", "", "") for plugin in self.filters), *scored, *evicting]
+
+
+def _score(policy: CompiledPolicy, index: int) -> PolicyScore:
+    return (QuickPolicyScore if is_quick(policy.scores[index]) else PolicyScore)(policy, index)
+
+
+def _changes(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: PLR0913, PLR0917 — what the framework asks with, and about which rule
+    """The rows whose answer to a GLOBAL rule may have changed since a revision."""
+    token, seen = _bound(policy, cycle, pod, snapshot).token(rule, snapshot), (f"{policy.name}/{rule.name}", id(rule))
+    if cycle.get(seen) != token:
+        cycle[seen] = token
+        return slice(None)
+    nodes, pods = snapshot.node_changes(since), snapshot.usage_changes(since)
+    if nodes is None or pods is None or len(nodes):
+        return slice(None)
+    return pods if len(pods) else None
+
+
+def _bound(policy: CompiledPolicy, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> BoundPolicy:
+    found: BoundPolicy | None = cycle.get(policy.name)
+    if found is None:
+        found = cycle[policy.name] = policy.bind(pod, snapshot)
+    return found.of(pod)

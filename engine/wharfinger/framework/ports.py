@@ -41,7 +41,7 @@ class ClusterSource(Protocol):
         """None, when cancelled: tells the sink everything there is and then everything that changes, whatever breaks in between."""
 
 
-class BindFailed(Exception):  # noqa: N818 — the outcome of a bind, named as such
+class BindFailed(Exception):
     """A binding that was not written.
 
     `retriable`: trying again later may succeed. `gone`: the pod is no longer there, or no longer the same one. `bound`: somebody else has
@@ -57,7 +57,7 @@ class BindFailed(Exception):  # noqa: N818 — the outcome of a bind, named as s
         self.unknown = unknown
 
 
-class WriteFailed(Exception):  # noqa: N818 — the outcome of a write, named as such
+class WriteFailed(Exception):
     """A status, object or deletion that was not written; `gone`: what it was about is no longer there."""
 
     def __init__(self, reason: str, *, retriable: bool = True, gone: bool = False) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from wharfinger.framework.cluster_event import NOTHING
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
@@ -23,6 +24,7 @@ class DynamicResources(FilterPlugin):
 
     name = "DynamicResources"
     filter_volatility = Volatility.STATIC
+    wakes_on = NOTHING
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
         """Rejected for a pod with resource claims, else Skip."""

@@ -16,6 +16,7 @@ from pydantic import Field
 from wharfinger.errors import InvalidObject
 from wharfinger.framework import pod_affinity_terms as affinity
 from wharfinger.framework.arguments import Arguments
+from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.pod_affinity_counts import NAME, Fences, Likings
@@ -61,6 +62,14 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
     name = NAME
     arguments_model = InterPodAffinityArguments
     filter_volatility = Volatility.GLOBAL
+    wakes_on = (
+        ClusterEvent.NODE_ADD
+        | ClusterEvent.NODE_LABEL
+        | ClusterEvent.POD_PLACED
+        | ClusterEvent.POD_CHANGED
+        | ClusterEvent.POD_REMOVED
+        | ClusterEvent.NAMESPACE
+    )
     score_volatility = Volatility.GLOBAL
     default_weight = 2
     normalization = MinMaxNormalize()

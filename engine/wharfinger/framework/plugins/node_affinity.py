@@ -12,6 +12,7 @@ from pydantic import field_validator
 
 from wharfinger.framework import node_selection
 from wharfinger.framework.arguments import Arguments
+from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.normalization import DefaultNormalize
@@ -69,6 +70,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
     name = "NodeAffinity"
     arguments_model = NodeAffinityArguments
     filter_volatility = Volatility.STATIC
+    wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_LABEL
     score_volatility = Volatility.STATIC
     default_weight = 2
     normalization = DefaultNormalize()
@@ -89,6 +91,12 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         if names is None:
             return None
         return NodeSet(names) if names else Rejected((CONFLICT,))
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
+        """Whether the node of the change has what the pod requires now."""
+        row = None if change.node is None else snapshot.row(change.node)
+        needed = required(pod.object)
+        return row is None or needed is None or bool(needed.matches(snapshot, np.array([row], np.intp))[0])
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
         """The verdicts for `rows`: bit 0 where the pod's own affinity does not match, bit 1 where the enforced one does not."""

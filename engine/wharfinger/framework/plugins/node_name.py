@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from wharfinger.framework import node_selection
+from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts, single
@@ -23,6 +24,7 @@ class NodeName(FilterPlugin):
 
     name = "NodeName"
     filter_volatility = Volatility.STATIC
+    wakes_on = ClusterEvent.NODE_ADD
 
     def identity(self, pod: PodView) -> Hashable:
         """The node asked for, which is no part of the template."""

@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 
 from wharfinger.framework import resource_names
 from wharfinger.framework.arguments import Arguments
+from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.resource_lanes import Lanes, ResourceSpec, ScoredLanes, scored_lanes
@@ -107,6 +108,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     name = "NodeResourcesFit"
     arguments_model = NodeResourcesFitArguments
     filter_volatility = Volatility.ROW
+    wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_ALLOCATABLE | ClusterEvent.POD_REMOVED | ClusterEvent.POD_CHANGED
     score_volatility = Volatility.ROW
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
@@ -128,6 +130,20 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         never = need.amounts > allocatable
         resource_bits = np.where(never, need.never_bits, np.where(short, need.short_bits, np.uint64(0)))
         return Verdicts(need.reasons, np.bitwise_or.reduce(resource_bits, axis=0) | crowded)
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
+        """Whether the pod would fit the node of the change if pods of lower priority left it."""
+        row = None if change.node is None else snapshot.row(change.node)
+        if row is None:
+            return change.node is None
+        staying = [placed.requests for placed in snapshot.pods_on(row) if placed.priority >= pod.priority]
+        if len(staying) >= snapshot.allowed_pods[row]:
+            return False
+        return all(
+            amount <= _allocatable(snapshot, name, row) - sum(placed.get(name, 0) for placed in staying)
+            for name, amount in pod.requests.items()
+            if amount > 0 and self._checked(name)
+        )
 
     def filter_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> int:  # noqa: ARG002 — the extension point
         """The verdict for one node."""
@@ -219,6 +235,11 @@ def _room(need: Need, snapshot: Snapshot, row: int) -> tuple[int, list[tuple[str
         requested = 0 if lane is None else int(snapshot.requested[lane, row])
         resources.append((name, amount, allocatable, allocatable - requested))
     return int(snapshot.allowed_pods[row] - snapshot.pod_count[row]), resources
+
+
+def _allocatable(snapshot: Snapshot, name: str, row: int) -> int:
+    lane = snapshot.resource_index(name)
+    return 0 if lane is None else int(snapshot.allocatable[lane, row])
 
 
 def _place(name: str) -> tuple[int, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wharfinger.framework import tolerations
+from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts
@@ -26,10 +27,15 @@ class NodeUnschedulable(FilterPlugin):
 
     name = "NodeUnschedulable"
     filter_volatility = Volatility.STATIC
+    wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_TAINT
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
         """Skip for a pod that tolerates the taint which goes with `spec.unschedulable`."""
         return SKIP if tolerations.tolerated(pod.object.spec.tolerations, TAINT) else None
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
+        """Whether the node may be scheduled on now, or its taints may have become tolerable."""
+        return change.now is None or not change.now.spec.unschedulable
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
         """The verdicts for `rows`: bit 0 where the node is cordoned."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wharfinger.framework import csi_volumes, volumes
+from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.csi_volumes import Attachable
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
@@ -34,6 +35,15 @@ class NodeVolumeLimits(FilterPlugin):
 
     name = NAME
     filter_volatility = Volatility.GLOBAL
+    wakes_on = (
+        ClusterEvent.NODE_ADD
+        | ClusterEvent.POD_REMOVED
+        | ClusterEvent.CSI_NODE
+        | ClusterEvent.CLAIM
+        | ClusterEvent.VOLUME
+        | ClusterEvent.STORAGE_CLASS
+        | ClusterEvent.VOLUME_ATTACHMENT
+    )
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """Skip without attachable volumes."""

@@ -17,6 +17,7 @@ from pydantic import field_validator, model_validator
 from wharfinger.errors import InvalidObject
 from wharfinger.framework import spread_constraints as spread
 from wharfinger.framework.arguments import Arguments
+from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.spread_constraints import Constraint
@@ -78,6 +79,15 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
     name = "PodTopologySpread"
     arguments_model = PodTopologySpreadArguments
     filter_volatility = Volatility.GLOBAL
+    wakes_on = (
+        ClusterEvent.NODE_ADD
+        | ClusterEvent.NODE_DELETE
+        | ClusterEvent.NODE_LABEL
+        | ClusterEvent.NODE_TAINT
+        | ClusterEvent.POD_PLACED
+        | ClusterEvent.POD_CHANGED
+        | ClusterEvent.POD_REMOVED
+    )
     score_volatility = Volatility.GLOBAL
     default_weight = 2
     normalization = SpreadNormalize()

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework import tolerations
+from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.normalization import DefaultNormalize
@@ -29,9 +30,14 @@ class TaintToleration(FilterPlugin, ScorePlugin):
 
     name = "TaintToleration"
     filter_volatility = Volatility.STATIC
+    wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_TAINT
     score_volatility = Volatility.STATIC
     default_weight = 3
     normalization = DefaultNormalize(reverse=True)
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
+        """Whether the pod tolerates the node as it is now."""
+        return change.now is None or not tolerations.untolerated(pod.object.spec.tolerations, change.now.spec.taints)
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """The verdicts for `rows`: bit 0 where a NoSchedule or NoExecute taint is not tolerated."""

@@ -18,6 +18,7 @@ from pydantic import Field
 from wharfinger.errors import InvalidObject
 from wharfinger.framework import node_selection, volume_matching, volumes
 from wharfinger.framework.arguments import Arguments
+from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
@@ -63,6 +64,16 @@ class VolumeBinding(FilterPlugin):
     name = NAME
     arguments_model = VolumeBindingArguments
     filter_volatility = Volatility.GLOBAL
+    wakes_on = (
+        ClusterEvent.NODE_ADD
+        | ClusterEvent.NODE_LABEL
+        | ClusterEvent.CLAIM
+        | ClusterEvent.VOLUME
+        | ClusterEvent.STORAGE_CLASS
+        | ClusterEvent.CSI_NODE
+        | ClusterEvent.CSI_DRIVER
+        | ClusterEvent.CSI_CAPACITY
+    )
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """Skip without claims; rejected where a claim is missing, lost, going away or not bound although nothing keeps it waiting."""

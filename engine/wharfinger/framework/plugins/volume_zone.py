@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wharfinger.framework import volumes
+from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, Reason, Rejected, Rows, Verdicts, single
@@ -35,6 +36,7 @@ class VolumeZone(FilterPlugin):
 
     name = NAME
     filter_volatility = Volatility.GLOBAL
+    wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_LABEL | ClusterEvent.CLAIM | ClusterEvent.VOLUME | ClusterEvent.STORAGE_CLASS
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """Skip without labelled volumes; rejected where a claim, volume or class is missing or a claim is not bound yet."""
