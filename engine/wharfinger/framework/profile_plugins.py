@@ -44,8 +44,8 @@ class PluginChoice:
         return {*self._unscored, *dropped}
 
     def disabled(self) -> set[str]:
-        """Plugins that do not run at all."""
-        soft = {name for name in self._dropped if not self._is_hard(name) and not self._enabled_somewhere(name)}
+        """Plugins that do not run at all; one that scores stays with weight 0, because a policy may give its score a weight again."""
+        soft = {name for name in self._dropped if not (self._is_hard(name) or self._scores(name) or self._enabled_somewhere(name))}
         return soft | {
             name
             for point, chosen in self._plugins.points()

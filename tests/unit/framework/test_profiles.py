@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.framework import fleet
+from tests.unit.language.policies import policy
+from wharfinger.compiler.program import compile_policy
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.profiles import read_profiles
@@ -68,6 +71,20 @@ def test_no_profile_is_the_default_one():
 )
 def test_weights_and_scores_that_count(plugins, expected):
     assert weights(plugins) == expected
+
+
+def test_a_policy_outweighs_a_profile_for_the_pods_that_it_governs():
+    plugins = {"multiPoint": {"disabled": named("ImageLocality")}, "score": {"enabled": named(NodeAffinity=7, TaintToleration=9)}}
+    args = {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 3}]}}
+    config = read({"plugins": plugins, "pluginConfig": [{"name": "NodeResourcesFit", "args": args}]}).of()
+    base = 'base kubernetes { ImageLocality weight 2 NodeAffinity weight 1 NodeResourcesFit with { strategy: "LeastAllocated" } }'
+    chain = assemble([compile_policy(policy(f'for pods where pod.labels matches "team=a"\n{base}'))], config)
+    for team, expected, strategy in (("a", {"ImageLocality": 2, "NodeAffinity": 1}, "Least"), ("b", {"NodeAffinity": 7}, "Most")):
+        terms = {term.plugin.name: term for term in chain.lineup(fleet.pod(labels={"team": team}), 0.0).scores}
+        found = {name: term.weight for name, term in terms.items() if name in ("ImageLocality", "NodeAffinity", "TaintToleration")}
+        assert found == {"TaintToleration": 9, **expected}
+        fit = terms["NodeResourcesFit"].plugin.arguments.scoring_strategy
+        assert (fit.type, [each.weight for each in fit.resources]) == (f"{strategy}Allocated", [3])
 
 
 def test_preemption_can_be_switched_off():
