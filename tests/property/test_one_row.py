@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 
 from wharfinger.compiler.program import compile_policy
+from wharfinger.compiler.row_code import is_quick
 from wharfinger.language import typed
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
@@ -23,11 +24,11 @@ def test_one_row_is_a_row_of_all(policy: typed.Policy, state: ClusterState, pod:
     bound = compiled.bind(pod, snapshot)
     for row in range(snapshot.n_nodes):
         for index, rule in enumerate(compiled.filters):
-            if rule.plan.one_row is not None:
+            if is_quick(rule):
                 bits = bound.filter_bits(index, snapshot, slice(None))
                 assert bound.one_row.filter_bits(index, pod, snapshot, row) == bits[row]
         for index, score in enumerate(compiled.scores):
-            if score.plan.one_row is not None:
+            if is_quick(score):
                 raw, kind = bound.score(index, snapshot, slice(None))
                 one = bound.one_row.score(index, pod, snapshot, row)
                 assert np.array_equal([one], (raw + ENCODED[kind])[row : row + 1], equal_nan=True), (rule, one, raw, kind)

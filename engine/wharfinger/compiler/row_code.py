@@ -1,8 +1,8 @@
 """The rules of a policy as one Python function about one node.
 
-A placement changes one row. Asking the kernels about an array of one costs ten times the arithmetic, and walking the graph step by step still costs
-most of that. So for the rules that can change with a row's pods, the graph is written out as straight Python code, once per policy:
-every operation one line on local names, each computed once however many rules need it.
+A placement changes one row. Asking the kernels about an array of one costs ten times the arithmetic, and walking the graph step by step
+still costs most of that. So for the rules that can change with a row's pods, the graph is written out as straight Python code, once per
+policy: every operation one line on local names, each computed once however many rules need it.
 
 The operations are those of the kernels on plain values, so the results are the same to the last bit; a property test says so.
 """
@@ -46,8 +46,8 @@ GIVEN = "{0}[0]"  # the operations made by `ops.given`
 class RowCode:
     """The function `(frame, start, columns) -> answers` and what it needs: the columns of `static`, in order.
 
-    `answers` holds for every filter in `filters` its bits, and for every score in `scores` its raw value (NaN missing, +inf left out), at the given places.
-    `source` is the function's text.
+    `answers` holds for every filter in `filters` its bits, and for every score in `scores` its raw value (NaN missing, +inf left out), at
+    the given places. `source` is the function's text.
     """
 
     run: Callable[[AtNode, Registers, Sequence[Any]], tuple[Any, ...]]

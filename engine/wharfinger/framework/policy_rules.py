@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.compiler.row_code import is_quick
+from wharfinger.framework import policy_wakes
+from wharfinger.framework.cluster_event import Change
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.lineup import ScoreTerm
@@ -40,6 +42,12 @@ class PolicyFilter(FilterPlugin):
         self._rule = rule = policy.filters[index]
         self.name = f"{policy.name}/{rule.name}"
         self.filter_volatility = rule.volatility
+        self._wakes = policy_wakes.of_filter(policy, index)
+        self.wakes_on = self._wakes.events
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
+        """Whether the rule reads what has changed."""
+        return self._wakes.concern(change)
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """None; binds the policy."""
