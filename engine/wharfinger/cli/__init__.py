@@ -88,6 +88,7 @@ def _options() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code of one run of the command line; never raises for what a user can cause."""
+    streams.prepare()
     group = typer.main.get_command(app)
     words = words_of.repeated(sys.argv[1:] if arguments is None else arguments)
     return _shielded(lambda: group.main(args=words, prog_name="wharf", standalone_mode=False))
@@ -118,7 +119,7 @@ def _sentence(error: Exception) -> tuple[str, int]:
         return str(error), error.exit_code
     if isinstance(error, typer.TyperException):
         path = getattr(getattr(error, "ctx", None), "command_path", "wharf")
-        return f"{error.format_message().rstrip('.')}. Try '{path} --help'.", error.exit_code
+        return f"{error.format_message().removesuffix('.').replace('Value error, ', '')}. Try '{path} --help'.", error.exit_code
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error), 2
     if os.environ.get(TRACEBACK):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -53,7 +55,15 @@ def _read(name: str, diagnostics: Diagnostics) -> Source | None:
 
 
 def _write(name: str, text: str) -> None:
+    """None; replaces a file in one step, so that whatever happens in between, the policy is there in full."""
+    path = Path(name).resolve()
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        Path(name).write_text(text, encoding="utf-8", newline="")
+        path.open("r+b").close()  # a file that may not be written must not be replaced either
+        beside.write_text(text, encoding="utf-8", newline="")
+        shutil.copymode(path, beside)
+        beside.replace(path)
     except OSError as error:
         raise UsageError(f"cannot write {name}: {error.strerror}") from error
+    finally:
+        beside.unlink(missing_ok=True)

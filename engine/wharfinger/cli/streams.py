@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from pathlib import Path
 from typing import TextIO
+
+
+def prepare() -> None:
+    """None; makes the standard streams the same everywhere: UTF-8 whatever the locale says, and there even when the caller closed them."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 — for as long as the process runs
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def out(text: str) -> None:

@@ -6,6 +6,7 @@ raises `UsageError`, because then there is no file to speak about.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,13 +54,27 @@ def policy_files(paths: Iterable[str | Path]) -> list[str]:
     found: dict[str, None] = {}
     for path in map(str, paths):
         if path != STDIN and Path(path).is_dir():
-            inside = sorted(str(p) for p in Path(path).rglob(f"*{SUFFIX}") if p.is_file())
-            found.update(dict.fromkeys(inside))
+            found.update(dict.fromkeys(_files_below(path)))
         elif path == STDIN or Path(path).exists():
             found[path] = None
         else:
             raise UsageError(f"cannot read {path}: no such file or folder")
     return list(found)
+
+
+def _files_below(folder: str) -> list[str]:
+    """The policy files in a folder and below, sorted; raises `UsageError` where there are none, or a folder cannot be looked into."""
+
+    def refuse(error: OSError) -> None:
+        raise UsageError(f"cannot read {error.filename}: {error.strerror}")
+
+    found: list[Path] = []
+    for parent, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]  # .git, .venv: nothing of the user's own
+        found.extend(Path(parent, name) for name in names if name.endswith(SUFFIX))
+    if not found:
+        raise UsageError(f"{folder}: no *{SUFFIX} files in this folder")
+    return sorted(str(path) for path in found if path.is_file())
 
 
 @dataclass(slots=True, kw_only=True)

@@ -126,9 +126,11 @@ def _mend_quantity(value: Any, where: str) -> Any:
     if not isinstance(value, str):
         raise InvalidObject(f"{where}: expected a quantity, got {_word(value)}")
     try:
-        quantity.nano(value)
+        negative = quantity.nano(value) < 0
     except InvalidObject as error:
         raise InvalidObject(f"{where}: {error}") from None
+    if negative:
+        raise InvalidObject(f"{where}: {value!r} is negative")
     return value
 
 

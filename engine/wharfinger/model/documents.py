@@ -48,7 +48,7 @@ def streams(path: str | Path) -> Iterator[tuple[str, BinaryIO]]:
     Of a folder those files are read, sorted, that have one of the suffixes above. UsageError when there is nothing to read.
     """
     if str(path) == "-":
-        yield "standard input", _unpacked(sys.stdin.buffer)
+        yield "standard input", _unpacked(_standard_input())
         return
     path = Path(path)
     found = [file for file in sorted(path.rglob("*")) if _is_wanted(file, path)] if path.is_dir() else [path]
@@ -57,6 +57,12 @@ def streams(path: str | Path) -> Iterator[tuple[str, BinaryIO]]:
     for file in found:
         with _opened(file) as stream:
             yield str(file), _unpacked(stream)
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin.closed:  # by whoever read it to its end: `--snapshot - --pods -`
+        raise UsageError("standard input can be read only once: give one of the two `-` as a file")
+    return sys.stdin.buffer
 
 
 def _is_wanted(file: Path, folder: Path) -> bool:

@@ -12,8 +12,9 @@ from typing import Annotated
 import msgspec
 from msgspec import field
 
-# The grammar of quantities (see quantity.py), so that a bad one is found while decoding.
-_QUANTITY_GRAMMAR = r"^\s*(?=[^\s])(?![+-]?\.?[PE]i)[+-]?[0-9]*(\.[0-9]*)?([eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE]?)\s*$"
+# The grammar of quantities (see quantity.py), so that a bad one is found while decoding. The API server refuses negative ones of resources.
+_SIGN = r"(\+|-(?![0-9.]*[1-9]))?"
+_QUANTITY_GRAMMAR = rf"^\s*(?=[^\s])(?![+-]?\.?[PE]i){_SIGN}[0-9]*(\.[0-9]*)?([eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE]?)\s*$"
 
 # Marks text that Kubernetes also accepts as a bare number (`cpu: 2`), and as null, which then is "0"; model/decode.py acts on it.
 QUANTITY = "quantity"

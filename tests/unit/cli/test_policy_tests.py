@@ -59,7 +59,12 @@ def test_one_untested_policy_among_tested_ones_is_a_failure_too(wharf, tmp_path)
     assert "untested: no tests" in out
 
 
-def test_a_folder_without_policies_has_no_tests(wharf, tmp_path):
+def test_a_folder_without_policies_is_refused(wharf, tmp_path):
+    assert wharf("test", tmp_path) == (2, "", f"wharf: {tmp_path}: no *.policy files in this folder\n")
+
+
+def test_a_library_alone_has_no_tests(wharf, tmp_path):
+    (tmp_path / "shared.policy").write_text("let crowded = node.pod_count > 9\n")
     code, out, _ = wharf("test", tmp_path)
     assert code == 1
     assert "no tests found" in out

@@ -159,3 +159,44 @@ def test_an_interrupted_process_leaves_without_a_traceback():
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130
     assert err == "wharf: interrupted\n"
+
+
+def test_fmt_keeps_the_file_when_it_is_stopped_while_writing(wharf, tmp_path, monkeypatch):
+    crooked = tmp_path / "crooked.policy"
+    text = 'policy "q"\nscore   s weight 1=least_allocated( )\n'
+    crooked.write_text(text)
+
+    def stopped(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", stopped)
+    assert wharf("fmt", crooked) == (2, f"changed {crooked}\n", f"wharf: cannot write {crooked}: No space left on device\n")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("crooked.policy", text)]
+
+
+def test_fmt_keeps_mode_and_links(wharf, tmp_path):
+    crooked, link = tmp_path / "crooked.policy", tmp_path / "link.policy"
+    crooked.write_text('policy "q"\nscore   s weight 1=least_allocated( )\n')
+    crooked.chmod(0o640)
+    link.symlink_to(crooked)
+    assert wharf("fmt", link)[0] == 0
+    assert link.is_symlink()
+    assert (crooked.stat().st_mode & 0o777, crooked.read_text()) == (0o640, POLICY.replace('"p"', '"q"'))
+
+
+def test_output_is_utf8_whatever_the_locale(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    (tmp_path / "p.policy").write_text('policy "größe"\n' + POLICY.partition("\n")[2], encoding="utf-8")
+    running = process("test", tmp_path / "p.policy", encoding="utf-8")
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (1, "")
+    assert out.startswith("größe: ")
+
+
+@pytest.mark.parametrize("descriptor", [0, 1, 2])
+def test_closed_streams_are_no_error_of_our_own(tmp_path, descriptor):
+    (tmp_path / "p.policy").write_text(POLICY)
+    running = process("test", tmp_path / "p.policy", preexec_fn=lambda: os.close(descriptor))
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert err == ""

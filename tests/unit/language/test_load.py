@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 import pytest
@@ -146,3 +147,22 @@ def test_one_bad_file_does_not_hide_the_others(tmp_path):
     policies, found = load(tmp_path)
     assert policies == [None, None, "c", None]
     assert [line.split()[0] for line in found] == ["P001", "P301", "P002"]
+
+
+def test_hidden_folders_are_left_alone(tmp_path):
+    written(tmp_path, {"a.policy": f'policy "a"\n{RULE}', ".venv/a.policy": f'policy "a"\n{RULE}'})
+    assert load(tmp_path) == (["a"], [])
+
+
+def test_a_folder_without_policies_is_a_usage_error(tmp_path):
+    with pytest.raises(UsageError, match=r"no \*\.policy files"):
+        load(tmp_path)
+
+
+def test_a_folder_that_cannot_be_looked_into_is_a_usage_error(tmp_path, monkeypatch):
+    def closed(folder):
+        raise PermissionError(13, "Permission denied", folder)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    with pytest.raises(UsageError, match="Permission denied"):
+        load(tmp_path)

@@ -84,3 +84,13 @@ def test_every_kind_decodes_from_nothing():
     for (group, kind), struct in objects.KINDS.items():
         empty = decode.decode_json(b"{}", struct)
         assert objects.kind_of(empty) == kind, group
+
+
+@pytest.mark.parametrize("text", ["-1", "-0.5Gi", "-1e-9"])
+def test_amounts_of_resources_are_not_negative(text):
+    with pytest.raises(InvalidObject, match=r"status\.allocatable\['cpu'\]: '-.*' is negative"):
+        node(f'{{"status": {{"allocatable": {{"cpu": "{text}"}}}}}}')
+
+
+def test_minus_zero_is_zero():
+    assert node('{"status": {"allocatable": {"cpu": "-0.0"}}}').status.allocatable == {"cpu": "-0.0"}

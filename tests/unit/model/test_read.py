@@ -270,3 +270,10 @@ def test_equal_parts_of_pods_are_kept_once():
     assert second.spec.containers is first.spec.containers
     assert second.metadata.labels is third.metadata.labels
     assert second.spec.volumes == (), "volumes that decide nothing are left out"
+
+
+def test_standard_input_is_read_once(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"kind": "List", "items": []}')))
+    read.read_objects(["-"])
+    with pytest.raises(UsageError, match="only once"):
+        read.read_objects(["-"])
