@@ -31,6 +31,7 @@ OTHERS: Mapping[str, type[objects.AnyObject]] = {
     "storageClasses": objects.StorageClass,
     "csiNodes": objects.CSINode,
     "csiDrivers": objects.CSIDriver,
+    "volumeAttachments": objects.VolumeAttachment,
     "csiStorageCapacities": objects.CSIStorageCapacity,
     "podDisruptionBudgets": objects.PodDisruptionBudget,
     "priorityClasses": objects.PriorityClass,
