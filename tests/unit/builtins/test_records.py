@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wharfinger.builtins import CATALOGUE
@@ -55,7 +55,7 @@ INTERVALS = [f for f in FUNCTIONS if f.interval and not f.context and all(p.kind
 def test_interval_holds_every_value(function: Function) -> None:
     bound = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e6, 1e6))
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.data())
     def holds(data: st.DataObject) -> None:
         intervals = [tuple(sorted(data.draw(st.tuples(bound, bound)))) for _ in function.parameters]
