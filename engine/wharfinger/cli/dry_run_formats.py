@@ -26,7 +26,7 @@ def table(run: DryRun, cluster: Cluster) -> str:
 def _pods(run: DryRun) -> str:
     plain = [result for result in run.results if result.explanation is None]
     listed = layout.columns([("POD", "NODE", "TOTAL"), *map(_row, plain)]) if plain else ""
-    explained = [str(result.explanation) for result in run.results if result.explanation is not None]
+    explained = [f"{result.explanation}{_evicts(result)}" for result in run.results if result.explanation is not None]
     return "\n".join([*([listed] if listed else []), *explained])
 
 
@@ -36,6 +36,13 @@ def _row(result: PodResult) -> Sequence[str]:
         return result.pod, "-", result.message + room
     evicts = f", evicts {_listed(result.victims)}" if result.victims else ""
     return result.pod, result.node, " / ".join(map(layout.number, result.totals)) + evicts
+
+
+def _evicts(result: PodResult) -> str:
+    """The line about preemption under an explanation, "" where nobody has to leave."""
+    if not result.victims:
+        return ""
+    return f"  evicts {_listed(result.victims)}\n" if result.node else f"  room on {result.nominated} if {_listed(result.victims)} left\n"
 
 
 def _listed(victims: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from wharfinger.compiler.interpreter import SKIP
+from wharfinger.compiler.interpreter import SKIP, Interpreter
 from wharfinger.language import typed
 from wharfinger.language.source import Span
 from wharfinger.language.types import Type
@@ -26,7 +26,7 @@ class _Point:
 
 
 class Coverage:
-    """The answers of one policy's clauses, guards and scores."""
+    """The answers of one policy's clauses, guards, scores and rules about victims."""
 
     def __init__(self, policy: typed.Policy) -> None:
         """Nothing has been seen yet."""
@@ -54,6 +54,16 @@ class Coverage:
                 if self._applies(score.when, attempt, row) and (value := attempt.interpreter.score(score, row)) is not SKIP:
                     self._points[id(score)].seen.add(Truth.MISSING if value is None else Truth.TRUE)
 
+        if attempt.preempting is not None:
+            self._record_victims(attempt.preempting)
+
+    def _record_victims(self, preempting: Interpreter) -> None:
+        """Take in what the rules about victims say of the pods that could be some."""
+        for row in range(preempting.snapshot.n_nodes):
+            for placed in preempting.snapshot.pods_on(row):
+                for rule in self._policy.victims if placed.priority < preempting.pod.priority else ():
+                    self._points[id(rule)].seen.add(_truth(preempting.value(rule.condition, row, placed)))
+
     def _applies(self, when: typed.Expr | None, attempt: Attempt, row: int) -> bool:
         if when is None:
             return True
@@ -62,7 +72,7 @@ class Coverage:
         return answer is True
 
 
-def _parts(policy: typed.Policy) -> Iterator[tuple[str, typed.Clause | typed.Score | typed.Expr, tuple[Truth, ...]]]:
+def _parts(policy: typed.Policy) -> Iterator[tuple[str, typed.Clause | typed.Score | typed.VictimRule | typed.Expr, tuple[Truth, ...]]]:
     """Everything that is covered: (rule, part, the answers its type allows). A score has a value (TRUE) or is missing."""
     for rule in policy.filters:
         if rule.when is not None:
@@ -73,6 +83,8 @@ def _parts(policy: typed.Policy) -> Iterator[tuple[str, typed.Clause | typed.Sco
         if score.when is not None:
             yield f"{score.name} when", score.when, _answers(score.when.type)
         yield score.name, score, (Truth.TRUE, Truth.MISSING) if score.value.type.optional else (Truth.TRUE,)
+    for victim in policy.victims:
+        yield "preemption", victim, _answers(victim.condition.type)
 
 
 def _answers(type_: Type) -> tuple[Truth, ...]:

@@ -26,13 +26,15 @@ from wharfinger.runtime import commentary, test_objects
 class Attempt:
     """One `place`: the decision, and the cluster as it was just before.
 
-    Where preemption made room for the pod, both are those after its victims have left, and `evicted` are their names.
+    Where preemption made room for the pod, both are those after its victims have left, and `evicted` are their names. `preempting` is the
+    policy as it stood before that; None where the pod fitted at once.
     """
 
     decision: Decision
     evicted: tuple[str, ...]
     snapshot: Snapshot
     interpreter: Interpreter
+    preempting: Interpreter | None
     governed: bool
 
 
@@ -87,6 +89,7 @@ class Scenario:
     def _place(self, name: str) -> None:
         pod = self._pods[name]
         decision, snapshot = self._decide(pod)
+        preempting = None if decision.node is not None else commentary.interpreter_of(self.policy, pod, snapshot)
         victims = decision.victims
         if victims:
             for victim in victims:
@@ -97,6 +100,7 @@ class Scenario:
             evicted=tuple(victim.name for victim in victims),
             snapshot=snapshot,
             interpreter=commentary.interpreter_of(self.policy, pod, snapshot),
+            preempting=preempting,
             governed=self.policy.governs(pod, snapshot.now),
         )
         self.attempts[name] = self.last = attempt
