@@ -20,13 +20,29 @@ N_ENDS = 2  # an extent of two numbers is the lowest and the highest raw score
 class ScoreSlot:
     """Raw scores and points `(n_nodes,)`, and the extent the points were made with.
 
-    `_holders` counts the feasible nodes at each end of the extent, once that is asked for: while there are others, one may go.
+    `group` is the number of the group of terms it is summed with (see `totals`). `_holders` counts the feasible nodes at each end of the
+    extent, once that is asked for: while there are others, one may go.
     """
 
-    __slots__ = ("_holders", "extent", "one", "plugin", "points", "raw", "relative", "scale", "skipped", "term", "volatility", "weight")
+    __slots__ = (
+        "_holders",
+        "extent",
+        "group",
+        "one",
+        "plugin",
+        "points",
+        "raw",
+        "relative",
+        "scale",
+        "skipped",
+        "term",
+        "volatility",
+        "weight",
+    )
 
-    def __init__(self, term: ScoreTerm) -> None:
+    def __init__(self, term: ScoreTerm, group: int) -> None:
         self.term = term
+        self.group = group
         self.plugin = term.plugin
         self.one = None if type(term.plugin).score_one is ScorePlugin.score_one else term.plugin.score_one
         self.scale = term.scale

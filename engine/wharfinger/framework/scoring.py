@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 from wharfinger.framework.lineup import Lineup
 from wharfinger.framework.question import ALL, NO_ROWS, Changes, Question, union
 from wharfinger.framework.score_slot import ScoreSlot
-from wharfinger.framework.totals import N_CLASSES, TierTotals
+from wharfinger.framework.totals import FIRST_GLOBAL, ROW, STATIC, TierTotals
 from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.catalogue import Volatility
-
-LAST = N_CLASSES - 1
 
 
 class Scoring:
     """The scores of one template: `keys` `(n_nodes,) float64` is the first tier's total in quanta, −inf where a node is not feasible."""
 
-    __slots__ = ("_global", "_row", "_static", "keys", "slots", "tiers")
+    __slots__ = ("_global", "_n_groups", "_row", "_static", "keys", "slots", "tiers")
 
     def __init__(self, lineup: Lineup) -> None:
-        self.slots = tuple(ScoreSlot(term) for term in lineup.scores)
+        self.slots = tuple(ScoreSlot(term, group) for term, group in zip(lineup.scores, _groups(lineup), strict=True))
+        self._n_groups = max((slot.group for slot in self.slots), default=ROW) + 1
         self.tiers = tuple(
-            TierTotals(tier, lineup.quantum(tier), [slot for slot in self.slots if slot.term.tier == tier]) for tier in lineup.tiers
+            TierTotals(tier, lineup.quantum(tier), [slot for slot in self.slots if slot.term.tier == tier], self._n_groups)
+            for tier in lineup.tiers
         )
         self._static: tuple[ScoreSlot, ...] = ()  # of the STATIC and ROW scores, those with something to say of the pod
         self._row: tuple[ScoreSlot, ...] = ()
@@ -49,17 +49,17 @@ class Scoring:
         if changes.row >= 0 and not len(flips):
             self._refresh_one(asked, changes, feasible)
             return
-        whole_from = patched_from = N_CLASSES
+        whole_from = patched_from = self._n_groups
         patched: NDArray[np.intp] = flips
         for slot, touched in self._renewed(asked, changes, flips, feasible):
             if isinstance(touched, slice):
-                whole_from = min(whole_from, slot.volatility.value)
+                whole_from = min(whole_from, slot.group)
             elif len(touched):
-                patched_from = min(patched_from, slot.volatility.value)
+                patched_from = min(patched_from, slot.group)
                 patched = union(patched, touched)
-        if len(patched) and (patched_from < whole_from or whole_from == N_CLASSES):
-            self._patch(patched, min(patched_from, LAST), feasible)
-        if whole_from < N_CLASSES:
+        if len(patched) and (patched_from < whole_from or whole_from == self._n_groups):
+            self._patch(patched, min(patched_from, self._n_groups - 1), feasible)
+        if whole_from < self._n_groups:
             self._total(asked.snapshot.n_nodes, whole_from, feasible)
 
     def _renewed(self, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> list[tuple[ScoreSlot, Rows]]:
@@ -72,25 +72,22 @@ class Scoring:
 
     def _refresh_one(self, asked: Question, changes: Changes, feasible: Mask) -> None:
         """`refresh` for the one row that changed, which is as feasible as it was."""
-        first = Volatility.ROW.value if self._row else LAST
-        whole = False
+        whole_from, extra = self._n_groups, NO_ROWS
         for slot in self._row:
-            whole |= slot.patch_one(asked, changes, feasible)
-        extra: Rows = NO_ROWS
+            if slot.patch_one(asked, changes, feasible):
+                whole_from = ROW
         for slot in self._global:
             touched = self._refresh_global(slot, asked, changes.since, NO_ROWS, feasible)
-            if isinstance(touched, slice) or isinstance(extra, slice):
-                extra = ALL
+            if isinstance(touched, slice):
+                whole_from = min(whole_from, slot.group)
             elif len(touched):
                 extra = union(extra, touched)
-        if whole:
-            self._total(asked.snapshot.n_nodes, first, feasible)
-            return
-        self._patch_one(changes.row, first, feasible)
-        if isinstance(extra, slice):
-            self._total(asked.snapshot.n_nodes, LAST, feasible)
-        elif len(extra):
-            self._patch(extra, LAST, feasible)
+        if whole_from > ROW:
+            self._patch_one(changes.row, feasible)
+        if len(extra):
+            self._patch(extra, FIRST_GLOBAL, feasible)
+        if whole_from < self._n_groups:
+            self._total(asked.snapshot.n_nodes, whole_from, feasible)
 
     def _refresh_global(self, slot: ScoreSlot, asked: Question, since: int, flips: NDArray[np.intp], feasible: Mask) -> Rows:
         changed = slot.plugin.score_changes(*asked, since, flips)
@@ -116,7 +113,16 @@ class Scoring:
             tier.patch(rows, first)
         self.keys[rows] = np.where(feasible[rows], self.tiers[0].key(rows), -np.inf)
 
-    def _patch_one(self, row: int, first: int, feasible: Mask) -> None:
-        keys = [tier.patch_one(row, first) for tier in self.tiers]
+    def _patch_one(self, row: int, feasible: Mask) -> None:
+        keys = [tier.patch_one(row, ROW) for tier in self.tiers]
         if feasible.item(row):
             self.keys[row] = keys[0]
+
+
+def _groups(lineup: Lineup) -> list[int]:
+    """The number of the group each term is summed in: terms of one volatility together, but GLOBAL ones each alone."""
+    groups: list[int] = []
+    for term in lineup.scores:
+        volatility = term.plugin.score_volatility
+        groups.append(max([ROW, *groups]) + 1 if volatility is Volatility.GLOBAL else STATIC if volatility is Volatility.STATIC else ROW)
+    return groups

@@ -1,7 +1,8 @@
 """Sums of weight × points, one per tier, kept up to date.
 
-A floating-point sum depends on the order of its terms. Here it is always STATIC terms, then ROW, then GLOBAL, each in the lineup's order;
-so the sum up to each class can be kept and only the classes that changed are added again, with the same result to the last bit.
+A floating-point sum depends on the order of its terms. Here it is always the same: all STATIC terms, all ROW terms, then the GLOBAL ones,
+of which each is a group of its own. The sum up to each group is kept, and only the groups from the first one that changed are added
+again, with the same result to the last bit.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.verdict import Rows
-from wharfinger.language.catalogue import Volatility
 
-N_CLASSES = len(Volatility)
+STATIC, ROW, FIRST_GLOBAL = range(3)  # numbers of groups
 
 
 class Addend(Protocol):
@@ -26,8 +26,8 @@ class Addend(Protocol):
         """The factor."""
 
     @property
-    def volatility(self) -> Volatility:
-        """What can change the points."""
+    def group(self) -> int:
+        """The number of the group it is added in."""
 
     @property
     def skipped(self) -> bool:
@@ -41,42 +41,42 @@ class Addend(Protocol):
 class TierTotals:
     """The totals of one tier: `total` `(n_nodes,) float64`, whatever the feasible set is."""
 
-    __slots__ = ("_classes", "_per_unit", "_sums", "tier", "total")
+    __slots__ = ("_groups", "_per_unit", "_sums", "tier", "total")
 
-    def __init__(self, tier: int, quantum: float, addends: Sequence[Addend]) -> None:
+    def __init__(self, tier: int, quantum: float, addends: Sequence[Addend], n_groups: int) -> None:
         self.tier = tier
         self._per_unit = 1.0 / quantum
-        self._classes = tuple(tuple(addend for addend in addends if addend.volatility is volatility) for volatility in Volatility)
-        self._sums: list[NDArray[np.float64]] = [np.empty(0)] * N_CLASSES
+        self._groups = tuple(tuple(addend for addend in addends if addend.group == number) for number in range(n_groups))
+        self._sums: list[NDArray[np.float64]] = [np.empty(0)] * n_groups
         self.total = self._sums[-1]
 
     def evaluate(self, n_nodes: int, first: int = 0) -> None:
-        """Form the sums of class `first` (a `Volatility` value) and the later ones anew."""
+        """Form the sums of group `first` and the later ones anew."""
         running = self._sums[first - 1] if first else np.zeros(n_nodes)
-        for index in range(first, N_CLASSES):
-            for addend in self._classes[index]:
+        for number in range(first, len(self._groups)):
+            for addend in self._groups[number]:
                 if not addend.skipped:
                     running = running + addend.weight * addend.points
-            self._sums[index] = running
+            self._sums[number] = running
         self.total = running
 
     def patch(self, rows: NDArray[np.intp], first: int = 0) -> None:
-        """Form the sums anew on some rows, of class `first` and the later ones."""
+        """Form the sums anew on some rows, of group `first` and the later ones."""
         running: Any = self._sums[first - 1][rows] if first else np.zeros(len(rows))
-        for index in range(first, N_CLASSES):
-            for addend in self._classes[index]:
+        for number in range(first, len(self._groups)):
+            for addend in self._groups[number]:
                 if not addend.skipped:
                     running = running + addend.weight * addend.points[rows]
-            self._sums[index][rows] = running
+            self._sums[number][rows] = running
 
     def patch_one(self, row: int, first: int) -> float:
         """`patch` for one row; its key."""
         running = self._sums[first - 1].item(row) if first else 0.0
-        for index in range(first, N_CLASSES):
-            for addend in self._classes[index]:
+        for number in range(first, len(self._groups)):
+            for addend in self._groups[number]:
                 if not addend.skipped:
                     running += addend.weight * addend.points.item(row)
-            self._sums[index][row] = running
+            self._sums[number][row] = running
         return float(round(running * self._per_unit))
 
     def key(self, rows: Rows) -> NDArray[np.float64]:
