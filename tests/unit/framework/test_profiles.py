@@ -197,6 +197,26 @@ REFUSED = [
         {"pluginConfig": [{"name": "PodTopologySpread", "args": {"defaultConstraints": [SPREAD]}}]},
         "defaultConstraints need defaultingType List",
     ),
+    (
+        {
+            "pluginConfig": [
+                {"name": "PodTopologySpread", "args": {"defaultConstraints": [{**SPREAD, "maxskew": 1}], "defaultingType": "List"}}
+            ]
+        },
+        "args.defaultConstraints: there is no field maxskew; did you mean maxSkew?",
+    ),
+    (
+        {"pluginConfig": [{"name": "PodTopologySpread", "args": {"defaultConstraints": [{"maxSkew": 1}], "defaultingType": "List"}}]},
+        "args.defaultConstraints: a default constraint needs a maxSkew above 0, a topologyKey",
+    ),
+    (
+        {"pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": {"requiredDuringScheduling": {}}}}]},
+        "args.addedAffinity: there is no field requiredDuringScheduling; there are requiredDuringSchedulingIgnoredDuringExecution",
+    ),
+    (
+        {"pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": 3}}}]},
+        "args.addedAffinity: Expected `object | null`, got `int`",
+    ),
     ({"pluginConfig": [{"name": "NodeName", "args": {"kind": "NodePortsArgs"}}]}, "args.kind: expected NodeNameArgs, not 'NodePortsArgs'"),
     ({"pluginConfig": [{"name": "NodeName"}, {"name": "NodeName"}]}, "pluginConfig[1].name: NodeName is configured already; join the two"),
 ]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import field_validator
 
-from wharfinger.framework import node_selection
+from wharfinger.framework import node_selection, object_arguments
 from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
@@ -124,7 +123,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
 
 
 def _node_affinity(raw: dict[str, Any] | None) -> objects.NodeAffinity | None:
-    return None if raw is None else msgspec.convert(raw, objects.NodeAffinity)
+    return None if raw is None else object_arguments.read(raw, objects.NodeAffinity)
 
 
 def _own(pod: objects.Pod) -> objects.NodeAffinity | None:

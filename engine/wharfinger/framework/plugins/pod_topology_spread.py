@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
 from wharfinger.errors import InvalidObject
+from wharfinger.framework import object_arguments
 from wharfinger.framework import spread_constraints as spread
 from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.cluster_event import ClusterEvent
@@ -35,6 +36,7 @@ REASONS = (
     Reason("node(s) didn't match pod topology spread constraints"),
     Reason("node(s) didn't match pod topology spread constraints (missing required label)", resolvable=False),
 )
+UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 ALL = slice(None)
 
 
@@ -49,7 +51,11 @@ class PodTopologySpreadArguments(Arguments):
     def _readable(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
         if any("labelSelector" in constraint for constraint in value):
             raise ValueError("default constraints must not have a labelSelector: it is made from Services and controllers")
-        msgspec.convert(value, tuple[objects.TopologySpreadConstraint, ...])
+        for constraint in object_arguments.read(value, tuple[objects.TopologySpreadConstraint, ...]):
+            if constraint.max_skew <= 0 or not constraint.topology_key or constraint.when_unsatisfiable not in UNSATISFIABLE:
+                raise ValueError(
+                    f"a default constraint needs a maxSkew above 0, a topologyKey, and whenUnsatisfiable {' or '.join(UNSATISFIABLE)}"
+                )
         return value
 
     @model_validator(mode="after")
