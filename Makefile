@@ -4,11 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check format bench docs wheel lock clean
+.PHONY: help demo test testbed test-cluster check format bench docs wheel lock clean
 
 help:
 	@echo "make demo    place a production GPU cluster's pods under Kubernetes' rules and under a policy, side by side"
 	@echo "make test    run the tests (and policies/ with 'wharf test')"
+	@echo "make testbed build etcd, the API server and what else tests/cluster runs against (Go; minutes, once per machine)"
+	@echo "make test-cluster run the tests that need a real API server"
 	@echo "make check   format, lint, types, import contracts"
 	@echo "make format  rewrite sources the way 'make check' wants them"
 	@echo "make bench   measure; the figures of docs/performance.md"
@@ -29,6 +31,12 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 	$(BIN)/wharf test policies
+
+testbed: $(READY)
+	$(BIN)/python -m tests.testbed.build kubernetes kwok
+
+test-cluster: $(READY)
+	$(BIN)/python -m pytest tests/cluster $(PYTEST_ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check engine tests

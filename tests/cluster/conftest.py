@@ -1,0 +1,109 @@
+"""One control plane for the session, emptied after each test.
+
+Where its programs are neither built nor can be built, tests are skipped and say why; with CI=true they fail instead.
+"""
+
+import os
+
+import pytest
+
+from tests.cluster import objects
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.waiting import eventually
+from tests.testbed import build
+
+OURS = ("Deployment", "ReplicaSet", "Pod", "PodDisruptionBudget", "PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode")
+KEPT_NAMESPACES = {"default", "kube-system", "kube-public", "kube-node-lease"}
+
+
+@pytest.fixture(scope="session")
+def started_control_plane():
+    try:
+        for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "kwok", "kube-scheduler"):
+            build.program(name)
+    except build.Unavailable as missing:
+        if os.environ.get("CI", "").lower() == "true":
+            raise
+        pytest.skip(f"no control plane: {missing}")
+    with ControlPlane() as started:
+        yield started
+
+
+@pytest.fixture
+def control_plane(started_control_plane):
+    """The control plane, without nodes and pods; what the test leaves there is removed after it."""
+    yield started_control_plane
+    _revive(started_control_plane)
+    started_control_plane.end_others()
+    _empty(started_control_plane.api)
+
+
+def _revive(cluster):
+    if not cluster.api_server.running:
+        cluster.start_api_server()
+    for program in (cluster.controllers, cluster.kwok):
+        if not program.running:
+            program.start()
+
+
+def _empty(api):
+    def remove():
+        left = 0
+        for kind in OURS:
+            found = api.list(kind)
+            left += len(found)
+            if found:
+                api.delete_all(kind)
+        return not left
+
+    eventually(remove, within=60)
+    for name in {item["metadata"]["name"] for item in api.list("Namespace")} - KEPT_NAMESPACES:
+        api.delete("Namespace", name)
+    for item in api.list("PriorityClass"):
+        if not item["metadata"]["name"].startswith("system-"):
+            api.delete("PriorityClass", item["metadata"]["name"])
+    for kind in ("Node", "Event"):
+        api.delete_all(kind)
+
+
+@pytest.fixture
+def kubectl(control_plane):
+    """Runs the real kubectl: what it prints."""
+    return control_plane.kubectl
+
+
+@pytest.fixture
+def nodes(control_plane):
+    """Creates n nodes, by a name or a callable from the index to keywords of `objects.node`, and waits until kwok has made them Ready."""
+
+    def make(n, prefix="node", each=lambda _: {}, **alike):
+        made = control_plane.api.create_many(objects.node(f"{prefix}-{i:04d}", **{**alike, **each(i)}) for i in range(n))
+        eventually(lambda: sum(map(_ready, control_plane.api.list("Node"))) >= n, within=30 + n / 50)
+        return [item["metadata"]["name"] for item in made]
+
+    return make
+
+
+@pytest.fixture
+def pods(control_plane):
+    """Creates n pods, with keywords of `objects.pod` that are alike or (a callable from the index) differ."""
+
+    def make(n, prefix="pod", each=lambda _: {}, **alike):
+        made = control_plane.api.create_many(objects.pod(f"{prefix}-{i:04d}", **{**alike, **each(i)}) for i in range(n))
+        return [item["metadata"]["name"] for item in made]
+
+    return make
+
+
+def _ready(node):
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in node["status"].get("conditions", ()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    cluster = getattr(item, "funcargs", {}).get("control_plane")
+    if report.failed and cluster is not None:
+        cluster.keep = True
+        report.sections += [(f"log of {program.name} ({program.log})", program.tail(15)) for program in cluster.programs]
+    return report
