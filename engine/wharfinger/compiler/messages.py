@@ -6,7 +6,6 @@ A hole of the pod or of a param has one value; a hole of the node has as many as
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from wharfinger.compiler import reads
@@ -30,8 +29,6 @@ def shown(value: Any, type_: Type) -> str:
     if isinstance(value, frozenset):
         element = Type(type_.element or Kind.STRING)
         return "[" + ", ".join(shown(member, element) for member in sorted(value)) + "]"
-    if type_.kind is Kind.TIME:
-        return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return units.readable(float(value), type_.kind)
 
 

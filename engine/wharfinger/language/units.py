@@ -11,7 +11,9 @@ the float nearest to 0.1 and not the product of two roundings.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fractions import Fraction
+from math import isfinite
 
 from wharfinger.language.suggest import closest
 from wharfinger.language.types import Kind
@@ -124,7 +126,9 @@ def literal(value: float, kind: Kind) -> str:
 
 
 def readable(value: float, kind: Kind) -> str:
-    """A base value rounded for people: `3.7Gi`, `1.25cpu`, `36.1%`."""
+    """A base value rounded for people: `3.7Gi`, `1.25cpu`, `36.1%`, `2024-05-01T12:00:00Z`."""
+    if kind is Kind.TIME or not isfinite(value):
+        return _instant(value) if isfinite(value) else _digits(value)
     if kind is Kind.PERCENT:
         return f"{_digits(round(value * 100, 1))}%"
     if kind is Kind.CPU:
@@ -141,6 +145,14 @@ def readable(value: float, kind: Kind) -> str:
 def _exact_units(kind: Kind) -> tuple[str, ...]:
     units = [name for name, unit in UNITS.items() if unit.kind is kind]
     return tuple(u for u in units if kind is not Kind.MEMORY or u == "B" or u.endswith("i")) or tuple(units)
+
+
+def _instant(seconds: float) -> str:
+    """A time as Kubernetes writes it; seconds since 1970 where the calendar knows no such year."""
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return f"{_digits(round(seconds))}s"
 
 
 def _digits(value: float) -> str:

@@ -118,6 +118,13 @@ def test_requested_to_capacity_ratio_follows_the_shape(cpu, expected):
     assert points("NodeResourcesFit", decision) == {"a": expected}
 
 
+def test_a_policy_gives_the_shape_beside_the_strategy():
+    shape = [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]
+    short = {"strategy": "RequestedToCapacityRatio", "shape": shape, "resources": {"cpu": 1}}
+    decision = decide(state([node("a")]), pod(requests={"cpu": "1"}), NodeResourcesFit=short)
+    assert points("NodeResourcesFit", decision) == {"a": 75}
+
+
 def test_a_resource_that_a_node_lacks_does_not_count_there():
     strategy = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}, {"name": "nvidia.com/gpu", "weight": 3}]}
     cluster = state([node("a"), node("b", offer={"nvidia.com/gpu": "4"})])

@@ -92,6 +92,12 @@ def test_literal(value, kind, text):
         (90.0, Kind.DURATION, "90s"),
         (7200.0, Kind.DURATION, "2h"),
         (float("inf"), Kind.NUMBER, "∞"),
+        (float("inf"), Kind.CPU, "∞"),
+        (float("-inf"), Kind.MEMORY, "−∞"),
+        (float("inf"), Kind.DURATION, "∞"),
+        (1714564800.0, Kind.TIME, "2024-05-01T12:00:00Z"),
+        (-62135596800.0, Kind.TIME, "0001-01-01T00:00:00Z"),
+        (1e15, Kind.TIME, "1000000000000000s"),
     ],
 )
 def test_readable(value, kind, text):

@@ -67,6 +67,9 @@ class ScoringStrategy(Arguments):
         return self
 
 
+_SHORT = frozenset({"strategy", "resources", "shape"})
+
+
 class NodeResourcesFitArguments(Arguments):
     """NodeResourcesFitArgs: extended resources to leave unchecked, and the scoring strategy."""
 
@@ -77,8 +80,8 @@ class NodeResourcesFitArguments(Arguments):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, values: Any) -> Any:
-        """Policies say `strategy` and `resources` for the parts of scoringStrategy, and a resource with its weight as `cpu: 1`."""
-        if not isinstance(values, dict) or not values.keys() & {"strategy", "resources"}:
+        """Policies say `strategy`, `resources` and `shape` for the parts of scoringStrategy, and a resource with its weight as `cpu: 1`."""
+        if not isinstance(values, dict) or not values.keys() & _SHORT:
             return values
         strategy = dict(values.get("scoringStrategy", {}))
         if "strategy" in values:
@@ -87,7 +90,9 @@ class NodeResourcesFitArguments(Arguments):
             weights = values["resources"]
             listed = [{"name": name, "weight": weight} for name, weight in weights.items()] if isinstance(weights, dict) else weights
             strategy["resources"] = listed
-        others = {name: value for name, value in values.items() if name not in {"strategy", "resources"}}
+        if "shape" in values:
+            strategy["requestedToCapacityRatio"] = {"shape": values["shape"]}
+        others = {name: value for name, value in values.items() if name not in _SHORT}
         return {**others, "scoringStrategy": strategy}
 
 
