@@ -1,0 +1,107 @@
+"""Bindings: the one write that must not go wrong.
+
+`POST …/pods/NAME/binding` with the pod's uid either happens or does not; the trouble is not to know. After an answer that leaves it open
+(none at all, a 5xx) and after a conflict, the pod itself is asked: bound to the very node is success, whoever did it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from wharfinger.errors import InvalidObject
+from wharfinger.framework.ports import BindFailed, Clock
+from wharfinger.kube import refusals
+from wharfinger.kube.connection import Connection
+from wharfinger.kube.waits import Backoff
+from wharfinger.model import decode, objects
+from wharfinger.model.pod import PodView
+
+_ATTEMPTS = 5  # a server that is busy says so; beyond these the pod queues again
+
+
+class ApiBinder:
+    """A Binder that writes to an API server. `may_write` is asked before every request: whoever lost the lease binds nothing."""
+
+    def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool] = lambda: True) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._may_write = may_write
+        self.in_flight = 0
+
+    async def bind(self, pod: PodView, node: str) -> None:
+        """None, once the pod with this very uid is bound to the node; BindFailed says what is known otherwise."""
+        self.in_flight += 1
+        try:
+            await self._bind(pod, node)
+        finally:
+            self.in_flight -= 1
+
+    async def _bind(self, pod: PodView, node: str) -> None:
+        waits = Backoff()
+        for left in reversed(range(_ATTEMPTS)):
+            if not self._may_write():
+                raise BindFailed("this process is not the leader any more")
+            try:
+                await self._connection.request("POST", f"{path_of(pod)}/binding", body=binding(pod, node))
+            except refusals.TooManyRequests as error:
+                if not left:
+                    raise BindFailed(f"the API server is too busy: {error}") from error
+                await self._clock.sleep(waits.after(error))
+            except refusals.ApiError as error:
+                await self._classify(pod, node, error)
+                return
+            else:
+                return
+
+    async def _classify(self, pod: PodView, node: str, error: refusals.ApiError) -> None:
+        """None when the binding was written after all; BindFailed otherwise."""
+        if isinstance(error, refusals.NotFound):
+            raise BindFailed(str(error), retriable=False, gone=True) from error
+        if not isinstance(error, refusals.Conflict | refusals.ServerError | refusals.Unreachable):
+            raise BindFailed(str(error)) from error
+        found = await self._look(pod, error)
+        if found is None or (pod.object.metadata.uid and found.metadata.uid != pod.object.metadata.uid):
+            raise BindFailed(f"the pod is gone: {error}", retriable=False, gone=True) from error
+        if found.spec.node_name == node:
+            return
+        if found.spec.node_name:
+            raise BindFailed(f"the pod is bound to {found.spec.node_name}", retriable=False, bound=True) from error
+        if found.metadata.deletion_timestamp is not None:
+            raise BindFailed("the pod is being deleted", retriable=False, gone=True) from error
+        raise BindFailed(str(error), unknown=isinstance(error, refusals.Unreachable)) from error
+
+    async def _look(self, pod: PodView, error: refusals.ApiError) -> objects.Pod | None:
+        """The pod as it is now, None when there is none."""
+        try:
+            return decode.decode_json(await self._connection.request("GET", path_of(pod)), objects.Pod)
+        except refusals.NotFound:
+            return None
+        except (refusals.ApiError, InvalidObject) as silent:
+            unknown = not isinstance(error, refusals.Conflict)
+            raise BindFailed(f"{error}; then {silent}", unknown=unknown) from silent
+
+
+class RefusingBinder:
+    """A Binder that writes nothing and takes every binding for done: the live scheduler's dry run."""
+
+    in_flight = 0
+
+    async def bind(self, pod: PodView, node: str) -> None:
+        """None."""
+
+
+def path_of(pod: PodView) -> str:
+    """The path of a pod."""
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
+def binding(pod: PodView, node: str) -> bytes:
+    """The Binding of a pod to a node, which the API server refuses for a pod of another uid."""
+    metadata = {"name": pod.name, "namespace": pod.namespace}
+    if pod.object.metadata.uid:
+        metadata["uid"] = pod.object.metadata.uid
+    return msgspec.json.encode(
+        {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": {"apiVersion": "v1", "kind": "Node", "name": node}}
+    )

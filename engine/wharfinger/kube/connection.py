@@ -1,0 +1,197 @@
+"""The connection to an API server: bytes in, bytes out.
+
+Requests share a bounded pool of connections; watches, which hold theirs for minutes, have connections of their own, so that they never
+keep a binding waiting. Answers are raw bytes: what is in them is decoded by whoever asked, straight into the structs of the model.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from yarl import URL
+
+from wharfinger.kube import refusals
+from wharfinger.kube.credentials import Credentials
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+_LONGEST_LINE = 64 * 2**20  # bytes; no object in etcd comes near
+_BROKEN = (aiohttp.ClientError, TimeoutError, ConnectionError, OSError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of a connection; times in seconds.
+
+    `watch_silence` is how long a watch may say nothing before it is taken for dead: the API server sends a bookmark every minute.
+    """
+
+    connections: int = 64
+    connect_timeout: float = 5.0
+    request_timeout: float = 30.0
+    watch_silence: float = 90.0
+
+
+class Connection:
+    """Requests to one API server, with credentials that renew themselves."""
+
+    def __init__(self, credentials: Credentials, limits: Limits | None = None, *, user_agent: str = "wharfinger") -> None:
+        self.credentials = credentials
+        self.limits = limits or Limits()
+        self._user_agent = user_agent
+        self._requests: aiohttp.ClientSession | None = None
+        self._watches: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.credentials.load()
+        self._requests = self._session(self.limits.connections)
+        self._watches = self._session(0)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for session in (self._requests, self._watches):
+            if session is not None:
+                await session.close()
+
+    async def request(  # noqa: PLR0913 — the parts of a request
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout: float | None = None,  # noqa: ASYNC109 — of the whole request, credentials included
+    ) -> bytes:
+        """The body of the answer; ApiError when it is not one of success. A 401 is asked again once if there are other credentials."""
+        refused = await self.credentials.authorization()
+        try:
+            return await self._request(method, path, refused, params, body, content_type, timeout)
+        except refusals.Unauthorized:
+            if not await self.credentials.renew(refused):
+                raise
+        return await self._request(method, path, await self.credentials.authorization(), params, body, content_type, timeout)
+
+    @asynccontextmanager
+    async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The lines of a watch as they come; ends when the server ends it, Unreachable when it breaks or says nothing for too long."""
+        authorization = await self.credentials.authorization()
+        timeout = aiohttp.ClientTimeout(
+            total=None, connect=self.limits.request_timeout, sock_connect=self.limits.connect_timeout, sock_read=self.limits.watch_silence
+        )
+        try:
+            async with _opened(self._watches).request(
+                "GET",
+                self._url(path),
+                params=params,
+                headers=_headers(authorization),
+                timeout=timeout,
+                server_hostname=self.credentials.server_name,
+                proxy=self.credentials.proxy,
+            ) as answer:
+                if answer.status >= 400:
+                    raise refusals.of_answer(answer.status, await answer.read(), answer.headers.get("Retry-After"))
+                yield _split(answer.content)
+        except _BROKEN as error:
+            raise _unreachable("GET", path, error) from error
+        except refusals.Unauthorized:
+            await self.credentials.renew(authorization)
+            raise
+
+    async def _request(  # noqa: PLR0913, PLR0917 — the parts of a request, decided
+        self,
+        method: str,
+        path: str,
+        authorization: str | None,
+        params: Mapping[str, str] | None,
+        body: bytes | None,
+        content_type: str,
+        seconds: float | None,
+    ) -> bytes:
+        headers = _headers(authorization)
+        if body is not None:
+            headers["Content-Type"] = content_type
+        timeout = aiohttp.ClientTimeout(total=seconds or self.limits.request_timeout, sock_connect=self.limits.connect_timeout)
+        try:
+            async with _opened(self._requests).request(
+                method,
+                self._url(path),
+                params=params,
+                data=body,
+                headers=headers,
+                timeout=timeout,
+                server_hostname=self.credentials.server_name,
+                proxy=self.credentials.proxy,
+            ) as answer:
+                content = await answer.read()
+        except _BROKEN as error:
+            raise _unreachable(method, path, error) from error
+        if answer.status >= 400:
+            raise refusals.of_answer(answer.status, content, answer.headers.get("Retry-After"))
+        return content
+
+    def _url(self, path: str) -> URL:
+        return URL(self.credentials.server + path, encoded=True)  # names of Kubernetes need no quoting
+
+    def _session(self, connections: int) -> aiohttp.ClientSession:
+        tls = self.credentials.tls
+        connector = aiohttp.TCPConnector(
+            limit=connections, ssl=True if tls is None else tls, ttl_dns_cache=60, keepalive_timeout=60, socket_factory=_socket
+        )
+        # Compression saves bytes where there are plenty and costs both sides the CPU that there is little of.
+        headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": self._user_agent}
+        return aiohttp.ClientSession(connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar())
+
+
+def _opened(session: aiohttp.ClientSession | None) -> aiohttp.ClientSession:
+    if session is None:
+        raise RuntimeError("a Connection is used inside `async with`")
+    return session
+
+
+def _headers(authorization: str | None) -> dict[str, str]:
+    return {} if authorization is None else {"Authorization": authorization}
+
+
+def _unreachable(method: str, path: str, error: Exception) -> refusals.Unreachable:
+    what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
+    return refusals.Unreachable(f"{method} {path}: {what}")
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket that notices within a minute when the other side has vanished without a word."""
+    family, kind, protocol = address[:3]
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):  # not everywhere under these names
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made
+
+
+async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Whole lines, of any length; half a line at the end is a broken connection, not an event."""
+    rest: list[bytes] = []
+    length = 0
+    async for chunk in content.iter_any():
+        head, *more = chunk.split(b"\n")
+        rest.append(head)
+        length += len(head)
+        if length > _LONGEST_LINE:
+            raise refusals.Unreachable("a watch that sends no end of line")
+        if not more:
+            continue
+        yield b"".join(rest)
+        for line in more[:-1]:
+            yield line
+        rest, length = [more[-1]], len(more[-1])
+    if length:
+        raise refusals.Unreachable("a watch that ended in the middle of an event")

@@ -1,0 +1,137 @@
+"""Who we are and where the API server is, from a kubeconfig or from inside a pod.
+
+The official client's loaders read both, run exec plugins and know the cloud providers' ways. Tokens rotate: a pod's token file is read
+again every minute, an exec plugin runs again when what it gave has expired, and after a 401 everything is read afresh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from pathlib import Path
+from typing import Any, Protocol
+
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import KUBE_CONFIG_DEFAULT_LOCATION, ConfigException, load_incluster_config
+from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
+
+from wharfinger.errors import UsageError
+
+_ROTATION = 60.0  # seconds between looks at what may rotate, as the official loaders do
+
+
+class Now(Protocol):
+    """A clock that never goes back."""
+
+    def __call__(self) -> float:
+        """Seconds since any fixed moment."""
+
+
+class Credentials:
+    """A server's address, its TLS context and the current Authorization header."""
+
+    def __init__(self, kubeconfig: str | None, context: str | None, now: Now) -> None:
+        self._kubeconfig = kubeconfig
+        self._context = context
+        self._now = now
+        self._loader: KubeConfigLoader | None = None
+        self._read_at = 0.0
+        self._lock = asyncio.Lock()
+        self.configuration: Any = Configuration()
+        self.tls: ssl.SSLContext | None = None
+
+    @property
+    def server(self) -> str:
+        """The address of the API server, without a slash at its end."""
+        return str(self.configuration.host).rstrip("/")
+
+    @property
+    def server_name(self) -> str | None:
+        """The name that the server's certificate must bear, where it is not that of the address."""
+        return self.configuration.tls_server_name or None
+
+    @property
+    def proxy(self) -> str | None:
+        """The proxy that the kubeconfig names."""
+        return self.configuration.proxy or None
+
+    async def load(self) -> None:
+        """None, once everything is read afresh; UsageError when there is nothing to connect to or it cannot be read."""
+        try:
+            await self._load()
+        except (ConfigException, OSError, ValueError, TypeError, KeyError) as error:
+            raise UsageError(f"cannot read how to connect to the API server: {error}") from error
+        self._read_at = self._now()
+
+    async def authorization(self) -> str | None:
+        """The value of the Authorization header, renewed when it is due."""
+        if self._now() - self._read_at >= _ROTATION:
+            async with self._lock:
+                if self._now() - self._read_at >= _ROTATION:
+                    await self._rotate()
+        token = self.configuration.api_key.get("BearerToken")
+        return str(token) if token else None
+
+    async def renew(self, refused: str | None) -> bool:
+        """True when the header is another one than the refused one after everything was read again."""
+        async with self._lock:
+            if self.configuration.api_key.get("BearerToken") == refused:
+                self.configuration = Configuration()
+                await self.load()
+        return bool(self.configuration.api_key.get("BearerToken") != refused)
+
+    async def _load(self) -> None:
+        path = self._kubeconfig or _default_kubeconfig()
+        if path is None:
+            load_incluster_config(client_configuration=self.configuration)
+        else:
+            self._loader = _kubeconfig_loader(path, self._context)
+            await self._loader.load_and_set(self.configuration)
+            self._refuse_failed_plugin(self._loader)
+        self._load_tls()
+
+    async def _rotate(self) -> None:
+        self._read_at = self._now()
+        if self._loader is not None:
+            await self._loader.load_and_set(self.configuration)
+        elif self.configuration.refresh_api_key_hook is not None:
+            self.configuration.refresh_api_key_hook(self.configuration)
+
+    @staticmethod
+    def _refuse_failed_plugin(loader: KubeConfigLoader) -> None:
+        """The loader only logs a failed exec plugin; going on without credentials would look like missing permissions."""
+        user = loader._user  # noqa: SLF001 — the loader has no other way to tell
+        if user and "exec" in user and not {"token", "cert_file"} & vars(loader).keys():
+            raise ConfigException("the exec plugin of the kubeconfig gave no credentials")
+
+    def _load_tls(self) -> None:
+        settings = self.configuration
+        if not self.server.startswith("https"):
+            return
+        if self.tls is None:
+            self.tls = ssl.create_default_context(cafile=settings.ssl_ca_cert, cadata=settings.ca_cert_data)
+            self.tls.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that Kubernetes itself makes lack what this asks for
+        if not settings.verify_ssl:  # only where the kubeconfig says insecure-skip-tls-verify
+            self.tls.check_hostname = False
+            self.tls.verify_mode = ssl.CERT_NONE
+        if settings.cert_file:
+            self.tls.load_cert_chain(settings.cert_file, keyfile=settings.key_file)
+
+
+def _default_kubeconfig() -> str | None:
+    """$KUBECONFIG or ~/.kube/config when it is there, else None inside a pod; UsageError when there is neither."""
+    named = os.environ.get("KUBECONFIG", "")
+    path = named or os.path.expanduser(KUBE_CONFIG_DEFAULT_LOCATION)  # noqa: PTH111 — may be several paths joined by colons
+    if named or Path(path).exists():
+        return path
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        return None
+    raise UsageError(f"no kubeconfig: {path} does not exist, $KUBECONFIG is not set and this is not a pod; use --kubeconfig")
+
+
+def _kubeconfig_loader(path: str, context: str | None) -> KubeConfigLoader:
+    merged = KubeConfigMerger(path)
+    if merged.config is None:
+        raise UsageError(f"cannot read how to connect to the API server: {path} does not exist")
+    return KubeConfigLoader(config_dict=merged.config, active_context=context, config_base_path=None)

@@ -1,0 +1,226 @@
+"""Events of `events.k8s.io/v1`, written when there is time.
+
+Recording costs nothing but a place in a bounded queue. While bindings are under way only one event at a time is written; otherwise
+several. What repeats (the same type, reason and action about the same pod) becomes a series, of which the count is patched at the first
+repetition and then at most every few minutes, as client-go's recorder does (tools/events/event_broadcaster.go, Kubernetes 1.36); the note
+stays that of the first, because the API server lets nobody change it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from wharfinger.framework.ports import Clock, Reference, pod_reference
+from wharfinger.kube import refusals
+from wharfinger.kube.connection import MERGE_PATCH, Connection
+from wharfinger.kube.lease import micro_time
+from wharfinger.kube.waits import Backoff
+from wharfinger.model.pod import PodView
+
+Report = Callable[[str, BaseException], None]
+
+_LONGEST_NOTE = 1024
+_ATTEMPTS = 3
+_POLL = 0.02  # seconds between looks whether the bindings are done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSettings:
+    """Who reports, how many events may wait, how many are written at once, and how often (in seconds) a series is written."""
+
+    controller: str
+    instance: str
+    most_waiting: int = 50_000
+    most_series: int = 4096
+    writers: int = 8
+    series_interval: float = 360.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Series:
+    """One event and how often it has happened since."""
+
+    namespace: str
+    name: str
+    body: dict[str, Any]
+    count: int = 1
+    written_count: int = 0
+    written_at: float = 0.0
+    queued: bool = True
+
+
+class EventRecorder:
+    """An EventSink; `run` writes. `busy` says whether something more urgent is being written."""
+
+    def __init__(
+        self, connection: Connection, settings: EventSettings, clock: Clock, report: Report, busy: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._clock = clock
+        self._report = report
+        self._busy = busy
+        self._waiting: deque[_Series] = deque()
+        self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
+        self._work = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._writing = 0
+        self._draining = False
+        self.dropped = 0
+
+    def record(  # noqa: PLR0913 — the fields of an event
+        self,
+        regarding: PodView,
+        *,
+        type: str,  # noqa: A002 — the name of the field
+        reason: str,
+        action: str,
+        note: str,
+        related: Reference | None = None,
+    ) -> None:
+        """None, at once; counted in `dropped` when too many wait."""
+        about = pod_reference(regarding)
+        key = (about.uid or regarding.key, type, reason, action, related.name if related else "")
+        known = self._series.get(key)
+        if known is not None:
+            self._series.move_to_end(key)
+            self._repeat(known)
+            return
+        series = self._new(about, {"type": type, "reason": reason, "action": action, "note": _cut(note)}, related)
+        if self._enqueue(series):
+            self._series[key] = series
+            if len(self._series) > self._settings.most_series:
+                self._series.popitem(last=False)
+
+    async def run(self) -> None:
+        """None, when cancelled: writes what is recorded."""
+        async with asyncio.TaskGroup() as writers:
+            for index in range(self._settings.writers):
+                writers.create_task(self._write_forever(first=index == 0), name=f"events {index}")
+
+    async def drain(self) -> None:
+        """None, once everything recorded so far is written or given up; needs `run` to be running."""
+        self._draining = True
+        try:
+            await self._idle.wait()
+        finally:
+            self._draining = False
+
+    def _new(self, about: Reference, fields: dict[str, str], related: Reference | None) -> _Series:
+        now = self._clock.now()
+        name = f"{about.name[:200]}.{int(now * 1e9):x}{len(self._waiting):x}"
+        namespace = about.namespace or "default"
+        body: dict[str, Any] = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "eventTime": micro_time(now),
+            "reportingController": self._settings.controller,
+            "reportingInstance": self._settings.instance[:128],
+            "regarding": _reference(about),
+            **fields,
+        }
+        if related is not None:
+            body["related"] = _reference(related)
+        return _Series(namespace=namespace, name=name, body=body)
+
+    def _repeat(self, series: _Series) -> None:
+        series.count += 1
+        due = self._clock.monotonic() - series.written_at >= self._settings.series_interval
+        if not series.queued and (series.written_count <= 1 or due):
+            self._enqueue(series)
+
+    def _enqueue(self, series: _Series) -> bool:
+        if len(self._waiting) >= self._settings.most_waiting:
+            self.dropped += 1
+            return False
+        series.queued = True
+        self._waiting.append(series)
+        self._work.set()
+        self._idle.clear()
+        return True
+
+    async def _write_forever(self, *, first: bool) -> None:
+        while True:
+            await self._work.wait()
+            if not first and not self._draining and self._busy():
+                await self._clock.sleep(_POLL)
+                continue
+            if not self._waiting:
+                self._work.clear()
+                continue
+            await self._write_next()
+
+    async def _write_next(self) -> None:
+        series = self._waiting.popleft()
+        self._writing += 1
+        try:
+            await self._write(series)
+        finally:
+            self._writing -= 1
+            series.queued = False
+            if not self._waiting and not self._writing:
+                self._idle.set()
+
+    async def _write(self, series: _Series) -> None:
+        waits = Backoff()
+        for _ in range(_ATTEMPTS):
+            try:
+                await self._send(series)
+            except (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable) as error:
+                failure: refusals.ApiError = error
+                await self._clock.sleep(waits.after(error))
+            except refusals.NotFound as error:
+                if not series.written_count:  # the namespace is gone, and whoever might have asked with it
+                    failure = error
+                    break
+                series.written_count = 0  # events expire after an hour; begin a new one
+                failure = error
+            except refusals.ApiError as error:
+                failure = error
+                break
+            else:
+                return
+        self.dropped += 1
+        self._report("event", failure)
+
+    async def _send(self, series: _Series) -> None:
+        count = series.count
+        path = f"/apis/events.k8s.io/v1/namespaces/{series.namespace}/events"
+        last = {"count": count, "lastObservedTime": micro_time(self._clock.now())}
+        if series.written_count and count > 1:
+            body = msgspec.json.encode({"series": last})
+            await self._connection.request("PATCH", f"{path}/{series.name}", body=body, content_type=MERGE_PATCH)
+        else:
+            whole = {**series.body, "series": last} if count > 1 else series.body
+            await self._post(path, whole)
+        series.written_count, series.written_at = count, self._clock.monotonic()
+
+    async def _post(self, path: str, body: dict[str, Any]) -> None:
+        try:
+            await self._connection.request("POST", path, body=msgspec.json.encode(body))
+        except refusals.Conflict:
+            return  # written by the attempt before, whose answer was lost
+
+
+def _cut(note: str) -> str:
+    """A note of at most 1,024 characters (truncateMessage, pkg/scheduler/schedule_one.go, Kubernetes 1.36)."""
+    return note if len(note) <= _LONGEST_NOTE else note[: _LONGEST_NOTE - 4] + " ..."
+
+
+def _reference(reference: Reference) -> dict[str, str]:
+    fields = {
+        "apiVersion": reference.api_version,
+        "kind": reference.kind,
+        "name": reference.name,
+        "namespace": reference.namespace,
+        "uid": reference.uid,
+    }
+    return {name: value for name, value in fields.items() if value}

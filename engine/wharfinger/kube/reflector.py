@@ -1,0 +1,209 @@
+"""One kind of object, kept in step with the API server whatever breaks.
+
+    list ──▶ watch from its version ──▶ (server closes, connection breaks, silence) ──▶ watch again from the last version seen
+     ▲                                │
+     └──────── 410 Gone ◀─────────────┘     the version is forgotten by the server: list again and compare
+
+Nothing is lost: a watch goes on from the version of the last event (bookmarks keep that fresh), and a new list tells the sink everything
+there is, so that what was deleted unseen disappears too. A line that is no event makes the watch start again from the last version; an
+object that cannot be read is reported and passed over.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from wharfinger.errors import InvalidObject
+from wharfinger.framework.ports import Clock, ClusterSink
+from wharfinger.kube import refusals, wire
+from wharfinger.kube.connection import Connection
+from wharfinger.kube.resources import Resource
+from wharfinger.kube.waits import Backoff
+from wharfinger.model import objects
+
+Report = Callable[[str, BaseException], None]
+
+_SHORT_WATCH = 1.0  # seconds; a watch that ends sooner without a word counts as a failure, or a broken proxy would be asked in a loop
+_UNAVAILABLE = (refusals.Forbidden, refusals.NotFound)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReflectorSettings:
+    """`page_size` objects per page of a list; a watch is ended by the server after `watch_seconds` to twice that, to spread load.
+
+    `streaming`: ask for lists as streams of events, which cost the server less memory; given up at the first refusal. A kind that we may
+    not list is asked for again after `unavailable_wait` seconds.
+    """
+
+    page_size: int = 1000
+    watch_seconds: int = 300
+    streaming: bool = False
+    unavailable_wait: float = 60.0
+    backoff: Callable[[], Backoff] = field(default=Backoff)
+
+
+class Reflector:
+    """Lists and watches one resource and tells a sink."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 — what it reads, what it tells, and how
+        self,
+        connection: Connection,
+        resource: Resource,
+        sink: ClusterSink,
+        clock: Clock,
+        report: Report,
+        settings: ReflectorSettings | None = None,
+    ) -> None:
+        self._connection = connection
+        self._resource = resource
+        self._sink = sink
+        self._clock = clock
+        self._report = report
+        self._settings = settings or ReflectorSettings()
+        self._backoff = self._settings.backoff()
+        self._streaming = self._settings.streaming
+        self._version: str | None = None
+        self._broken_at: str | None = None
+        self.synced = False
+        self.refused: str | None = None
+        self.lists = 0
+        self.watches = 0
+
+    async def run(self) -> None:
+        """None, when cancelled."""
+        while True:
+            try:
+                await self._step()
+            except refusals.Gone:
+                self._version = None  # asked again at once, but not in a loop: the list that follows may be refused as well
+                await self._clock.sleep(0 if self.synced else self._backoff.after())
+            except _UNAVAILABLE as error:
+                self._unavailable(error)
+                await self._clock.sleep(self._settings.unavailable_wait)
+            except (refusals.ApiError, InvalidObject, wire.BrokenLine) as error:
+                self._report(f"watch of {self._resource.name}", error)
+                await self._clock.sleep(self._backoff.after(error))
+
+    async def _step(self) -> None:
+        if self._version is None:
+            await (self._stream_list() if self._streaming else self._list())
+            return
+        began = self._clock.monotonic()
+        await self._watch()
+        if self._clock.monotonic() - began < _SHORT_WATCH:
+            await self._clock.sleep(self._backoff.after())
+
+    def _unavailable(self, error: refusals.ApiError) -> None:
+        """A kind that is refused stands for one that has no objects, unless nothing can be decided without it."""
+        self._version = None
+        if self.refused is None:
+            self._report(f"watch of {self._resource.name}", error)
+        self.refused = str(error)
+        if not self._resource.required and not self.synced:
+            self._tell([], None)
+
+    async def _list(self) -> None:
+        """One list in pages. When a page comes too late for its token, everything is asked for at once."""
+        self.lists += 1
+        try:
+            found, version = await self._pages(self._settings.page_size)
+        except refusals.Gone:
+            found, version = await self._pages(0)
+        self._tell(found, version)
+
+    async def _pages(self, size: int) -> tuple[list[objects.AnyObject], str]:
+        found: list[objects.AnyObject] = []
+        params = {**self._resource.params, **({"limit": str(size)} if size else {})}
+        while True:
+            items, version, token = wire.page(await self._connection.request("GET", self._resource.path, params=params))
+            found.extend(obj for obj in map(self._decode, items) if obj is not None)
+            if not token:
+                return found, version
+            params["continue"] = token
+            await self._clock.sleep(0)
+
+    async def _stream_list(self) -> None:
+        """One list as a stream: everything there is as additions, then a bookmark that says so."""
+        self.lists += 1
+        params = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        found: list[objects.AnyObject] = []
+        try:
+            async with self._connection.lines(self._resource.path, self._watch_params(params)) as lines:
+                async for line in lines:
+                    action, raw = wire.event(line)
+                    if action == "ERROR":
+                        raise refusals.of_event(raw)
+                    if action != "BOOKMARK":
+                        found.extend(obj for obj in (self._decode(raw),) if obj is not None)
+                    elif (head := wire.head(raw)).ends_list:
+                        self._tell(found, head.version)
+                        await self._follow(lines)
+                        return
+        except (refusals.Invalid, refusals.BadRequest):
+            pass
+        self._streaming = False  # refused, or closed without the bookmark: this server has it not
+
+    async def _watch(self) -> None:
+        """One watch from the last version, until it ends."""
+        params = self._watch_params({"resourceVersion": self._version or ""})
+        async with self._connection.lines(self._resource.path, params) as lines:
+            await self._follow(lines)
+
+    def _watch_params(self, more: dict[str, str]) -> dict[str, str]:
+        seconds = int(self._settings.watch_seconds * (1.0 + random.random()))
+        return {**self._resource.params, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds), **more}
+
+    async def _follow(self, lines: AsyncIterator[bytes]) -> None:
+        self.watches += 1
+        async for line in lines:
+            self._apply(line)
+
+    def _apply(self, line: bytes) -> None:
+        try:
+            action, raw = wire.event(line)
+        except wire.BrokenLine:
+            if self._broken_at == self._version:
+                self._version = None  # the same place twice: only a list tells what was in it
+            self._broken_at = self._version
+            raise
+        if action == "ERROR":
+            raise refusals.of_event(raw)
+        version = self._tell_one(action, raw)
+        if version:
+            self._version = version
+            self._backoff.reset()
+
+    def _tell_one(self, action: str, raw: msgspec.Raw) -> str:
+        """The version that the event brings us to; the sink has been told."""
+        if action == "BOOKMARK":
+            return wire.head(raw).version
+        obj = self._decode(raw)
+        try:
+            if action == "DELETED":
+                self._sink.delete(self._resource.name, obj or wire.named(raw, self._resource.kind))
+            elif obj is not None:
+                self._sink.upsert(self._resource.name, obj)
+        except InvalidObject as error:
+            self._report(f"object of kind {self._resource.name}", error)
+        return wire.head(raw).version if obj is None else obj.metadata.resource_version
+
+    def _decode(self, raw: msgspec.Raw) -> objects.AnyObject | None:
+        try:
+            return wire.struct_of(raw, self._resource.kind)
+        except InvalidObject as error:
+            self._report(f"object of kind {self._resource.name}", error)
+            return None
+
+    def _tell(self, found: Sequence[objects.AnyObject], version: str | None) -> None:
+        self._sink.replace(self._resource.name, found)
+        self._version = version
+        if version is not None:
+            self.refused = None
+            self._backoff.reset()
+        if not self.synced:
+            self.synced = True
+            self._sink.synced(self._resource.name)

@@ -1,0 +1,138 @@
+"""What an API server answers instead of what was asked for, as exceptions.
+
+The HTTP status alone does not say everything: 409 is a conflict of versions, of uids or of bindings, and a watch that fails after it has
+begun sends the status as an event in a stream that started with 200. Both ways lead to the same exceptions here.
+
+    ApiError
+    ├── BadRequest       400: the question makes no sense to this server
+    ├── Unauthorized     401: who we are is not known (any more)
+    ├── Forbidden        403: we may not
+    ├── NotFound         404
+    ├── Conflict         409: somebody was faster, or the object is another one by now
+    ├── Gone             410: the version asked for is too old; list again
+    ├── Invalid          422: the object or the options are not acceptable
+    ├── TooManyRequests  429: not carried out; carries `retry_after` in seconds
+    ├── ServerError      5xx: may have been carried out or not
+    └── Unreachable      no answer at all: refused, broken off, too slow; may have been carried out or not
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from wharfinger.errors import WharfingerError
+
+_LONGEST_TEXT = 500
+_MOST_PATIENCE = 60.0  # seconds; whoever is told to come back tomorrow asks again sooner
+
+
+class ApiError(WharfingerError):
+    """An API server that did not do what was asked; `status` is the HTTP status, 0 without an answer."""
+
+    def __init__(self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+class BadRequest(ApiError):
+    """400."""
+
+
+class Unauthorized(ApiError):
+    """401."""
+
+
+class Forbidden(ApiError):
+    """403."""
+
+
+class NotFound(ApiError):
+    """404."""
+
+
+class Conflict(ApiError):
+    """409."""
+
+
+class Gone(ApiError):
+    """410, or an expired continue token."""
+
+
+class Invalid(ApiError):
+    """422."""
+
+
+class TooManyRequests(ApiError):
+    """429."""
+
+
+class ServerError(ApiError):
+    """5xx."""
+
+
+class Unreachable(ApiError):
+    """No answer, or half of one."""
+
+
+_BY_STATUS: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+class _Details(msgspec.Struct):
+    retry_after: float | None = msgspec.field(name="retryAfterSeconds", default=None)
+
+
+class Status(msgspec.Struct):
+    """`kind: Status` of the API, as much of it as is needed."""
+
+    message: str | None = None
+    reason: str | None = None
+    code: int | None = None
+    details: _Details | None = None
+
+
+def of_answer(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
+    """The exception for an answer with an HTTP status of 400 and above."""
+    try:
+        told = msgspec.json.decode(body, type=Status)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        told = Status(message=body[:_LONGEST_TEXT].decode(errors="replace").strip() or None)
+    return _exception(status, told, _seconds(retry_after))
+
+
+def of_event(raw: bytes | msgspec.Raw) -> ApiError:
+    """The exception for the object of an ERROR event."""
+    try:
+        told = msgspec.json.decode(raw, type=Status)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        told = Status(message="an ERROR event that cannot be read")
+    return _exception(told.code or 500, told, None)
+
+
+def _exception(status: int, told: Status, retry_after: float | None) -> ApiError:
+    found = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
+    if told.reason == "Expired":
+        found = Gone
+    if retry_after is None and told.details is not None:
+        retry_after = told.details.retry_after
+    patience = None if retry_after is None else min(max(retry_after, 0.0), _MOST_PATIENCE)
+    message = (told.message or f"HTTP status {status}")[:_LONGEST_TEXT]
+    return found(message, status=status, reason=told.reason or "", retry_after=patience)
+
+
+def _seconds(header: str | None) -> float | None:
+    """Retry-After in seconds; its other form, a date, is not used by Kubernetes."""
+    try:
+        return float(header) if header else None
+    except ValueError:
+        return None

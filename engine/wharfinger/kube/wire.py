@@ -1,0 +1,109 @@
+"""Lists and watch events as they come over the wire, decoded into the model's structs.
+
+Decoding is in two steps: the envelope keeps objects as raw bytes, then each object becomes its struct. One that cannot be read spoils
+neither the list nor the watch; its name and version are found with a struct that asks for nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from wharfinger.errors import InvalidObject
+from wharfinger.model import decode, objects
+
+_END_OF_LIST = "k8s.io/initial-events-end"
+
+
+class BrokenLine(Exception):
+    """A line of a watch that is no event: what it said is lost."""
+
+
+class _ListMeta(msgspec.Struct):
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    next_page: str | None = msgspec.field(name="continue", default=None)
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    annotations: dict[str, str] | None = None
+
+
+class Head(msgspec.Struct):
+    """Nothing but the metadata of an object."""
+
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+    @property
+    def version(self) -> str:
+        """The resource version."""
+        return self.metadata.resource_version
+
+    @property
+    def ends_list(self) -> bool:
+        """Whether this is the bookmark after the last object of a streamed list."""
+        return (self.metadata.annotations or {}).get(_END_OF_LIST) == "true"
+
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.metadata.namespace, self.metadata.name) if part)
+
+
+_pages = msgspec.json.Decoder(_Page)
+_events = msgspec.json.Decoder(_Event)
+_heads = msgspec.json.Decoder(Head)
+
+
+def page(content: bytes) -> tuple[list[msgspec.Raw], str, str]:
+    """(items, resource version, continue token or "") of one page of a list; InvalidObject when it is none."""
+    try:
+        found = _pages.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidObject(f"an answer that is no list: {error}") from None
+    return found.items or [], found.metadata.resource_version, found.metadata.next_page or ""
+
+
+def event(line: bytes) -> tuple[str, msgspec.Raw]:
+    """(type, object) of one line of a watch; BrokenLine when it is none."""
+    try:
+        found = _events.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BrokenLine(f"a line of a watch that cannot be read: {error}") from None
+    return found.type, found.object
+
+
+def head(raw: msgspec.Raw) -> Head:
+    """The metadata of an object; empty when not even that can be read."""
+    try:
+        return _heads.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Head()
+
+
+def struct_of(raw: msgspec.Raw, kind: type[objects.AnyObject]) -> objects.AnyObject:
+    """The object as its struct; InvalidObject names it and the field that cannot be read."""
+    try:
+        return decode.decode_json(raw, kind)
+    except InvalidObject as error:
+        raise InvalidObject(f"{kind.__name__} {head(raw)}: {error}") from error
+
+
+def named(raw: msgspec.Raw, kind: type[objects.AnyObject]) -> objects.AnyObject:
+    """The object with nothing but its identity, for telling the deletion of one that cannot be read."""
+    meta = head(raw).metadata
+    made: Any = kind
+    identity: objects.AnyObject = made(metadata=objects.ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid))
+    return identity

@@ -1,0 +1,111 @@
+"""What the scheduler writes about pods and claims besides bindings.
+
+Every write names the uid of the object it means, so that a pod of the same name that came later is left alone: a patch with another uid is
+refused as a conflict, a deletion has it as its precondition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from wharfinger.framework.ports import Clock, Condition, WriteFailed
+from wharfinger.kube import refusals
+from wharfinger.kube.binder import path_of
+from wharfinger.kube.connection import MERGE_PATCH, STRATEGIC_PATCH, Connection
+from wharfinger.kube.waits import Backoff
+from wharfinger.model.pod import PodView
+
+_ATTEMPTS = 5
+_PASSING = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)  # patches and deletions may be repeated
+
+
+class ApiWriter:
+    """A PodWriter and VolumeWriter that writes to an API server while `may_write` says so."""
+
+    def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool] = lambda: True) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._may_write = may_write
+
+    async def patch_status(self, pod: PodView, *, condition: Condition | None = None, nominated_node: str | None = None) -> None:
+        """None, once the condition and the nominated node are written; nothing is sent when the pod has both already."""
+        status: dict[str, Any] = {}
+        if condition is not None and not _has(pod, condition):
+            status["conditions"] = [self._condition(pod, condition)]
+        if nominated_node is not None and nominated_node != pod.nominated_node:
+            status["nominatedNodeName"] = nominated_node or None
+        if status:
+            body = msgspec.json.encode({"metadata": _identity(pod), "status": status})
+            await self._write("PATCH", f"{path_of(pod)}/status", body, STRATEGIC_PATCH)
+
+    async def delete(self, pod: PodView) -> None:
+        """None, once the pod of this uid is being deleted or is gone."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if pod.object.metadata.uid:
+            options["preconditions"] = {"uid": pod.object.metadata.uid}
+        try:
+            await self._write("DELETE", path_of(pod), msgspec.json.encode(options))
+        except WriteFailed as failed:
+            if not failed.gone:
+                raise
+
+    async def disrupt(self, victim: PodView, condition: Condition) -> None:
+        """None, once the victim has the condition and is deleted; one that is gone already is fine."""
+        try:
+            await self.patch_status(victim, condition=condition)
+        except WriteFailed as failed:
+            if failed.gone:
+                return
+            raise
+        await self.delete(victim)
+
+    async def annotate_claim(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
+        """None, once the PersistentVolumeClaim has the annotations."""
+        body = msgspec.json.encode({"metadata": {"annotations": dict(annotations)}})
+        await self._write("PATCH", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}", body, MERGE_PATCH)
+
+    async def _write(self, method: str, path: str, body: bytes, content_type: str = "application/json") -> None:
+        waits = Backoff()
+        for left in reversed(range(_ATTEMPTS)):
+            if not self._may_write():
+                raise WriteFailed("this process is not the leader any more")
+            try:
+                await self._connection.request(method, path, body=body, content_type=content_type)
+            except _PASSING as error:
+                if not left:
+                    raise WriteFailed(str(error)) from error
+                await self._clock.sleep(waits.after(error))
+            except (refusals.NotFound, refusals.Conflict) as error:  # with a uid, a conflict is about that
+                raise WriteFailed(str(error), retriable=False, gone=True) from error
+            except refusals.ApiError as error:
+                raise WriteFailed(str(error), retriable=not isinstance(error, refusals.Invalid | refusals.BadRequest)) from error
+            else:
+                return
+
+    def _condition(self, pod: PodView, condition: Condition) -> dict[str, Any]:
+        """The condition with its times: that of transition only changes with the status (UpdatePodCondition, pkg/api/v1/pod/util.go)."""
+        written: dict[str, Any] = {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastProbeTime": None,
+        }
+        if pod.object.metadata.generation:
+            written["observedGeneration"] = pod.object.metadata.generation
+        if all((own.type, own.status) != (condition.type, condition.status) for own in pod.object.status.conditions):
+            written["lastTransitionTime"] = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return written
+
+
+def _has(pod: PodView, condition: Condition) -> bool:
+    wanted = (condition.type, condition.status, condition.reason, condition.message)
+    return any((own.type, own.status, own.reason, own.message) == wanted for own in pod.object.status.conditions)
+
+
+def _identity(pod: PodView) -> dict[str, str]:
+    return {"uid": pod.object.metadata.uid} if pod.object.metadata.uid else {}
