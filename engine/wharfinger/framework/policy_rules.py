@@ -7,6 +7,7 @@ through the cycle state, and with it whatever subexpressions they have in common
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,7 +91,8 @@ class PolicyScore(ScorePlugin):
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — a rule is scored node by node
         """None; binds the policy."""
-        _changes(self._policy, self._rule, cycle, pod, snapshot, snapshot.revision)
+        if _seen(self._policy, self._rule) not in cycle:  # later on, `score_changes` has been asked before
+            _changes(self._policy, self._rule, cycle, pod, snapshot, snapshot.revision)
         return None
 
     def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
@@ -174,7 +176,7 @@ def _score(policy: CompiledPolicy, index: int) -> PolicyScore:
 
 def _changes(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: PLR0913, PLR0917 — what the framework asks with, and about which rule
     """The rows whose answer to a GLOBAL rule may have changed since a revision."""
-    token, seen = _bound(policy, cycle, pod, snapshot).token(rule, snapshot), (f"{policy.name}/{rule.name}", id(rule))
+    token, seen = _bound(policy, cycle, pod, snapshot).token(rule, snapshot), _seen(policy, rule)
     if cycle.get(seen) != token:
         cycle[seen] = token
         return slice(None)
@@ -182,6 +184,11 @@ def _changes(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodView
     if nodes is None or pods is None or len(nodes):
         return slice(None)
     return pods if len(pods) else None
+
+
+def _seen(policy: CompiledPolicy, rule: Rule) -> Hashable:
+    """The key of the token that a rule was last answered under."""
+    return policy.name, id(rule)
 
 
 def _bound(policy: CompiledPolicy, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> BoundPolicy:

@@ -84,16 +84,22 @@ class ScoredLanes:
 
     def at(self, snapshot: Snapshot, row: int) -> list[tuple[int, int]]:
         """For each resource, how much of it one node has and how much is requested there with the pod."""
-        allocatable, requested, used = snapshot.allocatable, snapshot.requested, snapshot.nonzero
+        allocatable, added = snapshot.allocatable, self.added[:, 0].tolist()
+        if self.names == _CPU_MEMORY:  # nearly always: they are the first lanes of every table
+            used = snapshot.nonzero if self.nonzero else snapshot.requested
+            return [
+                (allocatable.item(0, row), used.item(0, row) + added[0]),
+                (allocatable.item(1, row), used.item(1, row) + added[1]),
+            ]
+        requested, nonzero, defaulted = snapshot.requested, snapshot.nonzero, dict(self.nonzero)
         found = []
-        defaulted = dict(self.nonzero)
-        for lane, (name, added) in enumerate(zip(self.names, self.added[:, 0].tolist(), strict=True)):
+        for lane, name in enumerate(self.names):
             place = snapshot.resource_index(name)
             if place is None:
-                found.append((0, added))
+                found.append((0, added[lane]))
                 continue
-            taken = used.item(defaulted[lane], row) if lane in defaulted else requested.item(place, row)
-            found.append((allocatable.item(place, row), taken + added))
+            taken = nonzero.item(defaulted[lane], row) if lane in defaulted else requested.item(place, row)
+            found.append((allocatable.item(place, row), taken + added[lane]))
         return found
 
 

@@ -111,8 +111,10 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
             kept.advance(snapshot)
             return None
         try:
-            constraints = self._constraints(pod, snapshot, spread.DO_NOT_SCHEDULE)
-            self._constraints(pod, snapshot, spread.SCHEDULE_ANYWAY)  # PreScore cannot refuse a pod, so its part is read here already
+            constraints = self._constraints(cycle, pod, snapshot, spread.DO_NOT_SCHEDULE)
+            self._constraints(
+                cycle, pod, snapshot, spread.SCHEDULE_ANYWAY
+            )  # PreScore cannot refuse a pod, so its part is read here already
         except InvalidObject as error:
             return Rejected((Reason(f"topology spread constraints cannot be read: {error}", resolvable=False),))
         if not constraints:
@@ -135,14 +137,14 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         """The rows of the domains that have become full, or ceased to be."""
         hard: HardSpread | None = cycle.get((self.name, "hard"))
         if hard is None:
-            return ALL if self._may_get_constraints(pod, spread.DO_NOT_SCHEDULE) else None
+            return ALL if self._may_get_constraints(cycle, pod, snapshot, spread.DO_NOT_SCHEDULE) else None
         return hard.advance(snapshot) if hard.stands(snapshot) else ALL
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:
         """Skip without ScheduleAnyway constraints."""
         soft: SoftSpread | None = cycle.get((self.name, "soft"))
         if soft is None or not soft.stands(snapshot):
-            constraints = self._constraints(pod, snapshot, spread.SCHEDULE_ANYWAY)
+            constraints = self._constraints(cycle, pod, snapshot, spread.SCHEDULE_ANYWAY)
             if not constraints:
                 cycle.pop((self.name, "soft"), None)
                 return SKIP
@@ -168,19 +170,25 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         """The rows whose count has changed; all if the feasible set has, because that weighs the topologies."""
         soft: SoftSpread | None = cycle.get((self.name, "soft"))
         if soft is None:
-            return ALL if self._may_get_constraints(pod, spread.SCHEDULE_ANYWAY) else None
+            return ALL if self._may_get_constraints(cycle, pod, snapshot, spread.SCHEDULE_ANYWAY) else None
         if len(flipped) or not soft.stands(snapshot):
             return ALL
         return soft.advance(snapshot)
 
-    def _constraints(self, pod: PodView, snapshot: Snapshot, when_unsatisfiable: str) -> tuple[Constraint, ...]:
+    def _constraints(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, when_unsatisfiable: str) -> tuple[Constraint, ...]:
         own = pod.object.spec.topology_spread_constraints
         if own:
             return spread.parse(own, pod, when_unsatisfiable)
+        cycle[self.name, when_unsatisfiable] = _selecting_revision(snapshot)
         return spread.parse_default(self.defaults, pod, snapshot, when_unsatisfiable)
 
-    def _may_get_constraints(self, pod: PodView, when_unsatisfiable: str) -> bool:
-        """Whether a pod that has no constraint of a kind now could get one when Services and controllers change."""
-        if pod.object.spec.topology_spread_constraints:
+    def _may_get_constraints(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, when_unsatisfiable: str) -> bool:
+        """Whether a pod that had no constraint of a kind may have one now that Services and controllers are others."""
+        if pod.object.spec.topology_spread_constraints or cycle.get((self.name, when_unsatisfiable)) == _selecting_revision(snapshot):
             return False
         return any(constraint.when_unsatisfiable == when_unsatisfiable for constraint in self.defaults)
+
+
+def _selecting_revision(snapshot: Snapshot) -> int:
+    """The revision of the objects that the defaults' selectors are made of."""
+    return snapshot.objects.revision_of(objects.Service, objects.ReplicationController, objects.ReplicaSet, objects.StatefulSet)
