@@ -96,7 +96,8 @@ def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Eva
     """What the PostFilter plugins make of a pod that fits nowhere, and the message that tells it all."""
     diagnosis = Diagnosis(evaluation.filtering, snapshot.n_nodes)
     outcome = PostFilterOutcome()
-    trial = Trial(evaluation.filtering.slots, Question(evaluation.cycle, pod, snapshot))
+    refusal = evaluation.filtering.refusal
+    trial = Trial(evaluation.filtering.slots, Question(evaluation.cycle, pod, snapshot), () if refusal is None else refusal.reasons)
     messages = []
     allowed = evaluation.lineup.evictable(pod, snapshot.now)
     for plugin in chain.post_filters if snapshot.n_nodes else ():

@@ -6,14 +6,16 @@ the feasible set is patched. The result is always what a fresh run over all rows
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework import pre_filtering
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.filter_slot import FilterSlot
+from wharfinger.framework.nominated_room import NominatedRoom
 from wharfinger.framework.question import ALL, NO_ROWS, Changes, Question, union
-from wharfinger.framework.trial import Trial
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.catalogue import Volatility
 
@@ -21,7 +23,7 @@ from wharfinger.language.catalogue import Volatility
 class Filtering:
     """The feasible set of one template: `feasible` `(n_nodes,) bool`, its size `count`, or the `refusal` of a PreFilter."""
 
-    __slots__ = ("_global", "_local", "_row", "_static", "count", "crowded", "feasible", "local", "node_set", "refusal", "slots")
+    __slots__ = ("_global", "_local", "_room", "_row", "_static", "count", "feasible", "local", "node_set", "refusal", "slots")
 
     def __init__(self, plugins: tuple[FilterPlugin, ...]) -> None:
         self.slots = tuple(FilterSlot(plugin) for plugin in plugins)
@@ -33,49 +35,25 @@ class Filtering:
         self.node_set: pre_filtering.Chosen | None = None
         self.feasible: Mask = np.empty(0, np.bool_)
         self.count = 0
-        self.crowded: dict[int, tuple[Reason, ...]] = {}  # nodes that do not fit the pod beside those for which room is being made there
+        self._room = NominatedRoom()
         self.local: Mask = self.feasible  # what the STATIC and ROW filters and the node set let through
 
+    @property
+    def _worth(self) -> Mask | None:
+        return None if self.node_set is None else self.node_set.mask
+
+    @property
+    def crowded(self) -> Mapping[int, tuple[Reason, ...]]:
+        """The nodes that do not fit the pod beside those for which room is being made there, with the reasons."""
+        return self._room.crowded
+
     def evaluate(self, asked: Question) -> None:
-        """Run PreFilter, and every filter over every node; then once more over the nodes where room is being made for others."""
-        self._evaluate(asked)
-        self._crowd(asked)
-
-    def refresh(self, asked: Question, changes: Changes) -> Rows:
-        """Bring the feasible set up to date; the rows that became feasible or ceased to be, and perhaps some that did not."""
-        if not self.crowded and not len(asked.snapshot.nominated_rows):
-            return self._refresh(asked, changes)
-        touched = self._uncrowd()
-        flips = self._refresh(asked, changes)
-        self._crowd(asked)
-        return flips if isinstance(flips, slice) else union(flips, union(touched, np.array(sorted(self.crowded), np.intp)))
-
-    def _uncrowd(self) -> NDArray[np.intp]:
-        """Make the crowded nodes what they are without nominated pods; which they are."""
-        rows = np.array(sorted(self.crowded), np.intp)
-        self.crowded = {}
-        if len(rows):
-            self._patch(rows)
-        return rows
-
-    def _crowd(self, asked: Question) -> None:
-        """Take out the nodes that do not fit the pod beside the pods nominated to them."""
-        self.crowded = {}
-        if self.refusal is not None:
-            return
-        trial = Trial(self.slots, asked)
-        for row in asked.snapshot.nominated_rows.tolist():
-            reasons = trial.crowded(trial.suppose(row)) if self.node_set is None or self.node_set.mask[row] else ()
-            if reasons:
-                self.crowded[row] = reasons
-                self.count -= int(self.feasible[row])
-                self.feasible[row] = False
-
-    def _evaluate(self, asked: Question) -> None:
+        """Run PreFilter, and every filter over every node; and once more over the nodes where room is being made for others."""
         self.refusal, self.node_set = pre_filtering.run(self.slots, asked)
         self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
         self._row = tuple(slot for slot in self.slots if slot.volatility is Volatility.ROW and not slot.skipped)
         self._local = (*self._static, *self._row)
+        self._room.reset(asked.snapshot.n_nodes)
         if self.refusal is not None:
             self.feasible = self.local = np.zeros(asked.snapshot.n_nodes, np.bool_)
             self.count = 0
@@ -83,21 +61,26 @@ class Filtering:
         for slot in self.slots:
             if not slot.skipped:
                 slot.evaluate(asked)
+        self._room.update(self.slots, asked, self._worth, None)
         self._combine_local(asked.snapshot.n_nodes)
         self._combine()
 
-    def _refresh(self, asked: Question, changes: Changes) -> Rows:
+    def refresh(self, asked: Question, changes: Changes) -> Rows:
+        """Bring the feasible set up to date; the rows that became feasible or ceased to be."""
         if self.refusal is not None:
             if self._global:  # a STATIC or ROW PreFilter reads nothing that has changed
-                self._evaluate(asked)
+                self.evaluate(asked)
             return ALL if self.refusal is None else NO_ROWS
         renewed = self._refresh_global(asked, changes.since)
         if renewed is None:
-            self._evaluate(asked)
+            self.evaluate(asked)
             return ALL
         if self._refresh_local(asked, changes):
             self._combine_local(asked.snapshot.n_nodes)
             renewed = ALL
+        crowding = self._room.update(self.slots, asked, self._worth, changes.rows if renewed is NO_ROWS else None)
+        if len(crowding) and not isinstance(renewed, slice):
+            renewed = union(renewed, crowding)
         if changes.only(renewed):
             return self._patch_one(changes)
         if len(changes.rows):
@@ -153,6 +136,8 @@ class Filtering:
         for slot in self._global:
             if not slot.skipped:
                 self.feasible &= slot.bits == 0
+        if self._room.crowded:
+            self.feasible &= ~self._room.mask
         self.count = int(np.count_nonzero(self.feasible))
 
     def _patch_local(self, rows: NDArray[np.intp]) -> None:
@@ -170,6 +155,8 @@ class Filtering:
         for slot in self._global:
             if not slot.skipped:
                 after &= slot.bits[rows] == 0
+        if self._room.crowded:
+            after &= ~self._room.mask[rows]
         flipped = before != after
         if not flipped.any():
             return NO_ROWS
@@ -187,6 +174,7 @@ class Filtering:
         self.local[row] = passes
         for slot in self._global:
             passes = passes and (slot.skipped or not slot.bits.item(row))
+        passes = passes and not self._room.mask.item(row)
         if passes == self.feasible.item(row):
             return NO_ROWS
         self.feasible[row] = passes

@@ -32,16 +32,20 @@ class Answered(Protocol):
 
 
 class Trial:
-    """Asks the filters that have answered a question about one node with other pods on it."""
+    """Asks the filters that have answered a question about one node with other pods on it.
 
-    def __init__(self, slots: Sequence[Answered], asked: Question) -> None:
+    `refused` are the reasons of a PreFilter that has refused the pod as a whole; then the filters have said nothing, and it stays at that.
+    """
+
+    def __init__(self, slots: Sequence[Answered], asked: Question, refused: tuple[Reason, ...] = ()) -> None:
         self._asked = asked
+        self._refused = refused
         self._slots = tuple((slot, type(slot.plugin).filter_if is not FilterPlugin.filter_if) for slot in slots if not slot.skipped)
 
     @property
     def spans_nodes(self) -> bool:
-        """Whether what filters say of a node depends on the pods of others."""
-        return any(supposes and slot.plugin.filter_volatility is Volatility.GLOBAL for slot, supposes in self._slots)
+        """Whether what filters say of a node depends on more than that node and its pods."""
+        return any(slot.plugin.filter_volatility is Volatility.GLOBAL for slot, _ in self._slots)
 
     def suppose(self, row: int) -> Supposition:
         """A supposition about a node that supposes nothing yet."""
@@ -49,6 +53,8 @@ class Trial:
 
     def reasons(self, supposed: Supposition) -> tuple[Reason, ...]:
         """The reasons of the first filter that rejects the supposed node; empty if all let it pass."""
+        if self._refused:
+            return self._refused
         asked = self._asked
         for slot, supposes in self._slots:
             found = slot.plugin.filter_if(asked.cycle, asked.pod, supposed) if supposes else None

@@ -10,11 +10,12 @@ from wharfinger.model.pod import PodView
 class Nominations:
     """Which pending pods are nominated to which node; a pod is nominated to one node at most."""
 
-    __slots__ = ("_by_node", "_node_of")
+    __slots__ = ("_by_node", "_node_of", "version")
 
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodView]] = {}
+        self.version = 0  # changes with every nomination that comes or goes
 
     def __len__(self) -> int:
         return len(self._node_of)
@@ -30,6 +31,7 @@ class Nominations:
     def put(self, pod: PodView, node_name: str) -> None:
         """Nominate a pod, instead of any earlier nomination."""
         self.drop(pod.uid)
+        self.version += 1
         self._node_of[pod.uid] = node_name
         self._by_node.setdefault(node_name, {})[pod.uid] = pod
 
@@ -37,6 +39,7 @@ class Nominations:
         """The node that the pod was nominated to and no longer is, or None."""
         node_name = self._node_of.pop(uid, None)
         if node_name is not None:
+            self.version += 1
             pods = self._by_node[node_name]
             del pods[uid]
             if not pods:

@@ -102,9 +102,7 @@ class Snapshot:
     @property
     def nominated_rows(self) -> NDArray[np.intp]:
         """The nodes that some pod is nominated to, ascending."""
-        tables = self._current()
-        rows = [tables.nodes.row_of[name] for name in tables.nominations.nodes() if name in tables.nodes.row_of]
-        return np.array(sorted(rows), dtype=np.intp)
+        return self._current().nominated_rows()
 
     @property
     def strings(self) -> StringTable:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
 from wharfinger.model import objects
 from wharfinger.model.changes import RowChanges
 from wharfinger.model.host_ports import HostPorts
@@ -29,6 +32,8 @@ class ClusterTables:
     """
 
     __slots__ = (
+        "_nominated",
+        "_nominated_at",
         "layout_revision",
         "metrics",
         "newest",
@@ -52,6 +57,8 @@ class ClusterTables:
         self.tallies = Tallies(self.pods)
         self.metrics = MetricTable(self.nodes, self.pods)
         self.nominations = Nominations()
+        self._nominated_at = (-1, -1)
+        self._nominated: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         self.objects = ObjectStore()
         self.node_changes = RowChanges(self.nodes.rows)
         self.usage_changes = RowChanges(self.nodes.rows)
@@ -126,6 +133,15 @@ class ClusterTables:
         self.revision += 1
         self.nominations.put(pod, node_name)
         self._touch(node_name)
+
+    def nominated_rows(self) -> NDArray[np.intp]:
+        """The nodes that some pod is nominated to, ascending; found anew only when nominations or rows have changed."""
+        at = (self.nominations.version, self.layout_revision)
+        if self._nominated_at != at:
+            rows = [self.nodes.row_of[name] for name in self.nominations.nodes() if name in self.nodes.row_of]
+            self._nominated_at, self._nominated = at, np.array(sorted(rows), dtype=np.intp)
+            self._nominated.setflags(write=False)
+        return self._nominated
 
     def denominate(self, uid: str) -> bool:
         """Whether the pod was nominated, which it no longer is."""

@@ -27,9 +27,11 @@ from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.disruption_budgets import Budgets
 from wharfinger.framework.eviction import ANYONE, Evictable
 from wharfinger.framework.extension import PostFilterOutcome, PostFilterPlugin, Rejection
+from wharfinger.framework.question import union
 from wharfinger.framework.supposition import Supposition
 from wharfinger.framework.trial import Trial
 from wharfinger.framework.verdict import Mask, Reason
+from wharfinger.model import objects
 
 if TYPE_CHECKING:
     from wharfinger.model.pod import PodView
@@ -82,7 +84,7 @@ class DefaultPreemption(PostFilterPlugin):
 class Search:
     """The nodes looked at for one template: candidates by row with the cheapest on top of a heap, and the reasons of the others."""
 
-    __slots__ = ("_asked_at", "_budgets", "_candidates", "_heap", "_open", "_reasons", "_refused", "_seen")
+    __slots__ = ("_asked_at", "_budgets", "_candidates", "_heap", "_open", "_own", "_reasons", "_refused", "_seen")
 
     def __init__(self) -> None:
         self._forget(0)
@@ -96,19 +98,21 @@ class Search:
         self._budgets: Budgets | None = None
         self._seen: tuple[int, int] = (-1, -1)
         self._asked_at: float | None = None
+        self._own = -1
 
     def update(self, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> None:
         """Look again at the nodes whose cost may have changed since the last time."""
-        stale = None if self._asked_at != rejection.evictable.asked_at else self._stale(snapshot, rejection.trial)
+        stale = None if self._asked_at != rejection.evictable.asked_at else self._stale(pod, snapshot, rejection.trial)
         if stale is None:
             self._forget(snapshot.n_nodes)
             stale = np.arange(snapshot.n_nodes)
         if self._budgets is None:
             self._budgets = Budgets(snapshot.objects)
         resolvable = ~rejection.unresolvable
-        changed = np.union1d(stale, np.flatnonzero(resolvable != self._open)) if len(stale) < snapshot.n_nodes else stale
+        changed = union(stale, np.flatnonzero(resolvable != self._open)) if len(stale) < snapshot.n_nodes else stale
         self._open = resolvable
-        self._seen = snapshot.revision, snapshot.objects.revision
+        self._seen = snapshot.revision, _objects_revision(pod, snapshot, rejection.trial)
+        self._own = _own_row(pod, snapshot)
         self._asked_at = rejection.evictable.asked_at
         lower = _has_lower(pod.priority, snapshot)
         for row in changed.tolist():
@@ -117,15 +121,16 @@ class Search:
                 found = self._look(row, pod, snapshot, rejection) if lower[row] else (NO_VICTIMS,)
                 self._keep(row, found)
 
-    def _stale(self, snapshot: Snapshot, trial: Trial) -> NDArray[np.intp] | None:
+    def _stale(self, pod: PodView, snapshot: Snapshot, trial: Trial) -> NDArray[np.intp] | None:
         """The rows that have changed since; None for all of them."""
         revision, objects_seen = self._seen
         usage, nodes = snapshot.usage_changes(revision), snapshot.node_changes(revision)
-        if revision < 0 or usage is None or nodes is None or objects_seen != snapshot.objects.revision:
+        if revision < 0 or usage is None or nodes is None or objects_seen != _objects_revision(pod, snapshot, trial):
             return None
-        if trial.spans_nodes and (len(usage) or len(nodes)):
+        if trial.spans_nodes and snapshot.revision != revision:
             return None
-        return np.union1d(np.union1d(usage, nodes), snapshot.nominated_rows)
+        own = {row for row in (self._own, _own_row(pod, snapshot)) if row >= 0}  # a pod is not in the way of itself, but of its like
+        return union(union(usage, nodes), np.array(sorted(own), np.intp))
 
     def _look(self, row: int, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> Candidate | tuple[Reason, ...]:
         """What it would cost to free a node, or why that does not help."""
@@ -237,6 +242,20 @@ def _being_preempted(pod: PodView) -> bool:
         return False
     condition = next((each for each in pod.object.status.conditions if each.type == "DisruptionTarget"), None)
     return condition is not None and condition.status == "True" and condition.reason == "PreemptionByScheduler"
+
+
+def _own_row(pod: PodView, snapshot: Snapshot) -> int:
+    """The row that the pod is nominated to, -1 for none."""
+    node = snapshot.nominated_to(pod.uid)
+    row = None if node is None else snapshot.row(node)
+    return -1 if row is None else row
+
+
+def _objects_revision(pod: PodView, snapshot: Snapshot, trial: Trial) -> int:
+    """The revision of the other objects that an answer depends on: budgets, and all for a pod with volumes or terms about other pods."""
+    if pod.object.spec.volumes or trial.spans_nodes:
+        return snapshot.objects.revision
+    return snapshot.objects.revision_of(objects.PodDisruptionBudget)
 
 
 def _has_lower(priority: int, snapshot: Snapshot) -> Mask:
