@@ -37,7 +37,7 @@ class Outline(msgspec.Struct, rename="camel"):
 OUTLINE = msgspec.json.Decoder(Outline)
 
 
-class BrokenItem(Exception):  # noqa: N818 - becomes InvalidObject where the file's name is known
+class BrokenItem(Exception):
     """An item is not JSON; says which one and where."""
 
 

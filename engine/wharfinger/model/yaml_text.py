@@ -20,7 +20,7 @@ _NO_FILE = ' in "<unicode string>", line'  # the parser was given text; whoever 
 _DEEP_BLOCKS = re.compile(rb"(?:[-?:][ \t]+){64}|^ {256}", re.MULTILINE)
 
 
-class NotReadable(Exception):  # noqa: N818 - a sentence about the file, turned into InvalidObject where the file's name is known
+class NotReadable(Exception):
     """A file's content is not what its format demands."""
 
 
