@@ -1,0 +1,206 @@
+"""The binding cycle: what lies between a decision and a bound pod, for many pods at a time.
+
+    Permit ──▶ PreBind ──▶ Bind ──▶ PostBind
+
+The pod is assumed on its node all the while. If anything fails, what was reserved is given back, the pod is forgotten and queued again.
+Where no answer to a bind came, it may have been written all the same: the pod stays assumed while the watch is given time to tell, and the
+same bind is sent again, which does no harm as it names the pod's uid and the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.extension import BindPlugin, Placement, Plugin, PostBindPlugin, PreBindPlugin
+from wharfinger.framework.ports import NORMAL, BindFailed
+from wharfinger.framework.verdict import Reason
+from wharfinger.runtime import wording
+from wharfinger.runtime.permits import Permits
+from wharfinger.runtime.world import Decided, World, attempt
+
+if TYPE_CHECKING:
+    from wharfinger.runtime.failures import Failures
+    from wharfinger.runtime.queue import SchedulingQueue
+    from wharfinger.runtime.queued_pod import QueuedPod
+    from wharfinger.runtime.status_writes import StatusWrites
+
+PATIENCE = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 4.0)
+"""Seconds between looks at whether a bind whose outcome is unknown has come true."""
+
+
+class NotLeader(Exception):
+    """The lease is not held, so nothing may be bound any more."""
+
+
+class Refused(Exception):
+    """A plugin does not let the placement be bound."""
+
+    def __init__(self, plugin: Plugin, reason: Reason) -> None:
+        super().__init__(reason.text)
+        self.plugin = plugin
+        self.reason = reason
+
+
+class BindingCycle:
+    """Binds at most `most` pods at a time."""
+
+    def __init__(
+        self, world: World, queue: SchedulingQueue, writes: StatusWrites, failures: Failures, permits: Permits, most: int
+    ) -> None:
+        self._world = world
+        self._ports = world.ports
+        self._queue = queue
+        self._writes = writes
+        self._failures = failures
+        self._permits = permits
+        self._most = most
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.room = asyncio.Event()
+        self.room.set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(self, queued: QueuedPod, placement: Placement, decided: Decided) -> None:
+        """Bind an assumed and reserved pod in the background."""
+        task = asyncio.ensure_future(self._run(queued, placement, decided))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        if len(self._tasks) >= self._most:
+            self.room.clear()
+
+    async def drain(self) -> None:
+        """None, when nothing is being bound any more."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    def cancel(self) -> None:
+        """Stop binding at once; what was being sent may have arrived."""
+        for task in self._tasks:
+            task.cancel()
+
+    def undo(self, queued: QueuedPod, placement: Placement) -> None:
+        """Give back what was reserved and forget the pod, which lets others have its place."""
+        for plugin in reversed(queued.profile.reserves):
+            plugin.unreserve(placement)
+        if self._world.state.forget(placement.pod):
+            freed = Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=placement.node, pod=placement.pod)
+            self._queue.notify(freed)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self.room.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._ports.observer.failed("binding cycle", error)
+
+    async def _run(self, queued: QueuedPod, placement: Placement, decided: Decided) -> None:
+        try:
+            await self._bind(queued, placement)
+        except NotLeader:
+            self.undo(queued, placement)
+            self._queue.put_back(queued)
+        except Refused as refused:
+            self.undo(queued, placement)
+            self._failures.unschedulable(queued, frozenset({refused.plugin}), decided, message=refused.reason.text)
+        except asyncio.CancelledError:
+            self.undo(queued, placement)
+            raise
+        except BindFailed as failed:
+            self._failed(queued, placement, decided, failed)
+        except Exception as error:
+            self.undo(queued, placement)
+            self._failures.error(queued, error, decided)
+        else:
+            await self._bound(queued, placement, decided)
+        finally:
+            self._permits.end(queued.uid)
+
+    async def _bind(self, queued: QueuedPod, placement: Placement) -> None:
+        clock = self._ports.clock
+        profile = queued.profile
+        if profile.permits:
+            started = clock.monotonic()
+            refusal = await self._permits.ask(placement, profile.permits)
+            queued.stages["permit"] = clock.monotonic() - started
+            if refusal is not None:
+                raise Refused(*refusal)
+        started = clock.monotonic()
+        for plugin in profile.chain.at("PreBind"):
+            if isinstance(plugin, PreBindPlugin) and (reason := await plugin.pre_bind(placement)) is not None:
+                raise BindFailed(f"{plugin.name}: {reason.text}")
+        await self._writes.settled(queued.uid)
+        sent = clock.monotonic()
+        queued.stages["pre_bind"] = sent - started
+        await self._send(queued, placement)
+        queued.stages["bind"] = clock.monotonic() - sent
+
+    async def _send(self, queued: QueuedPod, placement: Placement) -> None:
+        """Write the binding, through the chain's Bind plugins if one takes the pod."""
+        for plugin in queued.profile.chain.at("Bind"):
+            if isinstance(plugin, BindPlugin):
+                answer = await plugin.bind(placement)
+                if isinstance(answer, Reason):
+                    raise BindFailed(f"{plugin.name}: {answer.text}")
+                if answer:
+                    return
+        self._check(placement)
+        try:
+            await self._ports.binder.bind(placement.pod, placement.node)
+        except BindFailed as failed:
+            if not (failed.unknown or failed.bound):
+                raise
+            await self._find_out(placement, failed)
+
+    def _check(self, placement: Placement) -> None:
+        """Raise if the placement must not be sent any more."""
+        if not self._ports.leadership.is_leader:
+            raise NotLeader
+        if not self._world.state.is_placed(placement.pod.uid):
+            raise BindFailed("the pod was deleted while it was being bound", gone=True)
+        if not self._world.state.is_assumed(placement.pod.uid):
+            raise BindFailed("the pod was bound by somebody else", bound=True)
+        if self._world.state.snapshot().row(placement.node) is None:
+            raise BindFailed(f"node {placement.node} was removed before the pod was bound to it")
+
+    async def _find_out(self, placement: Placement, failed: BindFailed) -> None:
+        """None if a bind without a known outcome turns out to have been written; `BindFailed` if not."""
+        state, uid = self._world.state, placement.pod.uid
+        for seconds in PATIENCE:
+            await self._ports.clock.sleep(seconds)
+            if state.is_placed(uid) and not state.is_assumed(uid):
+                there = state.snapshot().placed(uid)
+                if there is not None and there[1].node_name == placement.node:
+                    return
+                raise BindFailed("the pod was bound to another node", bound=True)
+            self._check(placement)
+            try:
+                await self._ports.binder.bind(placement.pod, placement.node)
+            except BindFailed as again:
+                if not (again.unknown or again.bound):
+                    raise
+                failed = again
+            else:
+                return
+        raise failed
+
+    def _failed(self, queued: QueuedPod, placement: Placement, decided: Decided, failed: BindFailed) -> None:
+        self.undo(queued, placement)
+        if failed.gone:
+            self._queue.done(queued)
+        self._failures.error(queued, failed, decided)
+
+    async def _bound(self, queued: QueuedPod, placement: Placement, decided: Decided) -> None:
+        pod = placement.pod
+        self._queue.done(queued)
+        self._writes.forget(pod.uid)
+        note = wording.note(wording.assigned(pod, placement.node))
+        self._ports.events.record(pod, type=NORMAL, reason="Scheduled", action="Binding", note=note)
+        self._ports.observer.attempted(attempt(queued, "scheduled", self._ports.clock.monotonic(), decided))
+        for plugin in queued.profile.chain.at("PostBind"):
+            if isinstance(plugin, PostBindPlugin):
+                try:
+                    await plugin.post_bind(placement)
+                except Exception as error:
+                    self._ports.observer.failed(f"{plugin.name} after binding {pod.key}", error)

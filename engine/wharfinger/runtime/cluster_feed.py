@@ -1,0 +1,184 @@
+"""What the cluster tells, told on to the state, the queue and the hints.
+
+Pods that stand on a node go to the state, pods of ours that do not go to the queue, and everything that happens is an event for the pods
+that wait. What is told twice, late or out of order ends in what was told last about each uid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from wharfinger.errors import InvalidObject
+from wharfinger.framework.cluster_event import OF_KIND, Change, ClusterEvent, node_added, node_updated
+from wharfinger.framework.ports import Observer
+from wharfinger.model import objects
+from wharfinger.model.pod import PodView
+
+if TYPE_CHECKING:
+    from wharfinger.model.cluster_state import ClusterState
+    from wharfinger.runtime.profiles import Profiles
+    from wharfinger.runtime.queue import SchedulingQueue
+
+
+class ClusterFeed:
+    """A `ClusterSink`. `leaving` is told the uid of every pod that is gone or going, `stirred` that something has changed."""
+
+    def __init__(
+        self,
+        *,
+        state: ClusterState,
+        queue: SchedulingQueue,
+        profiles: Profiles,
+        observer: Observer,
+        leaving: Callable[[str, bool], None],
+        stirred: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._queue = queue
+        self._profiles = profiles
+        self._observer = observer
+        self._leaving = leaving
+        self._stirred = stirred
+        self._known: dict[str, dict[str, Any]] = {"Pod": {}, "Node": {}}  # pods as PodView
+        self.synced_kinds: set[str] = set()
+
+    def upsert(self, kind: str, obj: Any) -> None:
+        """Take over an object that was added or has changed; one that cannot be read leaves no trace but a word to the observer."""
+        try:
+            self._upsert(kind, obj)
+        except InvalidObject as error:
+            self._observer.failed(f"{kind} {objects.key_of(obj)}", error)
+        self._stirred()
+
+    def delete(self, kind: str, obj: Any) -> None:
+        """Let go of an object; a pod only if it is the one of that uid."""
+        key = objects.key_of(obj)
+        known = self._known.get(kind, {}).get(key)
+        if known is None:
+            return
+        if kind == "Pod":
+            if known.uid == PodView(obj).uid:
+                self._pod_gone(known)
+        else:
+            self._gone(kind, key)
+        self._stirred()
+
+    def replace(self, kind: str, objs: Sequence[Any]) -> None:
+        """Make these all that there are of a kind."""
+        there = {objects.key_of(obj) for obj in objs}
+        for key, known in list(self._known.get(kind, {}).items()):
+            if key not in there:
+                if kind == "Pod":
+                    self._pod_gone(known)
+                else:
+                    self._gone(kind, key)
+        for obj in objs:
+            self.upsert(kind, obj)
+        self._stirred()
+
+    def synced(self, kind: str) -> None:
+        """Everything of the kind that existed has been told."""
+        self.synced_kinds.add(kind)
+        self._stirred()
+
+    def known_pod(self, key: str) -> PodView | None:
+        """The pod of that `namespace/name` as the cluster last told it."""
+        found: PodView | None = self._known["Pod"].get(key)
+        return found
+
+    def _upsert(self, kind: str, obj: Any) -> None:
+        if kind == "Pod":
+            self._pod(PodView(obj))
+        elif kind == "Node":
+            self._node(obj)
+        else:
+            known = self._known.setdefault(kind, {})
+            key = objects.key_of(obj)
+            if known.get(key) != obj:
+                label = f"{kind}Update" if key in known else f"{kind}Add"
+                known[key] = obj
+                self._state.put(obj)
+                self._queue.notify(Change(events=OF_KIND.get(kind, ClusterEvent.OTHER_OBJECT), label=label))
+
+    def _gone(self, kind: str, key: str) -> None:
+        del self._known[kind][key]
+        if kind == "Node":
+            self._state.remove_node(key)
+            self._queue.notify(Change(events=ClusterEvent.NODE_DELETE, label="NodeDelete"))
+        else:
+            self._state.drop(kind, key)
+            self._queue.notify(Change(events=OF_KIND.get(kind, ClusterEvent.OTHER_OBJECT), label=f"{kind}Delete"))
+
+    def _node(self, node: objects.Node) -> None:
+        known = self._known["Node"]
+        name = node.metadata.name
+        old = known.get(name)
+        change = node_added(node) if old is None else node_updated(old, node)
+        if change is None:
+            known[name] = node
+            return
+        self._state.add_node(node)
+        known[name] = node
+        self._queue.notify(change)
+
+    # ── pods ──
+
+    def _pod(self, pod: PodView) -> None:
+        known = self._known["Pod"]
+        old: PodView | None = known.get(pod.key)
+        if old is not None and old.uid != pod.uid:  # deleted and made anew while nobody was looking
+            self._pod_gone(old)
+            old = None
+        known[pod.key] = pod
+        if pod.terminating:
+            self._leaving(pod.uid, False)
+        if pod.finished:
+            self._queue.delete(pod.uid)
+            self._remove(pod)
+        elif pod.node_name:
+            self._assigned(pod)
+        else:
+            self._pending(pod, old)
+
+    def _assigned(self, pod: PodView) -> None:
+        self._queue.delete(pod.uid)
+        was = self._state.snapshot().placed(pod.uid)
+        self._state.add_pod(pod)
+        if was is None:
+            self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=pod.node_name, pod=pod))
+        elif was[1].node_name != pod.node_name:
+            self._queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=was[1].node_name, pod=was[1]))
+            self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=pod.node_name, pod=pod))
+        elif was[1].template != pod.template:
+            self._queue.notify(Change(events=ClusterEvent.POD_CHANGED, label="AssignedPodUpdate", node=pod.node_name, pod=pod))
+
+    def _pending(self, pod: PodView, old: PodView | None) -> None:
+        if not self._state.is_placed(pod.uid):  # news from before the binding that is under way change nothing about it
+            self._nomination(pod, old)
+        profile = self._profiles.of(pod)
+        if pod.terminating:
+            self._queue.delete(pod.uid)
+        elif profile is not None and (pod.uid in self._queue or not self._state.is_placed(pod.uid)):
+            self._queue.add(pod, profile)
+
+    def _nomination(self, pod: PodView, old: PodView | None) -> None:
+        """Follow the nomination that the pod's status names; one that is only known here stands until it is written."""
+        before = "" if old is None else old.nominated_node
+        if pod.nominated_node:
+            if pod.nominated_node != before:
+                self._state.nominate(pod, pod.nominated_node)
+        elif before and self._state.denominate(pod):
+            self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=before))
+
+    def _pod_gone(self, pod: PodView) -> None:
+        self._known["Pod"].pop(pod.key, None)
+        self._leaving(pod.uid, True)
+        self._queue.delete(pod.uid)
+        self._remove(pod)
+
+    def _remove(self, pod: PodView) -> None:
+        placed = self._state.snapshot().placed(pod.uid)
+        node = pod.nominated_node if placed is None else placed[1].node_name
+        if self._state.remove_pod(pod):
+            self._queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=node or None, pod=pod))

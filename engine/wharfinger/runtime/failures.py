@@ -1,0 +1,45 @@
+"""What happens to a pod that an attempt did not place: it waits again, and is told why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wharfinger.framework.ports import WARNING
+from wharfinger.runtime import wording
+from wharfinger.runtime.world import NOT_DECIDED, Decided, World, attempt
+
+if TYPE_CHECKING:
+    from wharfinger.framework.extension import Plugin
+    from wharfinger.runtime.queue import SchedulingQueue
+    from wharfinger.runtime.queued_pod import QueuedPod
+    from wharfinger.runtime.status_writes import StatusWrites
+
+
+class Failures:
+    """Requeues, conditions and events of failed attempts."""
+
+    def __init__(self, world: World, queue: SchedulingQueue, writes: StatusWrites) -> None:
+        self._ports = world.ports
+        self._queue = queue
+        self._writes = writes
+
+    def unschedulable(
+        self, queued: QueuedPod, rejectors: frozenset[Plugin], decided: Decided, *, message: str = "", nominated: str | None = None
+    ) -> None:
+        """The pod waits for an event that may help it. `nominated`: the node to write into its status ("" for none, None as it is)."""
+        self._queue.reject(queued, rejectors)
+        self._tell(queued, "unschedulable", wording.UNSCHEDULABLE, decided, message or decided.message, nominated)
+
+    def error(self, queued: QueuedPod, error: BaseException, decided: Decided = NOT_DECIDED) -> None:
+        """The pod is tried again after the error backoff."""
+        self._ports.observer.failed(f"pod {queued.pod.key}", error)
+        self._queue.fail(queued)
+        self._tell(queued, "error", wording.SCHEDULER_ERROR, decided, str(error) or type(error).__name__, None)
+
+    def _tell(
+        self, queued: QueuedPod, result: str, reason: str, decided: Decided, message: str, nominated: str | None
+    ) -> None:
+        if queued.uid in self._queue:  # else it has gone meanwhile, or somebody else has bound it
+            self._writes.say(queued.pod, wording.unscheduled(reason, message), nominated)
+            self._ports.events.record(queued.pod, type=WARNING, reason="FailedScheduling", action="Scheduling", note=wording.note(message))
+        self._ports.observer.attempted(attempt(queued, result, self._ports.clock.monotonic(), decided, message))

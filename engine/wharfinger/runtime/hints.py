@@ -1,0 +1,110 @@
+"""Queueing hints: which waiting pods an event may help.
+
+A pod that fits nowhere waits under the plugins that rejected it. An event concerns the pods of which one rejector wakes on it and, asked
+about the very change, does not rule it out. Pods of one template rejected by the same plugins are asked about once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wharfinger.framework.cluster_event import ClusterEvent
+from wharfinger.framework.extension import Plugin
+from wharfinger.framework.filtering import Filtering
+
+if TYPE_CHECKING:
+    from wharfinger.framework.cluster_event import Change
+    from wharfinger.framework.decision import Decision
+    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.runtime.queued_pod import QueuedPod
+
+
+class Nominations(Plugin):
+    """Stands for nodes on which room is being made for other pods: they are free again when those go elsewhere, or have come."""
+
+    name = "beside nominated pods"
+    wakes_on = ClusterEvent.NOMINATION | ClusterEvent.POD_PLACED | ClusterEvent.POD_REMOVED | ClusterEvent.NODE_ALLOCATABLE
+
+
+NOMINATED = Nominations()
+
+
+def rejectors(decision: Decision) -> frozenset[Plugin]:
+    """The plugins that rejected nodes first, as kube-scheduler counts; asked right after the decision. Empty when there are no nodes."""
+    filtering = decision.evaluation.filtering
+    by_name = {slot.plugin.name: slot.plugin for slot in filtering.slots}
+    if filtering.refusal is not None:
+        return frozenset({by_name[filtering.refusal.plugin]})
+    found: set[Plugin] = {NOMINATED} if filtering.crowded else set()
+    found |= {by_name[name] for name in (filtering.node_set.plugins if filtering.node_set is not None else ())}
+    found |= set(_first_rejectors(filtering, decision.n_nodes))
+    return frozenset(found)
+
+
+def _first_rejectors(filtering: Filtering, n_nodes: int) -> Iterator[Plugin]:
+    left = np.ones(n_nodes, np.bool_) if filtering.node_set is None else filtering.node_set.mask.copy()
+    for slot in filtering.slots:
+        if not slot.skipped:
+            failing = slot.bits != 0
+            if (left & failing).any():
+                yield slot.plugin
+                left &= ~failing
+
+
+def timed(rejected_by: frozenset[Plugin]) -> bool:
+    """Whether mere time may help, so that the pod has to be tried again although nothing happens."""
+    return any(plugin.wakes_on & ClusterEvent.TIME for plugin in rejected_by)
+
+
+class WaitingPods:
+    """Pods that fit nowhere, by what rejected them."""
+
+    def __init__(self) -> None:
+        self._by_rejectors: dict[frozenset[Plugin], dict[str, QueuedPod]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        for pods in self._by_rejectors.values():
+            yield from pods.values()
+
+    def add(self, queued: QueuedPod) -> None:
+        """Keep a pod under its rejectors."""
+        self._by_rejectors.setdefault(queued.rejectors, {})[queued.uid] = queued
+        self._count += 1
+
+    def remove(self, queued: QueuedPod) -> None:
+        """Let go of a pod that is here."""
+        pods = self._by_rejectors[queued.rejectors]
+        del pods[queued.uid]
+        self._count -= 1
+        if not pods:
+            del self._by_rejectors[queued.rejectors]
+
+    def helped_by(self, change: Change, snapshot: Callable[[], Snapshot]) -> list[QueuedPod]:
+        """The pods that a change may help. `snapshot` is the cluster after the change; taken only if somebody looks closer."""
+        found: list[QueuedPod] = []
+        for rejected_by, pods in self._by_rejectors.items():
+            if rejected_by and not any(plugin.wakes_on & change.events for plugin in rejected_by):
+                continue
+            answers: dict[Hashable, bool] = {}
+            for queued in pods.values():
+                key = (queued.pod.template, queued.pod.priority)
+                if key not in answers:
+                    answers[key] = may_help(queued, change, snapshot)
+                if answers[key]:
+                    found.append(queued)
+        return found
+
+
+def may_help(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot]) -> bool:
+    """Whether one of the plugins that rejected a pod would think again after a change."""
+    if not queued.rejectors:
+        return True
+    concerned = [plugin for plugin in queued.rejectors if plugin.wakes_on & change.events]
+    return any(plugin.may_help(queued.pod, change, snapshot()) for plugin in concerned)

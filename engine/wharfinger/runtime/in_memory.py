@@ -1,0 +1,204 @@
+"""A cluster in memory: every port of the scheduler, without an API server.
+
+It does what an API server does as far as the scheduler can tell: bindings are refused for pods that are gone, not the same, or bound
+already; deletions under a precondition of the uid; every change is told to whoever watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from wharfinger.framework.ports import BindFailed, ClusterSink, Condition, Reference, WriteFailed
+from wharfinger.model import objects
+from wharfinger.model.pod import PodView
+
+
+class ManualClock:
+    """A `Clock` that stands still until it is moved."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self._now = now
+        self._elapsed = 0.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._naps = 0
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """Seconds since the clock was made."""
+        return self._elapsed
+
+    async def sleep(self, seconds: float) -> None:
+        """None, once the clock has been moved so far."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        waker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._naps += 1
+        heapq.heappush(self._sleepers, (self._elapsed + seconds, self._naps, waker))
+        await waker
+
+    def jump(self, seconds: float) -> None:
+        """Move the time of day alone, as when somebody sets the clock."""
+        self._now += seconds
+
+    def move(self, seconds: float) -> None:
+        """Let time pass; whoever sleeps that long wakes up when next the event loop runs."""
+        self._now += seconds
+        self._elapsed += seconds
+        while self._sleepers and self._sleepers[0][0] <= self._elapsed:
+            _, _, waker = heapq.heappop(self._sleepers)
+            if not waker.done():
+                waker.set_result(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedEvent:
+    """An event as it was recorded."""
+
+    pod: str
+    type: str
+    reason: str
+    action: str
+    note: str
+    related: Reference | None = None
+
+
+class InMemoryCluster:
+    """`Binder`, `PodWriter`, `EventSink` and source of a cluster that exists only here.
+
+    `before_bind` is called with the pod and the node of each bind and may raise `BindFailed`, before or (`after_bind`) after it is written.
+    While `lagging`, changes are not told until `catch_up`. `graceful` pods stay, marked as deleted, until they are removed.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[RecordedEvent] = []
+        self.bindings: list[tuple[str, str]] = []
+        self.n_patches = 0
+        self.lagging = False
+        self.graceful = False
+        self.before_bind: Callable[[PodView, str], None] = lambda pod, node: None
+        self.after_bind: Callable[[PodView, str], None] = lambda pod, node: None
+        self._objects: dict[str, dict[str, Any]] = {"Pod": {}, "Node": {}}
+        self._sinks: list[ClusterSink] = []
+        self._untold: deque[Callable[[ClusterSink], None]] = deque()
+        self._version = 0
+
+    # ── objects ──
+
+    def connect(self, sink: ClusterSink) -> None:
+        """Tell a sink everything there is, and from now on everything that changes."""
+        for kind, members in self._objects.items():
+            sink.replace(kind, list(members.values()))
+            sink.synced(kind)
+        self._sinks.append(sink)
+
+    def put(self, obj: Any) -> None:
+        """Add an object, or change it."""
+        self._version += 1
+        kind, key = objects.kind_of(obj), objects.key_of(obj)
+        kept = replace(obj, metadata=replace(obj.metadata, resource_version=str(self._version)))
+        self._objects.setdefault(kind, {})[key] = kept
+        self._tell(lambda sink: sink.upsert(kind, kept))
+
+    def remove(self, kind: str, key: str) -> None:
+        """Delete an object by kind and `namespace/name` or name."""
+        gone = self._objects[kind].pop(key)
+        self._tell(lambda sink: sink.delete(kind, gone))
+
+    def pod(self, key: str) -> objects.Pod:
+        """The pod of that `namespace/name`."""
+        found: objects.Pod = self._objects["Pod"][key]
+        return found
+
+    def pods(self) -> list[objects.Pod]:
+        """All pods, sorted by key."""
+        return [pod for _, pod in sorted(self._objects["Pod"].items())]
+
+    def nodes_of_pods(self) -> dict[str, str]:
+        """Pod → node for every pod that is bound."""
+        return {objects.key_of(pod): pod.spec.node_name for pod in self.pods() if pod.spec.node_name}
+
+    def catch_up(self) -> None:
+        """Tell what was held back."""
+        while self._untold:
+            told = self._untold.popleft()
+            for sink in self._sinks:
+                told(sink)
+
+    def _tell(self, told: Callable[[ClusterSink], None]) -> None:
+        self._untold.append(told)
+        if not self.lagging:
+            self.catch_up()
+
+    # ── ports ──
+
+    async def bind(self, pod: PodView, node: str) -> None:
+        """None, once the pod is bound."""
+        await asyncio.sleep(0)
+        self.before_bind(pod, node)
+        there = self._objects["Pod"].get(pod.key)
+        if there is None or PodView(there).uid != pod.uid:
+            raise BindFailed(f'pods "{pod.name}" not found', retriable=False, gone=True)
+        if there.spec.node_name:
+            raise BindFailed(f'pod {pod.name} is already assigned to node "{there.spec.node_name}"', retriable=False, bound=True)
+        self.bindings.append((pod.key, node))
+        scheduled = objects.PodCondition(type="PodScheduled", status="True")
+        status = replace(there.status, conditions=(scheduled,), nominated_node_name="")
+        self.put(replace(there, spec=replace(there.spec, node_name=node), status=status))
+        self.after_bind(pod, node)
+
+    async def patch_status(self, pod: PodView, *, condition: Condition | None = None, nominated_node: str | None = None) -> None:
+        """None, once the status is changed."""
+        await asyncio.sleep(0)
+        there = self._objects["Pod"].get(pod.key)
+        if there is None or PodView(there).uid != pod.uid:
+            raise WriteFailed(f'pods "{pod.name}" not found', retriable=False, gone=True)
+        self.n_patches += 1
+        status = there.status
+        if condition is not None:
+            status = _with_condition(status, condition)
+        if nominated_node is not None:
+            status = replace(status, nominated_node_name=nominated_node)
+        self.put(replace(there, status=status))
+
+    async def disrupt(self, victim: PodView, condition: Condition) -> None:
+        """None, once the victim is on its way out."""
+        await self.patch_status(victim, condition=condition)
+        if not self.graceful:
+            self.remove("Pod", victim.key)
+            return
+        there = self.pod(victim.key)
+        self.put(replace(there, metadata=replace(there.metadata, deletion_timestamp=datetime.fromtimestamp(0, UTC))))
+
+    def record(
+        self,
+        regarding: PodView,
+        *,
+        type: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: Reference | None = None,
+    ) -> None:
+        """Keep an event."""
+        self.events.append(RecordedEvent(pod=regarding.key, type=type, reason=reason, action=action, note=note, related=related))
+
+    async def drain(self) -> None:
+        """None; events are kept at once."""
+
+
+def _with_condition(status: objects.PodStatus, condition: Condition) -> objects.PodStatus:
+    written = objects.PodCondition(type=condition.type, status=condition.status, reason=condition.reason, message=condition.message)
+    others = tuple(old for old in status.conditions if old.type != condition.type)
+    return replace(status, conditions=(*others, written))

@@ -1,0 +1,132 @@
+"""Preemption: the node that was found is nominated, and its victims are evicted while everything else goes on.
+
+The pod that room is made for is not tried again until its victims are seen to be leaving: before that, the same question would be answered
+with more victims.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.ports import NORMAL, WriteFailed, pod_reference
+from wharfinger.framework.verdict import Reason
+from wharfinger.runtime import wording
+from wharfinger.runtime.waiting import until
+from wharfinger.runtime.world import World
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
+    from wharfinger.runtime.permits import Permits
+    from wharfinger.runtime.queue import SchedulingQueue
+    from wharfinger.runtime.queued_pod import QueuedPod
+    from wharfinger.runtime.status_writes import StatusWrites
+
+LONGEST = 10.0
+"""Seconds to wait for the watch to show that evicted pods are leaving."""
+
+
+class Preemptor:
+    """Evicts victims; knows for which pods it is doing so."""
+
+    def __init__(self, world: World, queue: SchedulingQueue, writes: StatusWrites, permits: Permits) -> None:
+        self._world = world
+        self._ports = world.ports
+        self._queue = queue
+        self._writes = writes
+        self._permits = permits
+        self._staying: dict[str, set[str]] = {}  # preemptor → victims that are not seen to be leaving yet
+        self._seen = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def evicting_for(self, uid: str) -> bool:
+        """Whether room is being made for the pod right now."""
+        return uid in self._staying
+
+    def leaving(self, uid: str) -> None:
+        """A pod is gone, or is being deleted."""
+        for victims in self._staying.values():
+            victims.discard(uid)
+        if self._staying:
+            self._seen.set()
+            self._seen = asyncio.Event()
+
+    def preempt(self, queued: QueuedPod, node: str, victims: tuple[PodView, ...]) -> None:
+        """Nominate a node for a pod, and evict the victims there in the background."""
+        pod = queued.pod
+        self._displace(pod, node)
+        self._world.state.nominate(pod, node)
+        self._ports.observer.preempted(pod, node, len(victims))
+        self._staying[pod.uid] = {victim.uid for victim in victims}
+        task = asyncio.ensure_future(self._evict(queued, node, victims))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self) -> None:
+        """None, when nobody is being evicted any more."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    def cancel(self) -> None:
+        """Stop evicting."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _displace(self, pod: PodView, node: str) -> None:
+        """Take the nomination from pods of lower priority that are nominated to the node: they may fit elsewhere now."""
+        snapshot = self._world.snapshot()
+        row = snapshot.row(node)
+        lower = () if row is None else tuple(other for other in snapshot.nominated(row) if other.priority < pod.priority)
+        for other in lower:
+            self._world.state.denominate(other)
+            self._writes.say(other, None, "")
+            self._queue.activate(other.uid)
+
+    async def _evict(self, queued: QueuedPod, node: str, victims: tuple[PodView, ...]) -> None:
+        uid = queued.uid
+        try:
+            evicted = await asyncio.gather(*(self._evict_one(queued, node, victim) for victim in victims))
+            if not all(evicted):
+                self._give_up(queued.pod)
+            else:
+                await self._see_them_leave(uid)
+        finally:
+            self._staying.pop(uid, None)
+        self._queue.activate(uid)
+
+    async def _see_them_leave(self, uid: str) -> None:
+        clock = self._ports.clock
+        ends_at = clock.monotonic() + LONGEST
+        while self._staying.get(uid) and clock.monotonic() < ends_at:
+            await until(self._seen, clock, ends_at - clock.monotonic())
+
+    async def _evict_one(self, queued: QueuedPod, node: str, victim: PodView) -> bool:
+        """Whether the victim is leaving."""
+        preemptor = queued.pod
+        if self._permits.reject(victim.uid, Reason(f"preempted by pod {preemptor.key}")):
+            self.leaving(victim.uid)
+            return True
+        if not self._ports.leadership.is_leader:
+            return False
+        try:
+            await self._ports.writer.disrupt(victim, wording.disrupted(queued.profile.name))
+        except WriteFailed as error:
+            self._ports.observer.failed(f"preemption of pod {victim.key}", error)
+            return error.gone
+        self._ports.events.record(
+            victim,
+            type=NORMAL,
+            reason="Preempted",
+            action="Preempting",
+            note=wording.preempted(preemptor, node),
+            related=pod_reference(preemptor),
+        )
+        return True
+
+    def _give_up(self, pod: PodView) -> None:
+        """The node is not free after all: the pod takes its chances like any other."""
+        node = self._world.snapshot().nominated_to(pod.uid)
+        if self._world.state.denominate(pod):
+            self._writes.say(pod, None, "")
+            self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))

@@ -1,0 +1,57 @@
+"""Profiles: which chain decides about the pods of which scheduler name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from wharfinger.errors import UsageError
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.cycle import Decider
+from wharfinger.framework.extension import PermitPlugin, ReservePlugin
+from wharfinger.framework.verdict import Reason
+from wharfinger.model.pod import PodView
+
+DEFAULT_SCHEDULER = "default-scheduler"
+"""What an empty `spec.schedulerName` stands for."""
+
+
+class Profile:
+    """A scheduler name, its chain, and the decider that remembers for it."""
+
+    def __init__(self, name: str, chain: Chain) -> None:
+        self.name = name
+        self.chain = chain
+        self.decider = Decider(chain)
+        self.reserves = tuple(plugin for plugin in chain.at("Reserve") if isinstance(plugin, ReservePlugin))
+        self.permits = tuple(plugin for plugin in chain.at("Permit") if isinstance(plugin, PermitPlugin))
+
+    def __repr__(self) -> str:
+        return f"Profile({self.name!r})"
+
+    def sort_key(self, pod: PodView) -> Any:
+        """What compares smaller for the pod to be tried first."""
+        sort = self.chain.queue_sort
+        return -pod.priority if sort is None else sort.sort_key(pod)
+
+    def gate(self, pod: PodView) -> Reason | None:
+        """Why the pod must not be tried yet, or None."""
+        return next((reason for plugin in self.chain.pre_enqueues if (reason := plugin.pre_enqueue(pod)) is not None), None)
+
+
+class Profiles:
+    """The profiles of one scheduler by name; all of them order the queue the same way."""
+
+    def __init__(self, chains: Mapping[str, Chain]) -> None:
+        if not chains:
+            raise UsageError("a scheduler needs at least one profile")
+        self._by_name = {name: Profile(name, chain) for name, chain in chains.items()}
+        if len({type(profile.chain.queue_sort) for profile in self._by_name.values()}) > 1:
+            raise UsageError(f"profiles {', '.join(sorted(self._by_name))} share one queue; they must order it by the same plugin")
+
+    def __iter__(self) -> Iterator[Profile]:
+        return iter(self._by_name.values())
+
+    def of(self, pod: PodView) -> Profile | None:
+        """The profile that a pod asks for by its schedulerName; None for pods of other schedulers."""
+        return self._by_name.get(pod.object.spec.scheduler_name or DEFAULT_SCHEDULER)

@@ -1,0 +1,165 @@
+"""The scheduler: a loop that takes pods from the queue and places them, on one event loop with everything else.
+
+Deciding is plain computation, so it happens in slices of a few milliseconds; between them the event loop carries on with watching, binding
+and serving. At most so many binds are under way; while there is no room for another, nothing is decided, as the decision would only grow
+stale.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from wharfinger.framework.chain import Chain
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.runtime.binding_cycle import BindingCycle
+from wharfinger.runtime.cluster_feed import ClusterFeed
+from wharfinger.runtime.failures import Failures
+from wharfinger.runtime.permits import Permits
+from wharfinger.runtime.preemptor import Preemptor
+from wharfinger.runtime.profiles import Profiles
+from wharfinger.runtime.queue import QueueSettings, SchedulingQueue
+from wharfinger.runtime.scheduling_cycle import SchedulingCycle
+from wharfinger.runtime.status_writes import StatusWrites
+from wharfinger.runtime.waiting import until
+from wharfinger.runtime.world import Ports, World
+
+if TYPE_CHECKING:
+    from wharfinger.framework.ports import ClusterSink
+
+LONGEST_NAP = 1.0
+"""Seconds after which an idle loop looks around: backoffs, pods that waited too long, the lease."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """Limits of the loop.
+
+    `needed`: kinds that must be known before the first decision. `slice_seconds`: how long to decide before others have their turn.
+    `most_binds`, `most_writes`: requests under way at a time. `stop_seconds`: how long a stop waits for what is under way.
+    """
+
+    needed: frozenset[str] = frozenset({"Node", "Pod"})
+    slice_seconds: float = 0.004
+    most_binds: int = 256
+    most_writes: int = 32
+    stop_seconds: float = 10.0
+    queue: QueueSettings = field(default_factory=QueueSettings)
+
+
+class Scheduler:
+    """Places the pods of its profiles; `sink` is to be told what the cluster is like."""
+
+    def __init__(self, chains: Mapping[str, Chain], ports: Ports, settings: SchedulerSettings | None = None) -> None:
+        self.settings = settings or SchedulerSettings()
+        self.state = ClusterState()
+        self._ports = ports
+        self._world = World(state=self.state, ports=ports)
+        self._wake = asyncio.Event()
+        self.queue = SchedulingQueue(
+            ports.clock, self._world.snapshot, settings=self.settings.queue, observer=ports.observer, stirred=self._wake.set
+        )
+        self.profiles = Profiles(chains)
+        self._stopping = False
+        self._writes = StatusWrites(ports.writer, ports.leadership, ports.observer, self.settings.most_writes)
+        permits = Permits(ports.clock)
+        failures = Failures(self._world, self.queue, self._writes)
+        self._binding = BindingCycle(self._world, self.queue, self._writes, failures, permits, self.settings.most_binds)
+        self._preemptor = Preemptor(self._world, self.queue, self._writes, permits)
+        self._cycle = SchedulingCycle(self._world, self.queue, self._binding, failures, self._preemptor)
+        self._feed = ClusterFeed(
+            state=self.state,
+            queue=self.queue,
+            profiles=self.profiles,
+            observer=ports.observer,
+            leaving=self._leaving,
+            stirred=self._wake.set,
+        )
+
+    @property
+    def sink(self) -> ClusterSink:
+        """Who is to be told what happens in the cluster."""
+        return self._feed
+
+    @property
+    def missing_kinds(self) -> frozenset[str]:
+        """The kinds that are not known yet; nothing is decided before this is empty."""
+        return self.settings.needed - self._feed.synced_kinds
+
+    @property
+    def n_binding(self) -> int:
+        """How many pods are being bound."""
+        return len(self._binding)
+
+    @property
+    def n_writing(self) -> int:
+        """How many statuses are being written or wait to be."""
+        return len(self._writes)
+
+    async def run(self) -> None:
+        """None, after `stop`, when what was under way has ended or `stop_seconds` have passed. Cancelling stops everything at once."""
+        try:
+            while not self._stopping:
+                await self._step()
+            await self._drain()
+        finally:
+            self.abandon()
+
+    def stop(self) -> None:
+        """Take no further pod from the queue, and let `run` end."""
+        self._stopping = True
+        self._wake.set()
+
+    def abandon(self) -> None:
+        """Stop binding, writing and evicting at once, as the loss of leadership demands."""
+        self._binding.cancel()
+        self._preemptor.cancel()
+        self._writes.cancel()
+
+    async def _step(self) -> None:
+        self._wake.clear()
+        if self.missing_kinds or not self._ports.leadership.is_leader:
+            await until(self._wake, self._ports.clock, LONGEST_NAP)
+            return
+        self.queue.flush()
+        if not self._binding.room.is_set():
+            await until(self._binding.room, self._ports.clock, LONGEST_NAP)
+        elif self._schedule_slice():
+            await self._ports.clock.sleep(0)
+        else:
+            await until(self._wake, self._ports.clock, self._nap())
+
+    def _schedule_slice(self) -> bool:
+        """Whether there may be more to do after a slice of time; False when no pod is ready."""
+        clock = self._ports.clock
+        ends_at = clock.monotonic() + self.settings.slice_seconds
+        while self._binding.room.is_set():
+            queued = self.queue.pop()
+            if queued is None:
+                return False
+            self._cycle.schedule(queued)
+            if clock.monotonic() >= ends_at:
+                return True
+        return True
+
+    def _nap(self) -> float:
+        ready_at = self.queue.next_ready_at()
+        return LONGEST_NAP if ready_at is None else min(LONGEST_NAP, max(0.0, ready_at - self._ports.clock.monotonic()))
+
+    def _leaving(self, uid: str, gone: bool) -> None:
+        self._preemptor.leaving(uid)
+        if gone:
+            self._writes.forget(uid)
+
+    async def _drain(self) -> None:
+        """Wait for what is under way, within the limit."""
+        try:
+            async with asyncio.timeout(self.settings.stop_seconds):
+                await self._binding.drain()
+                await self._preemptor.drain()
+                await self._writes.drain()
+                await self._ports.events.drain()
+        except TimeoutError as error:
+            self._ports.observer.failed("stopping", error)

@@ -1,0 +1,99 @@
+"""The scheduling cycle: one pod, from the queue to an assumed placement or a reason why there is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.extension import Placement
+from wharfinger.framework.plugins import default_preemption
+from wharfinger.framework.ports import WARNING
+from wharfinger.runtime import hints
+from wharfinger.runtime.world import Decided, World
+
+if TYPE_CHECKING:
+    from wharfinger.framework.decision import Decision
+    from wharfinger.model.pod import PodView
+    from wharfinger.runtime.binding_cycle import BindingCycle
+    from wharfinger.runtime.failures import Failures
+    from wharfinger.runtime.preemptor import Preemptor
+    from wharfinger.runtime.queue import SchedulingQueue
+    from wharfinger.runtime.queued_pod import QueuedPod
+
+
+class SchedulingCycle:
+    """Decides about pods on the live state and acts on what was decided."""
+
+    def __init__(self, world: World, queue: SchedulingQueue, binding: BindingCycle, failures: Failures, preemptor: Preemptor) -> None:
+        self._world = world
+        self._clock = world.ports.clock
+        self._queue = queue
+        self._binding = binding
+        self._failures = failures
+        self._preemptor = preemptor
+
+    def schedule(self, queued: QueuedPod) -> None:
+        """Try a pod that was just popped; afterwards it is being bound, waits again, or is no longer queued."""
+        if self._skipped(queued):
+            return
+        started = self._clock.monotonic()
+        try:
+            decision = queued.profile.decider.decide(self._world.snapshot(), queued.pod)
+            queued.stages["decide"] = self._clock.monotonic() - started
+            if decision.node is None:
+                self._rejected(queued, decision)
+            else:
+                self._place(queued, decision.node, decision)
+        except Exception as error:
+            self._failures.error(queued, error)
+
+    def _skipped(self, queued: QueuedPod) -> bool:
+        """Whether there is nothing to decide."""
+        pod = queued.pod
+        if pod.terminating:
+            self._queue.done(queued)
+            note = f"skip schedule deleting pod: {pod.key}"
+            self._world.ports.events.record(pod, type=WARNING, reason="FailedScheduling", action="Scheduling", note=note)
+            return True
+        if self._world.state.is_placed(pod.uid):
+            self._queue.done(queued)
+            return True
+        if self._preemptor.evicting_for(pod.uid):
+            self._queue.shelve(queued)
+            return True
+        return False
+
+    def _place(self, queued: QueuedPod, node: str, decision: Decision) -> None:
+        pod = queued.pod
+        decided = Decided.of(decision)
+        placement = Placement(pod=pod, node=node, cycle=decision.evaluation.cycle)
+        self._world.state.assume(pod, node)
+        started = self._clock.monotonic()
+        for plugin in queued.profile.reserves:
+            reason = plugin.reserve(placement)
+            if reason is not None:
+                self._binding.undo(queued, placement)
+                self._failures.unschedulable(queued, frozenset({plugin}), decided, message=reason.text)
+                return
+        queued.stages["reserve"] = self._clock.monotonic() - started
+        self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=node, pod=pod))
+        self._binding.start(queued, placement, decided)
+
+    def _rejected(self, queued: QueuedPod, decision: Decision) -> None:
+        rejectors = hints.rejectors(decision)
+        decided = Decided.of(decision, tuple(sorted(plugin.name for plugin in rejectors)))
+        if decision.nominated is not None:
+            self._failures.unschedulable(queued, rejectors, decided, nominated=decision.nominated)
+            self._preemptor.preempt(queued, decision.nominated, decision.victims)
+        else:
+            keeps = default_preemption.WAITING in decision.message or not self._lose_nomination(queued.pod)
+            self._failures.unschedulable(queued, rejectors, decided, nominated=None if keeps else "")
+
+    def _lose_nomination(self, pod: PodView) -> bool:
+        """Whether the pod had a node nominated that is of no use to it."""
+        node = self._world.snapshot().nominated_to(pod.uid) or pod.nominated_node
+        if not node:
+            return False
+        self._world.state.denominate(pod)
+        self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))
+        return True

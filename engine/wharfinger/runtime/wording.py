@@ -1,0 +1,38 @@
+"""What the scheduler says about pods, in kube-scheduler's words (pkg/scheduler/schedule_one.go and framework/preemption, 1.36)."""
+
+from __future__ import annotations
+
+from wharfinger.framework.ports import Condition
+from wharfinger.model.pod import PodView
+
+MOST_NOTE = 1024
+"""Characters that the note of an event may have."""
+
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
+
+
+def note(message: str) -> str:
+    """The message, cut to what an event can hold."""
+    return message if len(message) <= MOST_NOTE else f"{message[: MOST_NOTE - 4]} ..."
+
+
+def unscheduled(reason: str, message: str) -> Condition:
+    """The condition of a pod that was not placed, with the full message."""
+    return Condition(type="PodScheduled", status="False", reason=reason, message=message)
+
+
+def assigned(pod: PodView, node: str) -> str:
+    """The note of the event of a bound pod."""
+    return f"Successfully assigned {pod.key} to {node}"
+
+
+def disrupted(scheduler_name: str) -> Condition:
+    """The condition of a pod that is evicted for another."""
+    message = f"{scheduler_name}: preempting to accommodate a higher priority pod"
+    return Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message)
+
+
+def preempted(preemptor: PodView, node: str) -> str:
+    """The note of the event of an evicted pod."""
+    return f"Preempted by pod {preemptor.uid} on node {node}"

@@ -1,0 +1,125 @@
+"""A scheduler on a cluster in memory, for the tests of this folder."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from wharfinger.framework.chain import assemble
+from wharfinger.model import objects
+from wharfinger.model.pod import PodView
+from wharfinger.runtime.in_memory import InMemoryCluster, ManualClock
+from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
+from wharfinger.runtime.world import Ports
+
+
+class Watching:
+    """An observer that keeps everything."""
+
+    def __init__(self):
+        self.attempts = []
+        self.queues = []
+        self.preemptions = []
+        self.flushes = 0
+        self.failures = []
+
+    def attempted(self, attempt):
+        self.attempts.append(attempt)
+
+    def queued(self, queue, event):
+        self.queues.append((queue, event))
+
+    def preempted(self, preemptor, node, victims):
+        self.preemptions.append((preemptor.key, node, victims))
+
+    def flushed(self, pods):
+        self.flushes += pods
+
+    def failed(self, where, error):
+        self.failures.append((where, error))
+
+
+class Office:
+    """A leadership that can be lost."""
+
+    is_leader = True
+
+    async def run(self, on_started, on_stopped):
+        await on_started()
+
+
+def node(name, cpu="4", labels=(), taints=(), unschedulable=False):
+    manifest = {
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **dict(labels)}},
+        "spec": {"taints": list(taints), "unschedulable": unschedulable},
+        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "110"}},
+    }
+    return msgspec.convert(manifest, objects.Node)
+
+
+def pod(name, cpu="1", uid="", priority=0, scheduler="wharfinger", **spec):
+    manifest = {
+        "metadata": {"name": name, "namespace": "default", "uid": uid or f"uid-{name}", "labels": spec.pop("labels", {})},
+        "spec": {
+            "schedulerName": scheduler,
+            "priority": priority,
+            "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}],
+            **spec,
+        },
+    }
+    return msgspec.convert(manifest, objects.Pod)
+
+
+def view(*arguments, **more):
+    return PodView(pod(*arguments, **more))
+
+
+class Running:
+    """A running scheduler with everything around it."""
+
+    def __init__(self, chains=None, settings=None):
+        self.cluster = InMemoryCluster()
+        self.clock = ManualClock()
+        self.seen = Watching()
+        self.office = Office()
+        ports = Ports(
+            binder=self.cluster,
+            writer=self.cluster,
+            events=self.cluster,
+            clock=self.clock,
+            leadership=self.office,
+            observer=self.seen,
+        )
+        self.scheduler = Scheduler(chains or {"wharfinger": assemble()}, ports, settings or SchedulerSettings())
+
+    async def calm(self):
+        """Let everything run that can without time passing."""
+        for _ in range(60):
+            await asyncio.sleep(0)
+
+    async def pass_time(self, seconds, step=0.5):
+        passed = 0.0
+        while passed < seconds:
+            self.clock.move(step)
+            passed += step
+            await self.calm()
+
+    def reasons(self):
+        return [(event.pod, event.reason) for event in self.cluster.events]
+
+
+@asynccontextmanager
+async def running(*things, chains=None, settings=None):
+    world = Running(chains, settings)
+    for thing in things:
+        world.cluster.put(thing)
+    world.cluster.connect(world.scheduler.sink)
+    task = asyncio.create_task(world.scheduler.run())
+    try:
+        await world.calm()
+        yield world
+    finally:
+        world.scheduler.stop()
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

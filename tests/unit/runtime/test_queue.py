@@ -1,0 +1,218 @@
+import pytest
+
+from tests.unit.runtime.running import Watching, node, view
+from wharfinger.errors import UsageError
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added, node_updated
+from wharfinger.framework.plugins.inter_pod_affinity import InterPodAffinity
+from wharfinger.framework.plugins.node_resources_fit import NodeResourcesFit
+from wharfinger.framework.plugins.taint_toleration import TaintToleration
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.runtime.backoff import Backoff
+from wharfinger.runtime.in_memory import ManualClock
+from wharfinger.runtime.profiles import Profile, Profiles
+from wharfinger.runtime.queue import SchedulingQueue
+
+FIT = frozenset({NodeResourcesFit()})
+TAINTS = frozenset({TaintToleration()})
+AFFINITY = frozenset({InterPodAffinity()})
+
+
+class Bench:
+    def __init__(self):
+        self.clock = ManualClock()
+        self.state = ClusterState()
+        self.seen = Watching()
+        self.queue = SchedulingQueue(self.clock, self.state.snapshot, observer=self.seen)
+        self.profile = Profile("wharfinger", assemble())
+
+    def add(self, *names, **more):
+        for name in names:
+            self.queue.add(view(name, **more), self.profile)
+
+    def pop(self):
+        queued = self.queue.pop()
+        return None if queued is None else queued.pod.name
+
+    def rejected(self, name, rejectors):
+        self.add(name)
+        self.queue.reject(self.queue.pop(), rejectors)
+
+    def place_of(self, name):
+        queued = self.queue.get(f"uid-{name}")
+        return None if queued is None else queued.place.value
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def test_higher_priority_first_then_whoever_waits_longer(bench):
+    bench.add("first", "second")
+    bench.add("urgent", priority=10)
+    bench.clock.move(1)
+    bench.add("third")
+    assert [bench.pop() for _ in range(5)] == ["urgent", "first", "second", "third", None]
+
+
+def test_a_pod_told_twice_is_queued_once(bench):
+    bench.add("a", "a", "a")
+    assert (bench.pop(), bench.pop(), len(bench.queue)) == ("a", None, 1)
+
+
+def test_a_deleted_pod_is_not_handed_out(bench):
+    bench.add("a", "b")
+    bench.queue.delete("uid-a")
+    assert (bench.pop(), bench.pop()) == ("b", None)
+    assert bench.queue.delete("uid-a") is None
+
+
+def test_a_pod_that_becomes_urgent_overtakes(bench):
+    bench.add("a", "b")
+    bench.add("b", priority=5)
+    assert bench.pop() == "b"
+
+
+@pytest.mark.parametrize(("failures", "seconds"), [(0, 0), (1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (6, 10), (5000, 10)])
+def test_the_backoff_doubles_up_to_its_limit(failures, seconds):
+    assert Backoff().seconds(failures) == seconds
+
+
+@pytest.mark.parametrize(("failed_at", "ready_at"), [(0.0, 2.0), (0.3, 2.0), (0.999, 2.0), (1.0, 3.0)])
+def test_backoffs_end_with_their_window(failed_at, ready_at):
+    assert Backoff().ready_at(failed_at, 1) == ready_at
+
+
+def test_an_error_is_tried_again_after_its_backoff_and_never_before(bench):
+    bench.add("a")
+    bench.queue.fail(bench.queue.pop())
+    assert (bench.place_of("a"), bench.pop()) == ("error backoff", None)
+    bench.clock.move(1.9)
+    bench.queue.flush()
+    assert bench.pop() is None
+    bench.clock.move(0.2)
+    bench.queue.flush()
+    assert bench.pop() == "a"
+
+
+def test_backoff_is_cut_short_when_nothing_else_is_ready(bench):
+    bench.rejected("a", FIT)
+    bench.add("b")
+    bench.state.add_node(node("n"))
+    bench.queue.notify(node_added(node("n")))
+    assert bench.place_of("a") == "backoff"
+    assert [bench.pop(), bench.pop()] == ["b", "a"]
+
+
+def test_within_a_window_the_more_urgent_pod_comes_first(bench):
+    bench.add("a")
+    bench.queue.fail(bench.queue.pop())
+    bench.clock.move(0.4)
+    bench.add("b", priority=7)
+    bench.queue.fail(bench.queue.pop())
+    bench.clock.move(2)
+    bench.queue.flush()
+    assert [bench.pop(), bench.pop()] == ["b", "a"]
+
+
+def test_a_gated_pod_waits_until_its_gates_are_gone(bench):
+    bench.add("a", schedulingGates=[{"name": "quota"}])
+    assert (bench.place_of("a"), bench.pop(), bench.queue.depths["gated"]) == ("gated", None, 1)
+    bench.queue.notify(node_added(node("n")))
+    assert bench.queue.activate("uid-a") is False
+    bench.add("a")
+    assert bench.pop() == "a"
+
+
+def test_events_wake_only_those_whose_rejectors_care(bench):
+    bench.state.add_node(node("n", cpu="4"))
+    for name, rejectors in {"fit": FIT, "taint": TAINTS, "affinity": AFFINITY}.items():
+        bench.rejected(name, rejectors)
+    bench.clock.move(5)
+    old, new = node("n", cpu="4", taints=[{"key": "k", "effect": "NoSchedule"}]), node("n", cpu="4")
+    assert bench.queue.notify(node_updated(old, new)) == 1
+    assert bench.place_of("taint") == "active"
+    assert bench.queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node="n", pod=view("x"))) == 2
+
+
+def test_a_node_that_is_too_small_wakes_nobody(bench):
+    bench.rejected("big", FIT)
+    bench.state.add_node(node("small", cpu="500m"))
+    assert bench.queue.notify(node_added(node("small", cpu="500m"))) == 0
+    bench.state.add_node(node("large", cpu="1"))
+    assert bench.queue.notify(node_added(node("large", cpu="1"))) == 1
+
+
+def test_a_taint_that_is_still_there_wakes_nobody(bench):
+    bench.rejected("a", TAINTS)
+    kept, other = {"key": "k", "effect": "NoSchedule"}, {"key": "l", "effect": "NoSchedule"}
+    assert bench.queue.notify(node_updated(node("n", taints=[kept, other]), node("n", taints=[kept]))) == 0
+    assert bench.queue.notify(node_updated(node("n", taints=[kept]), node("n"))) == 1
+
+
+def test_heartbeats_are_no_events():
+    assert node_updated(node("n"), node("n")) is None
+
+
+def test_what_happens_during_an_attempt_is_not_missed(bench):
+    bench.add("a")
+    queued = bench.queue.pop()
+    bench.state.add_node(node("n"))
+    bench.queue.notify(node_added(node("n")))
+    bench.queue.reject(queued, FIT)
+    assert bench.place_of("a") == "backoff"
+
+
+def test_what_happened_before_an_attempt_does_not_count(bench):
+    bench.add("a", "b")
+    first = bench.queue.pop()
+    bench.state.add_node(node("n"))
+    bench.queue.notify(node_added(node("n")))
+    second = bench.queue.pop()
+    bench.queue.reject(second, FIT)
+    assert bench.place_of("b") == "unschedulable"
+    bench.queue.done(first)
+    assert bench.queue._in_flight.n_changes == 0
+
+
+def test_a_pod_that_asks_for_something_else_now_is_tried_again(bench):
+    bench.rejected("a", FIT)
+    bench.clock.move(5)
+    bench.add("a", cpu="100m")
+    assert bench.pop() == "a"
+
+
+def test_a_change_of_status_alone_is_no_reason_to_try_again(bench):
+    bench.rejected("a", FIT)
+    bench.clock.move(5)
+    bench.add("a")
+    assert bench.place_of("a") == "unschedulable"
+
+
+def test_nobody_waits_longer_than_five_minutes_and_it_is_counted(bench):
+    bench.rejected("a", FIT)
+    bench.clock.move(299)
+    bench.queue.flush()
+    assert (bench.place_of("a"), bench.queue.flushes) == ("unschedulable", 0)
+    bench.clock.move(31)
+    bench.queue.flush()
+    assert (bench.place_of("a"), bench.queue.flushes, bench.seen.flushes) == ("active", 1, 1)
+
+
+def test_a_pod_deleted_during_its_attempt_does_not_return(bench):
+    bench.add("a", "b", "c")
+    for end in (bench.queue.fail, lambda queued: bench.queue.reject(queued, FIT), bench.queue.put_back):
+        queued = bench.queue.pop()
+        bench.queue.delete(queued.uid)
+        end(queued)
+    assert (len(bench.queue), bench.queue.next_ready_at(), bench.pop()) == (0, None, None)
+
+
+def test_profiles_share_one_order(bench):
+    with pytest.raises(UsageError, match="at least one"):
+        Profiles({})
+    profiles = Profiles({"wharfinger": assemble(), "default-scheduler": assemble()})
+    assert profiles.of(view("a")).name == "wharfinger"
+    assert profiles.of(view("a", scheduler="")).name == "default-scheduler"
+    assert profiles.of(view("a", scheduler="else")) is None
