@@ -1,0 +1,132 @@
+"""A connection to a scripted API server, and what the cluster looks like to whoever is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.kube.scripted_server import ScriptedServer
+from wharfinger.kube.connection import Connection, Limits
+from wharfinger.kube.credentials import Credentials
+from wharfinger.kube.waits import Backoff
+from wharfinger.model.objects import key_of
+
+_PATIENCE = 5.0
+
+
+class RealClock:
+    """The machine's clock; waits are remembered and made a hundred times shorter, or shorter still."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds:
+            self.waits.append(seconds)
+        await asyncio.sleep(min(seconds / 100, 0.05))
+
+
+class Recorder:
+    """A sink that knows the objects, and what was reported."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.told: list[tuple[str, str]] = []
+        self.kinds_synced: list[str] = []
+        self.reports: list[tuple[str, BaseException]] = []
+
+    def upsert(self, kind: str, obj: Any) -> None:
+        self.told.append(("upsert", key_of(obj)))
+        self.objects.setdefault(kind, {})[key_of(obj)] = obj
+
+    def delete(self, kind: str, obj: Any) -> None:
+        self.told.append(("delete", key_of(obj)))
+        self.objects.setdefault(kind, {}).pop(key_of(obj), None)
+
+    def replace(self, kind: str, objs: Any) -> None:
+        self.told.append(("replace", kind))
+        self.objects[kind] = {key_of(obj): obj for obj in objs}
+
+    def synced(self, kind: str) -> None:
+        self.kinds_synced.append(kind)
+
+    def report(self, where: str, error: BaseException) -> None:
+        self.reports.append((where, error))
+
+    def names(self, kind: str) -> set[str]:
+        return set(self.objects.get(kind, {}))
+
+
+def kubeconfig(folder: Path, server: str, **user: Any) -> str:
+    path = folder / "config"
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "here",
+                "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": server}}],
+                "users": [{"name": "u", "user": user or {"token": "secret"}}],
+            }
+        )
+    )
+    return str(path)
+
+
+@asynccontextmanager
+async def connected(folder: Path, server: ScriptedServer, **limits: Any) -> AsyncIterator[Connection]:
+    credentials = Credentials(kubeconfig(folder, server.address), None, time.monotonic)
+    async with Connection(credentials, Limits(**limits)) as connection:
+        yield connection
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., None]:
+    """Runs a scenario against a scripted server; it has five seconds."""
+
+    def start(scenario: Callable[[ScriptedServer, Connection], Awaitable[None]], **limits: Any) -> None:
+        async def main() -> None:
+            async with (
+                asyncio.timeout(_PATIENCE),
+                ScriptedServer().serving() as server,
+                connected(tmp_path, server, **limits) as connection,
+            ):
+                await scenario(server, connection)
+
+        asyncio.run(main())
+
+    return start
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 — nobody says when what is waited for has happened
+        await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def running(task: Any) -> AsyncIterator[asyncio.Task[Any]]:
+    """The coroutine as a task that is cancelled in the end; what it raises on its own is raised here."""
+    started = asyncio.ensure_future(task)
+    try:
+        yield started
+    finally:
+        started.cancel()
+        await asyncio.gather(started, return_exceptions=True)
+
+
+def steady() -> Backoff:
+    return Backoff(draw=lambda: 0.0)

@@ -1,0 +1,268 @@
+"""A reflector ends up knowing what the server knows, whatever breaks in between."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.kube.conftest import RealClock, Recorder, running, steady, until
+from tests.unit.kube.scripted_server import QUIET, Answer, ScriptedServer, Seen, Stream, refused
+from wharfinger.kube import refusals
+from wharfinger.kube.reflector import Reflector, ReflectorSettings
+from wharfinger.kube.resources import NODES, Resource
+from wharfinger.model import objects
+
+PATH = NODES.path
+
+
+def node(name, version="1", **more):
+    return {"metadata": {"name": name, "resourceVersion": version, **more}}
+
+
+def listed(*items, version="10", token=None):
+    metadata = {"resourceVersion": version} | ({"continue": token} if token else {})
+    return Answer(body={"kind": "NodeList", "metadata": metadata, "items": list(items)})
+
+
+def event(action, obj):
+    return {"type": action, "object": obj}
+
+
+def bookmark(version, **annotations):
+    return event("BOOKMARK", {"metadata": {"resourceVersion": version, "annotations": annotations}})
+
+
+class Served:
+    """Lists and watches of nodes, each with its own script; what either is asked without one hangs."""
+
+    def __init__(self, server: ScriptedServer, lists, watches):
+        self._lists, self._watches = list(lists), [*watches, QUIET]
+        self.list_queries, self.watch_queries = [], []
+        server.on("GET", PATH, self.answer)
+
+    def answer(self, seen: Seen):
+        watching = "watch" in seen.query
+        (self.watch_queries if watching else self.list_queries).append(seen.query)
+        script = self._watches if watching else self._lists
+        return script.pop(0) if len(script) > 1 else script[0]
+
+
+@pytest.fixture
+def follow(run):
+    """Runs a reflector against scripts of lists and watches until a condition on (recorder, served, clock, reflector) holds."""
+
+    def start(condition, *, lists=(), watches=(), resource=NODES, limits=None, **settings):
+        found = []
+
+        async def scenario(server, connection):
+            served, recorder, clock = Served(server, lists or [listed()], watches), Recorder(), RealClock()
+            reflector = Reflector(connection, resource, recorder, clock, recorder.report, ReflectorSettings(backoff=steady, **settings))
+            async with running(reflector.run()) as task:
+                await until(lambda: task.done() or condition(recorder, served))
+                if task.done():
+                    task.result()
+            found.extend((recorder, served, clock, reflector))
+
+        run(scenario, **(limits or {}))
+        return found
+
+    return start
+
+
+def nodes_are(*names):
+    return lambda recorder, _: recorder.names("Node") == set(names)
+
+
+def test_a_watch_goes_on_from_the_list(follow):
+    watch = Stream(
+        events=[event("ADDED", node("b", "11")), event("MODIFIED", node("a", "12", labels={"k": "v"})), event("DELETED", node("b", "13"))],
+        hang=30,
+    )
+    recorder, served, _, _ = follow(
+        lambda recorder, _: ("delete", "b") in recorder.told, lists=[listed(node("a"), version="10")], watches=[watch]
+    )
+    assert recorder.objects["Node"]["a"].metadata.labels == {"k": "v"}
+    assert recorder.names("Node") == {"a"}
+    assert recorder.kinds_synced == ["Node"]
+    assert served.watch_queries[0]["resourceVersion"] == "10"
+    assert served.watch_queries[0]["allowWatchBookmarks"] == "true"
+    assert 300 <= int(served.watch_queries[0]["timeoutSeconds"]) <= 600
+    assert recorder.reports == []
+
+
+@pytest.mark.parametrize(
+    "broken", [Stream(events=[event("ADDED", node("b", "17"))]), Stream(events=[event("ADDED", node("b", "17"))], cut=True)]
+)
+def test_a_dropped_watch_goes_on_from_the_last_event(follow, broken):
+    _, served, _, reflector = follow(lambda _, served: len(served.watch_queries) == 2, watches=[broken])
+    assert served.watch_queries[1]["resourceVersion"] == "17"
+    assert reflector.lists == 1
+
+
+def test_bookmarks_move_the_version(follow):
+    _, served, _, _ = follow(lambda _, served: len(served.watch_queries) == 2, watches=[Stream(events=[bookmark("99")])])
+    assert served.watch_queries[1]["resourceVersion"] == "99"
+
+
+def test_a_silent_watch_is_taken_for_dead(follow):
+    recorder, served, _, _ = follow(
+        nodes_are("z"),
+        watches=[Stream(events=[bookmark("20")], hang=30), Stream(events=[event("ADDED", node("z", "21"))], hang=30)],
+        limits={"watch_silence": 0.05},
+    )
+    assert served.watch_queries[1]["resourceVersion"] == "20"
+    assert isinstance(recorder.reports[0][1], refusals.Unreachable)
+
+
+def test_half_an_event_is_not_an_event(follow):
+    half = json.dumps(event("ADDED", node("half", "15"))).encode()[:-9]
+    recorder, served, _, _ = follow(lambda _, served: len(served.watch_queries) == 2, watches=[Stream(events=[half])])
+    assert recorder.names("Node") == set()
+    assert served.watch_queries[1]["resourceVersion"] == "10"
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        refused(410, "Expired"),
+        Stream(
+            events=[event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"})], hang=30
+        ),
+    ],
+)
+def test_a_forgotten_version_means_a_new_list(follow, gone):
+    recorder, served, _, _ = follow(nodes_are("c"), lists=[listed(node("a"), node("b")), listed(node("c"), version="50")], watches=[gone])
+    assert recorder.told.count(("replace", "Node")) == 2
+    assert recorder.kinds_synced == ["Node"]
+    assert [query.get("resourceVersion") for query in served.watch_queries][:1] == ["10"]
+
+
+def test_another_error_event_is_waited_out_and_the_watch_goes_on(follow):
+    failed = Stream(events=[event("ADDED", node("b", "12")), event("ERROR", {"code": 500, "message": "etcd is unwell"})], hang=30)
+    recorder, served, clock, _ = follow(lambda _, served: len(served.watch_queries) == 2, watches=[failed])
+    assert served.watch_queries[1]["resourceVersion"] == "12"
+    assert isinstance(recorder.reports[0][1], refusals.ServerError)
+    assert clock.waits == [0.2]
+
+
+def test_a_list_comes_in_pages(follow):
+    _, served, _, _ = follow(
+        nodes_are("a", "b", "c"),
+        lists=[listed(node("a"), token="p2"), listed(node("b"), token="p3"), listed(node("c"))],
+        page_size=1,
+    )
+    assert [query.get("continue") for query in served.list_queries] == [None, "p2", "p3"]
+    assert {query["limit"] for query in served.list_queries} == {"1"}
+
+
+def test_a_page_that_came_too_late_means_everything_at_once(follow):
+    recorder, served, _, _ = follow(
+        nodes_are("a", "b"),
+        lists=[listed(node("gone"), token="p2"), refused(410, "Expired"), listed(node("a"), node("b"))],
+        page_size=1,
+    )
+    assert "limit" not in served.list_queries[-1]
+    assert recorder.told == [("replace", "Node")]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "least"),
+    [
+        ([refused(429, "TooManyRequests", Retry_After="7")], 7.0),
+        ([refused(500)], 0.2),
+        ([refused(503)], 0.2),
+        ([Answer(dropped=True)] * 2, 0.2),  # aiohttp itself asks once more where that does no harm
+    ],
+)
+def test_a_refused_list_is_asked_for_again_after_a_wait(follow, refusal, least):
+    recorder, _, clock, _ = follow(nodes_are("a"), lists=[*refusal, listed(node("a"))])
+    assert clock.waits[0] >= least
+    assert len(recorder.reports) == 1
+
+
+def test_waits_double_up_to_a_limit_and_start_anew_after_success(follow):
+    _, _, clock, _ = follow(nodes_are("a"), lists=[*[refused(500)] * 8, listed(node("a"))])
+    assert clock.waits == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0])
+
+
+def test_watches_that_end_at_once_are_not_asked_for_in_a_loop(follow):
+    _, _, clock, _ = follow(lambda _, served: len(served.watch_queries) == 4, watches=[Stream(), Stream(), Stream()])
+    assert clock.waits[:2] == [0.2, 0.4]
+
+
+def test_an_unreadable_object_is_reported_and_passed_over(follow):
+    bad = {"metadata": {"name": "bad", "resourceVersion": "11"}, "status": {"allocatable": {"cpu": "many"}}}
+    recorder, _, _, reflector = follow(
+        nodes_are("a", "good"),
+        lists=[listed(node("a"), bad)],
+        watches=[Stream(events=[event("MODIFIED", bad), event("ADDED", node("good", "12"))], hang=30)],
+    )
+    assert len(recorder.reports) == 2
+    assert "bad" in str(recorder.reports[0][1])
+    assert (reflector.lists, reflector.watches) == (1, 1)
+
+
+def test_the_deletion_of_an_unreadable_object_is_told(follow):
+    bad = {"metadata": {"name": "a", "resourceVersion": "11"}, "status": {"allocatable": {"cpu": "many"}}}
+    recorder, _, _, _ = follow(
+        lambda r, _: ("delete", "a") in r.told, lists=[listed(node("a"))], watches=[Stream(events=[event("DELETED", bad)])]
+    )
+    assert recorder.names("Node") == set()
+
+
+def test_a_garbage_line_starts_the_watch_again_and_then_the_list(follow):
+    garbage = Stream(events=[event("ADDED", node("b", "12")), b'{"type":"ADD\xff\n'], hang=30)
+    recorder, served, _, _ = follow(
+        nodes_are("fresh"), lists=[listed(), listed(node("fresh"), version="30")], watches=[garbage, Stream(events=[b"garbage\n"], hang=30)]
+    )
+    assert [query["resourceVersion"] for query in served.watch_queries[:2]] == ["10", "12"]
+    assert len(served.list_queries) == 2
+    assert len(recorder.reports) == 2
+
+
+def test_lines_may_be_long(follow):
+    long = node("long", "12", annotations={"a": "x" * 300_000})
+    recorder, _, _, _ = follow(nodes_are("long"), watches=[Stream(events=[event("ADDED", long)], hang=30)])
+    assert len(recorder.objects["Node"]["long"].metadata.annotations["a"]) == 300_000
+
+
+def test_a_kind_that_we_may_not_read_has_no_objects(follow):
+    services = Resource(kind=objects.Service, path=PATH)
+    recorder, _, clock, reflector = follow(lambda r, s: len(s.list_queries) == 2, lists=[refused(403, "Forbidden")], resource=services)
+    assert recorder.kinds_synced == ["Service"]
+    assert reflector.refused == "Forbidden"
+    assert clock.waits[0] == 60.0
+    assert len(recorder.reports) == 1
+
+
+def test_nodes_that_we_may_not_read_are_never_in_sync(follow):
+    recorder, _, _, reflector = follow(lambda r, s: len(s.list_queries) == 2, lists=[refused(403, "Forbidden")])
+    assert recorder.kinds_synced == []
+    assert reflector.refused
+
+
+def test_a_kind_that_may_be_read_later_is_read_then(follow):
+    _, _, _, reflector = follow(nodes_are("a"), lists=[refused(403, "Forbidden"), listed(node("a"))])
+    assert reflector.refused is None
+
+
+END = {"k8s.io/initial-events-end": "true"}
+
+
+def test_a_streamed_list_is_one_replacement_and_the_watch_goes_on_in_it(follow):
+    stream = Stream(
+        events=[event("ADDED", node("a", "3")), event("ADDED", node("b", "4")), bookmark("9", **END), event("DELETED", node("a", "11"))],
+        hang=30,
+    )
+    recorder, served, _, _ = follow(nodes_are("b"), watches=[stream], streaming=True)
+    assert recorder.told == [("replace", "Node"), ("delete", "a")]
+    assert served.watch_queries[0]["sendInitialEvents"] == "true"
+    assert served.list_queries == []
+
+
+@pytest.mark.parametrize("refusal", [refused(422, "Invalid"), Stream(events=[event("ADDED", node("x"))])])
+def test_servers_without_streamed_lists_are_asked_in_pages(follow, refusal):
+    recorder, served, _, _ = follow(nodes_are("a"), lists=[listed(node("a"))], watches=[refusal], streaming=True)
+    assert len(served.list_queries) == 1
+    assert recorder.told == [("replace", "Node")]
