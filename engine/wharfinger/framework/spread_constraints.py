@@ -88,7 +88,7 @@ def default_selector(pod: PodView, snapshot: Snapshot) -> selectors.Selector:
     """What the Services that select the pod, and its controller, select together; everything if there are none."""
     store, namespace = snapshot.objects, pod.namespace
     labels: dict[str, str] = {}
-    for service in store.all(objects.Service, namespace):
+    for service in store.group(objects.Service, _namespace_of, namespace):
         if selectors.of_labels(service.spec.selector).matches(pod.labels):
             labels |= service.spec.selector
     owner = pod.controller
@@ -141,6 +141,10 @@ def _with_selector(constraint: objects.TopologySpreadConstraint, pod: PodView, s
         honor_taints=constraint.node_taints_policy == HONOR,
         counts_itself=selector.matches(pod.labels),
     )
+
+
+def _namespace_of(service: objects.Service) -> str:
+    return service.metadata.namespace or "default"
 
 
 def _and_selector(selector: selectors.Selector, other: objects.LabelSelector | None) -> selectors.Selector:

@@ -40,29 +40,30 @@ class Matching:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._volumes = sorted(snapshot.objects.all(objects.PersistentVolume), key=lambda volume: (capacity(volume), volume.metadata.name))
-        self._reach: dict[int, NDArray[np.intp]] = {}
+        self._numbers: dict[str, int] = {}
         self._given: list[NDArray[np.intp]] = []
 
     def give(self, claim: objects.PersistentVolumeClaim) -> Mask:
         """Where a claim finds a volume that no claim before it has taken, `(n_nodes,) bool`."""
         given = np.full(self._snapshot.n_nodes, NONE, np.intp)
-        candidates = [index for index, volume in enumerate(self._volumes) if self._may_serve(volume, claim)]
-        reserved = [index for index in candidates if self._volumes[index].spec.claim_ref is not None]
-        for index in reserved[:1] or candidates:  # a volume that is reserved for the claim is the only one it may get
-            rows = self._rows_of(index)
-            rows = rows[given[rows] == NONE]
+        for volume in self._candidates(claim):
+            number = self._numbers.setdefault(volume.metadata.name, len(self._numbers))
+            rows = np.flatnonzero((given == NONE) & reachable(volume, self._snapshot))
             for taken in self._given:
-                rows = rows[taken[rows] != index]
-            given[rows] = index
+                rows = rows[taken[rows] != number]
+            given[rows] = number
+            if NONE not in given:
+                break
         self._given.append(given)
         return np.asarray(given != NONE)
 
-    def _rows_of(self, index: int) -> NDArray[np.intp]:
-        rows = self._reach.get(index)
-        if rows is None:
-            rows = self._reach[index] = np.flatnonzero(reachable(self._volumes[index], self._snapshot))
-        return rows
+    def _candidates(self, claim: objects.PersistentVolumeClaim) -> list[objects.PersistentVolume]:
+        """The volumes that would do for a claim, smallest first; one that is reserved for it is the only one it may get."""
+        store = self._snapshot.objects
+        reserved = store.group(objects.PersistentVolume, _holder, _reference(claim))
+        free = store.group(objects.PersistentVolume, _holder, volumes.claim_class(claim))
+        first = [volume for volume in reserved if self._may_serve(volume, claim)][:1]
+        return first or sorted((volume for volume in free if self._may_serve(volume, claim)), key=_by_capacity)
 
     def _may_serve(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> bool:
         """Whether a volume would do for a claim, apart from where it is."""
@@ -79,6 +80,20 @@ class Matching:
             return True
         available = volume.status.phase == "Available" and set(wanted.access_modes) <= set(spec.access_modes)
         return available and _selected(volume, wanted.selector)
+
+
+def _holder(volume: objects.PersistentVolume) -> str | tuple[str, str]:
+    """(namespace, name) of the claim that has a volume, or for a free one the name of its class."""
+    claim = volume.spec.claim_ref
+    return volumes.volume_class(volume) if claim is None else (claim.namespace or "default", claim.name)
+
+
+def _reference(claim: objects.PersistentVolumeClaim) -> tuple[str, str]:
+    return claim.metadata.namespace or "default", claim.metadata.name
+
+
+def _by_capacity(volume: objects.PersistentVolume) -> tuple[int, str]:
+    return capacity(volume), volume.metadata.name
 
 
 def by_size(claims: Sequence[objects.PersistentVolumeClaim]) -> list[objects.PersistentVolumeClaim]:
