@@ -68,7 +68,7 @@ class Program:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 — one prctl of a library loaded before the fork takes no lock
             )
         atexit.register(self.stop)
 

@@ -1,0 +1,262 @@
+"""A proxy in front of the API server that misbehaves on demand.
+
+    with Proxy(cluster) as proxy:
+        …a client with proxy.kubeconfig…
+        proxy.add(Answer(status=429, retry_after=1), method="POST", path="/binding$", times=20)
+        proxy.cut(watches=True, every=1.0)
+
+It speaks TLS with the API server's own certificate, so that clients notice no difference. It runs in a thread with a loop of its own; a
+test calls it from outside. Every request is written down in `seen`, with the status that the client was given (0: none).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import ssl
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+
+from tests.cluster.control_plane import ControlPlane
+
+HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "upgrade", "host"}
+REASONS = {401: "Unauthorized", 409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+MOST_BODY = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A failure in place of the API server's answer. `in_stream` gives it as a watch does: status 200 and an event of type ERROR."""
+
+    status: int
+    reason: str = ""
+    retry_after: int | None = None
+    in_stream: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """The request is passed on after so many seconds; with `after` it is the answer that comes so late."""
+
+    seconds: float
+    after: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lose:
+    """The request is done, and the connection breaks before its answer."""
+
+
+Action = Answer | Delay | Lose
+
+
+@dataclass(slots=True, kw_only=True)
+class Fault:
+    """An action and the requests it happens to: of these every n-th, and at most `times`."""
+
+    action: Action
+    method: str | None = None
+    path: re.Pattern[str] = field(default_factory=lambda: re.compile(""))
+    watch: bool | None = None
+    every: int = 1
+    times: int | None = None
+    met: int = 0
+    done: int = 0
+
+    def strikes(self, method: str, path: str, watch: bool) -> bool:
+        """Whether it happens to this request; counts."""
+        if self.method not in (None, method) or self.watch not in (None, watch) or not self.path.search(path):
+            return False
+        self.met += 1
+        if self.met % self.every or (self.times is not None and self.done >= self.times):
+            return False
+        self.done += 1
+        return True
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """A request and what became of it."""
+
+    method: str
+    path: str
+    watch: bool
+    status: int = 0
+
+
+class Proxy:
+    """The proxy as a context manager. `port` and `kubeconfig` lead to it."""
+
+    def __init__(self, cluster: ControlPlane) -> None:
+        self._cluster = cluster
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+        self._open: dict[asyncio.Task[Any], tuple[web.Request, bool]] = {}
+        self._cutters: list[asyncio.Task[None]] = []
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self.faults: tuple[Fault, ...] = ()
+        self.seen: list[Exchange] = []
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._call(self._start())
+        self.kubeconfig = self._cluster.write_kubeconfig(f"kubeconfig-{self.port}", self.port)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._call(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    # ── what a test does ──
+
+    def add(
+        self,
+        action: Action,
+        *,
+        method: str | None = None,
+        path: str = "",
+        watch: bool | None = None,
+        every: int = 1,
+        times: int | None = None,
+    ) -> Fault:
+        """The fault, in force from now on; its `done` counts. `path` is a regular expression searched in the path without the query."""
+        fault = Fault(action=action, method=method, path=re.compile(path), watch=watch, every=every, times=times)
+        self.faults = (*self.faults, fault)
+        return fault
+
+    def clear(self) -> None:
+        """Ends all faults."""
+        self.faults = ()
+        self._call(self._mend())
+
+    def cut(self, *, watches: bool = False, every: float | None = None) -> None:
+        """Breaks all connections, or those of watches, that are in use: now, and again `every` so many seconds."""
+        self._call(self._cut(watches, every))
+
+    def freeze(self) -> None:
+        """Half-open: connections stand and nothing more comes out of them, until `thaw` or `clear`."""
+        self._loop.call_soon_threadsafe(self._flowing.clear)
+
+    def thaw(self) -> None:
+        """What was held back by `freeze` flows again."""
+        self._loop.call_soon_threadsafe(self._flowing.set)
+
+    def count(self, test: Callable[[Exchange], bool]) -> int:
+        """How many of the requests seen are such."""
+        return sum(map(test, tuple(self.seen)))
+
+    # ── in the loop ──
+
+    def _call(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    async def _start(self) -> None:
+        upstream = ssl.create_default_context(cafile=str(self._cluster.certificate))
+        connector = TCPConnector(ssl=upstream, limit=0)
+        self._session = ClientSession(connector=connector, auto_decompress=False, timeout=ClientTimeout(total=None, sock_connect=10))
+        application = web.Application(client_max_size=MOST_BODY)
+        application.router.add_route("*", "/{path:.*}", self._serve)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        listening = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        listening.load_cert_chain(self._cluster.certificate, self._cluster.key)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=listening)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def _stop(self) -> None:
+        await self._mend()
+        await self._cut(watches=False, every=None)
+        await self._runner.cleanup()
+        await self._session.close()
+        await asyncio.sleep(0.05)  # transports of TLS close in the loop's next rounds
+
+    async def _mend(self) -> None:
+        for cutter in self._cutters:
+            cutter.cancel()
+        await asyncio.gather(*self._cutters, return_exceptions=True)
+        self._cutters.clear()
+        self._flowing.set()
+
+    async def _cut(self, watches: bool, every: float | None) -> None:
+        for task, (request, is_watch) in list(self._open.items()):
+            if is_watch or not watches:
+                _break(request)
+                task.cancel()
+        if every is not None:
+            self._cutters.append(asyncio.create_task(self._keep_cutting(watches, every)))
+
+    async def _keep_cutting(self, watches: bool, every: float) -> None:
+        while True:
+            await asyncio.sleep(every)
+            await self._cut(watches, None)
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        exchange = Exchange(method=request.method, path=request.path, watch=request.query.get("watch", "") in ("1", "true"))
+        self.seen.append(exchange)
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[task] = (request, exchange.watch)
+        try:
+            return await self._answer(request, exchange)
+        except (ClientError, ConnectionError):  # the API server has gone away, or the client has
+            _break(request)
+            return web.Response(status=502)
+        finally:
+            del self._open[task]
+
+    async def _answer(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
+        body = await request.read()
+        struck = [fault.action for fault in self.faults if fault.strikes(exchange.method, exchange.path, exchange.watch)]
+        for action in struck:
+            if isinstance(action, Answer):
+                exchange.status = 200 if action.in_stream else action.status
+                return _failure(action)
+            if isinstance(action, Delay) and not action.after:
+                await asyncio.sleep(action.seconds)
+        return await self._forward(request, exchange, body, struck)
+
+    async def _forward(self, request: web.Request, exchange: Exchange, body: bytes, struck: list[Action]) -> web.StreamResponse:
+        url = f"https://127.0.0.1:{self._cluster.port}{request.raw_path}"
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
+        async with self._session.request(request.method, url, headers=headers, data=body or None) as upstream:
+            for action in struck:
+                if isinstance(action, Delay) and action.after:
+                    await asyncio.sleep(action.seconds)
+                if isinstance(action, Lose):
+                    await upstream.read()
+                    raise ConnectionResetError("the answer is lost")
+            exchange.status = upstream.status
+            kept = {name: value for name, value in upstream.headers.items() if name.lower() not in HOP_BY_HOP}
+            answer = web.StreamResponse(status=upstream.status, headers=kept)
+            await self._flowing.wait()
+            await answer.prepare(request)
+            async for chunk in upstream.content.iter_any():
+                await self._flowing.wait()
+                await answer.write(chunk)
+            await answer.write_eof()
+            return answer
+
+
+def _failure(action: Answer) -> web.Response:
+    reason = action.reason or REASONS.get(action.status, "Unknown")
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "injected by a test", "reason": reason}
+    status["code"] = action.status
+    if action.in_stream:
+        return web.Response(text=json.dumps({"type": "ERROR", "object": status}) + "\n", content_type="application/json")
+    headers = {"Retry-After": str(action.retry_after)} if action.retry_after is not None else {}
+    return web.Response(status=action.status, text=json.dumps(status), content_type="application/json", headers=headers)
+
+
+def _break(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
