@@ -13,7 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.extension import BindPlugin, Placement, Plugin, PostBindPlugin, PreBindPlugin
+from wharfinger.framework.extension import Placement, Plugin
 from wharfinger.framework.ports import NORMAL, BindFailed
 from wharfinger.framework.verdict import Reason
 from wharfinger.runtime import wording
@@ -46,8 +46,15 @@ class Refused(Exception):
 class BindingCycle:
     """Binds at most `most` pods at a time."""
 
-    def __init__(
-        self, world: World, queue: SchedulingQueue, writes: StatusWrites, failures: Failures, permits: Permits, most: int
+    def __init__(  # noqa: PLR0913 — the parts that a binding touches
+        self,
+        world: World,
+        *,
+        queue: SchedulingQueue,
+        writes: StatusWrites,
+        failures: Failures,
+        permits: Permits,
+        most: int,
     ) -> None:
         self._world = world
         self._ports = world.ports
@@ -109,7 +116,7 @@ class BindingCycle:
             raise
         except BindFailed as failed:
             self._failed(queued, placement, decided, failed)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 — plugins may raise anything, and no pod may be lost by it
             self.undo(queued, placement)
             self._failures.error(queued, error, decided)
         else:
@@ -127,8 +134,8 @@ class BindingCycle:
             if refusal is not None:
                 raise Refused(*refusal)
         started = clock.monotonic()
-        for plugin in profile.chain.at("PreBind"):
-            if isinstance(plugin, PreBindPlugin) and (reason := await plugin.pre_bind(placement)) is not None:
+        for plugin in profile.pre_binds:
+            if (reason := await plugin.pre_bind(placement)) is not None:
                 raise BindFailed(f"{plugin.name}: {reason.text}")
         await self._writes.settled(queued.uid)
         sent = clock.monotonic()
@@ -138,13 +145,12 @@ class BindingCycle:
 
     async def _send(self, queued: QueuedPod, placement: Placement) -> None:
         """Write the binding, through the chain's Bind plugins if one takes the pod."""
-        for plugin in queued.profile.chain.at("Bind"):
-            if isinstance(plugin, BindPlugin):
-                answer = await plugin.bind(placement)
-                if isinstance(answer, Reason):
-                    raise BindFailed(f"{plugin.name}: {answer.text}")
-                if answer:
-                    return
+        for plugin in queued.profile.binds:
+            answer = await plugin.bind(placement)
+            if isinstance(answer, Reason):
+                raise BindFailed(f"{plugin.name}: {answer.text}")
+            if answer:
+                return
         self._check(placement)
         try:
             await self._ports.binder.bind(placement.pod, placement.node)
@@ -198,9 +204,8 @@ class BindingCycle:
         note = wording.note(wording.assigned(pod, placement.node))
         self._ports.events.record(pod, type=NORMAL, reason="Scheduled", action="Binding", note=note)
         self._ports.observer.attempted(attempt(queued, "scheduled", self._ports.clock.monotonic(), decided))
-        for plugin in queued.profile.chain.at("PostBind"):
-            if isinstance(plugin, PostBindPlugin):
-                try:
-                    await plugin.post_bind(placement)
-                except Exception as error:
-                    self._ports.observer.failed(f"{plugin.name} after binding {pod.key}", error)
+        for plugin in queued.profile.post_binds:
+            try:
+                await plugin.post_bind(placement)
+            except Exception as error:  # noqa: BLE001 — the pod is bound, whatever a plugin makes of it
+                self._ports.observer.failed(f"{plugin.name} after binding {pod.key}", error)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class ClusterFeed:
     """A `ClusterSink`. `leaving` is told the uid of every pod that is gone or going, `stirred` that something has changed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 — what it feeds and whom it tells
         self,
         *,
         state: ClusterState,

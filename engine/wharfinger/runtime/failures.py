@@ -28,16 +28,18 @@ class Failures:
     ) -> None:
         """The pod waits for an event that may help it. `nominated`: the node to write into its status ("" for none, None as it is)."""
         self._queue.reject(queued, rejectors)
-        self._tell(queued, "unschedulable", wording.UNSCHEDULABLE, decided, message or decided.message, nominated)
+        message = message or decided.message
+        self._tell(queued, result="unschedulable", reason=wording.UNSCHEDULABLE, decided=decided, message=message, nominated=nominated)
 
     def error(self, queued: QueuedPod, error: BaseException, decided: Decided = NOT_DECIDED) -> None:
         """The pod is tried again after the error backoff."""
         self._ports.observer.failed(f"pod {queued.pod.key}", error)
         self._queue.fail(queued)
-        self._tell(queued, "error", wording.SCHEDULER_ERROR, decided, str(error) or type(error).__name__, None)
+        message = str(error) or type(error).__name__
+        self._tell(queued, result="error", reason=wording.SCHEDULER_ERROR, decided=decided, message=message)
 
-    def _tell(
-        self, queued: QueuedPod, result: str, reason: str, decided: Decided, message: str, nominated: str | None
+    def _tell(  # noqa: PLR0913 — the pod, and what is said of it in three places
+        self, queued: QueuedPod, *, result: str, reason: str, decided: Decided, message: str, nominated: str | None = None
     ) -> None:
         if queued.uid in self._queue:  # else it has gone meanwhile, or somebody else has bound it
             self._writes.say(queued.pod, wording.unscheduled(reason, message), nominated)

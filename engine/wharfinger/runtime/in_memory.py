@@ -87,8 +87,8 @@ class InMemoryCluster:
         self.n_patches = 0
         self.lagging = False
         self.graceful = False
-        self.before_bind: Callable[[PodView, str], None] = lambda pod, node: None
-        self.after_bind: Callable[[PodView, str], None] = lambda pod, node: None
+        self.before_bind: Callable[[PodView, str], None] = _all_is_well
+        self.after_bind: Callable[[PodView, str], None] = _all_is_well
         self._objects: dict[str, dict[str, Any]] = {"Pod": {}, "Node": {}}
         self._sinks: list[ClusterSink] = []
         self._untold: deque[Callable[[ClusterSink], None]] = deque()
@@ -181,11 +181,11 @@ class InMemoryCluster:
         there = self.pod(victim.key)
         self.put(replace(there, metadata=replace(there.metadata, deletion_timestamp=datetime.fromtimestamp(0, UTC))))
 
-    def record(
+    def record(  # noqa: PLR0913 — the fields of an event
         self,
         regarding: PodView,
         *,
-        type: str,
+        type: str,  # noqa: A002 — the name of the field
         reason: str,
         action: str,
         note: str,
@@ -196,6 +196,10 @@ class InMemoryCluster:
 
     async def drain(self) -> None:
         """None; events are kept at once."""
+
+
+def _all_is_well(pod: PodView, node: str) -> None:
+    """Nothing goes wrong with a bind."""
 
 
 def _with_condition(status: objects.PodStatus, condition: Condition) -> objects.PodStatus:

@@ -8,7 +8,7 @@ from typing import Any
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
-from wharfinger.framework.extension import PermitPlugin, ReservePlugin
+from wharfinger.framework.extension import BindPlugin, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
 from wharfinger.framework.verdict import Reason
 from wharfinger.model.pod import PodView
 
@@ -25,6 +25,9 @@ class Profile:
         self.decider = Decider(chain)
         self.reserves = tuple(plugin for plugin in chain.at("Reserve") if isinstance(plugin, ReservePlugin))
         self.permits = tuple(plugin for plugin in chain.at("Permit") if isinstance(plugin, PermitPlugin))
+        self.pre_binds = tuple(plugin for plugin in chain.at("PreBind") if isinstance(plugin, PreBindPlugin))
+        self.binds = tuple(plugin for plugin in chain.at("Bind") if isinstance(plugin, BindPlugin))
+        self.post_binds = tuple(plugin for plugin in chain.at("PostBind") if isinstance(plugin, PostBindPlugin))
 
     def __repr__(self) -> str:
         return f"Profile({self.name!r})"

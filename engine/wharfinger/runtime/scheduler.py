@@ -66,7 +66,9 @@ class Scheduler:
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.observer, self.settings.most_writes)
         permits = Permits(ports.clock)
         failures = Failures(self._world, self.queue, self._writes)
-        self._binding = BindingCycle(self._world, self.queue, self._writes, failures, permits, self.settings.most_binds)
+        self._binding = BindingCycle(
+            self._world, queue=self.queue, writes=self._writes, failures=failures, permits=permits, most=self.settings.most_binds
+        )
         self._preemptor = Preemptor(self._world, self.queue, self._writes, permits)
         self._cycle = SchedulingCycle(self._world, self.queue, self._binding, failures, self._preemptor)
         self._feed = ClusterFeed(

@@ -13,6 +13,8 @@ from wharfinger.runtime.world import Decided, World
 
 if TYPE_CHECKING:
     from wharfinger.framework.decision import Decision
+    from wharfinger.framework.extension import Plugin
+    from wharfinger.framework.verdict import Reason
     from wharfinger.model.pod import PodView
     from wharfinger.runtime.binding_cycle import BindingCycle
     from wharfinger.runtime.failures import Failures
@@ -44,7 +46,7 @@ class SchedulingCycle:
                 self._rejected(queued, decision)
             else:
                 self._place(queued, decision.node, decision)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 — an object or a plugin may be at fault in any way; the other pods go on
             self._failures.error(queued, error)
 
     def _skipped(self, queued: QueuedPod) -> bool:
@@ -68,16 +70,28 @@ class SchedulingCycle:
         decided = Decided.of(decision)
         placement = Placement(pod=pod, node=node, cycle=decision.evaluation.cycle)
         self._world.state.assume(pod, node)
-        started = self._clock.monotonic()
-        for plugin in queued.profile.reserves:
-            reason = plugin.reserve(placement)
-            if reason is not None:
-                self._binding.undo(queued, placement)
-                self._failures.unschedulable(queued, frozenset({plugin}), decided, message=reason.text)
-                return
-        queued.stages["reserve"] = self._clock.monotonic() - started
+        refusal = self._reserve(queued, placement)
+        if refusal is not None:
+            plugin, reason = refusal
+            self._failures.unschedulable(queued, frozenset({plugin}), decided, message=reason.text)
+            return
         self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=node, pod=pod))
         self._binding.start(queued, placement, decided)
+
+    def _reserve(self, queued: QueuedPod, placement: Placement) -> tuple[Plugin, Reason] | None:
+        """Who refuses to reserve the placement and why, after undoing it; None if nobody does."""
+        started = self._clock.monotonic()
+        try:
+            for plugin in queued.profile.reserves:
+                reason = plugin.reserve(placement)
+                if reason is not None:
+                    self._binding.undo(queued, placement)
+                    return plugin, reason
+        except Exception:
+            self._binding.undo(queued, placement)
+            raise
+        queued.stages["reserve"] = self._clock.monotonic() - started
+        return None
 
     def _rejected(self, queued: QueuedPod, decision: Decision) -> None:
         rejectors = hints.rejectors(decision)
