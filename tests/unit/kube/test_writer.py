@@ -1,0 +1,143 @@
+"""What is written about pods and claims, and what comes of refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.kube.conftest import RealClock
+from tests.unit.kube.scripted_server import Answer, refused
+from wharfinger.framework.ports import Condition, WriteFailed
+from wharfinger.kube.writer import ApiWriter
+from wharfinger.model.objects import ObjectMeta, Pod, PodCondition, PodStatus
+from wharfinger.model.pod import PodView
+
+PATH = "/api/v1/namespaces/shop/pods/web"
+STATUS = f"{PATH}/status"
+UNSCHEDULABLE = Condition(type="PodScheduled", status="False", reason="Unschedulable", message="0/1 nodes are available")
+DISRUPTED = Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message="m")
+
+
+def pod(*conditions, nominated="", generation=0):
+    metadata = ObjectMeta(name="web", namespace="shop", uid="u1", generation=generation)
+    return PodView(Pod(metadata=metadata, status=PodStatus(conditions=conditions, nominated_node_name=nominated)))
+
+
+def told(**changes):
+    fields = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"}
+    return PodCondition(**fields | changes)
+
+
+@pytest.fixture
+def write(run):
+    """Does something with a writer against a script; gives (WriteFailed or None, server, clock)."""
+
+    def start(deed, script, may_write=lambda: True):
+        outcome = []
+
+        async def scenario(server, connection):
+            for (method, path), steps in script.items():
+                server.on(method, path, *steps)
+            clock, failure = RealClock(), None
+            try:
+                await deed(ApiWriter(connection, clock, may_write))
+            except WriteFailed as error:
+                failure = error
+            outcome.extend((failure, server, clock))
+
+        run(scenario)
+        return outcome
+
+    return start
+
+
+def patched(subject, **what):
+    return lambda writer: writer.patch_status(subject, **what)
+
+
+def test_a_condition_is_merged_by_its_type_and_names_the_pod(write):
+    failure, server, _ = write(patched(pod(generation=7), condition=UNSCHEDULABLE), {("PATCH", STATUS): [Answer()]})
+    assert failure is None
+    (seen,) = server.seen
+    assert seen.headers["Content-Type"] == "application/strategic-merge-patch+json"
+    assert seen.body["metadata"] == {"uid": "u1"}
+    (condition,) = seen.body["status"]["conditions"]
+    assert condition["message"] == "0/1 nodes are available"
+    assert condition["observedGeneration"] == 7
+    assert condition["lastTransitionTime"].endswith("Z")
+    assert "nominatedNodeName" not in seen.body["status"]
+
+
+def test_the_time_of_transition_stays_while_the_status_stays(write):
+    _, server, _ = write(patched(pod(told(message="other")), condition=UNSCHEDULABLE), {("PATCH", STATUS): [Answer()]})
+    assert "lastTransitionTime" not in server.seen[0].body["status"]["conditions"][0]
+
+
+@pytest.mark.parametrize(
+    ("subject", "what"),
+    [
+        (pod(told()), {"condition": UNSCHEDULABLE}),
+        (pod(nominated="n1"), {"nominated_node": "n1"}),
+        (pod(), {"nominated_node": ""}),
+        (pod(), {}),
+    ],
+)
+def test_what_is_so_already_is_not_written(write, subject, what):
+    assert write(patched(subject, **what), {})[1].seen == []
+
+
+@pytest.mark.parametrize(("nominated", "written"), [("n2", "n2"), ("", None)])
+def test_a_nomination_is_set_and_taken_away(write, nominated, written):
+    _, server, _ = write(patched(pod(nominated="n1"), nominated_node=nominated), {("PATCH", STATUS): [Answer()]})
+    assert server.seen[0].body["status"] == {"nominatedNodeName": written}
+
+
+def test_a_victim_is_marked_and_then_deleted_if_it_is_still_the_same(write):
+    failure, server, _ = write(
+        lambda writer: writer.disrupt(pod(), DISRUPTED), {("PATCH", STATUS): [Answer()], ("DELETE", PATH): [Answer()]}
+    )
+    assert failure is None
+    assert [seen.method for seen in server.seen] == ["PATCH", "DELETE"]
+    assert server.seen[1].body["preconditions"] == {"uid": "u1"}
+
+
+@pytest.mark.parametrize("status", [404, 409])
+@pytest.mark.parametrize("at", ["PATCH", "DELETE"])
+def test_a_victim_that_is_gone_is_fine(write, status, at):
+    script = {("PATCH", STATUS): [Answer()], ("DELETE", PATH): [Answer()]}
+    script[at, STATUS if at == "PATCH" else PATH] = [refused(status)]
+    assert write(lambda writer: writer.disrupt(pod(), DISRUPTED), script)[0] is None
+
+
+def test_annotations_are_merged_into_a_claim(write):
+    path = "/api/v1/namespaces/shop/persistentvolumeclaims/data"
+    _, server, _ = write(lambda writer: writer.annotate_claim("shop", "data", {"k": "v"}), {("PATCH", path): [Answer()]})
+    assert server.seen[0].body == {"metadata": {"annotations": {"k": "v"}}}
+
+
+@pytest.mark.parametrize("refusal", [refused(429, Retry_After="2"), refused(500)])
+def test_a_busy_or_broken_server_is_asked_again(write, refusal):
+    failure, server, clock = write(patched(pod(), condition=UNSCHEDULABLE), {("PATCH", STATUS): [refusal, Answer()]})
+    assert failure is None
+    assert len(server.seen) == 2
+    assert len(clock.waits) == 1
+
+
+@pytest.mark.parametrize(
+    ("refusal", "retriable", "gone"),
+    [
+        (refused(500), True, False),
+        (refused(404), False, True),
+        (refused(409), False, True),
+        (refused(422), False, False),
+        (refused(403), True, False),
+    ],
+)
+def test_a_failed_write_says_whether_it_makes_sense_to_try_again(write, refusal, retriable, gone):
+    failure, _, _ = write(patched(pod(), condition=UNSCHEDULABLE), {("PATCH", STATUS): [refusal]})
+    assert (failure.retriable, failure.gone) == (retriable, gone)
+
+
+def test_who_lost_the_lease_writes_nothing(write):
+    failure, server, _ = write(lambda writer: writer.disrupt(pod(), DISRUPTED), {}, may_write=lambda: False)
+    assert failure is not None
+    assert server.seen == []
