@@ -46,11 +46,11 @@ TRACEBACK = "WHARF_TRACEBACK"
 class Verbs(typer.core.TyperGroup):
     """A command group that imports a verb's module when the verb is used."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 — the signature is the group's
         """The verbs in the order of `--help`."""
         return list(VERBS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 — the signature is the group's
         """The command of a verb, or None when there is no such verb."""
         if cmd_name not in VERBS:
             return None
@@ -102,7 +102,7 @@ def _shielded(run: Callable[[], Any]) -> int:
     except PolicyError as error:
         sys.stderr.write(render.render(error.diagnostics, color=streams.colors(sys.stderr)))
         return error.exit_code
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 — the last resort: whatever went wrong, people get a sentence
         return _complain(*_sentence(error))
     return code if isinstance(code, int) else 0
 

@@ -115,11 +115,11 @@ class Reference:
 class EventSink(Protocol):
     """Writes events of `events.k8s.io/v1`, behind everything else."""
 
-    def record(
+    def record(  # noqa: PLR0913 — the fields of an event
         self,
         regarding: PodView,
         *,
-        type: str,
+        type: str,  # noqa: A002 — the name of the field
         reason: str,
         action: str,
         note: str,
@@ -223,7 +223,7 @@ class AlwaysLeader:
 
     is_leader = True
 
-    async def run(self, on_started: Callable[[], Awaitable[None] | None], on_stopped: Callable[[], Awaitable[None] | None]) -> None:
+    async def run(self, on_started: Callable[[], Awaitable[None] | None], on_stopped: Callable[[], Awaitable[None] | None]) -> None:  # noqa: ARG002 — it is never lost
         """None, after `on_started` has been called and awaited."""
         started = on_started()
         if started is not None:
