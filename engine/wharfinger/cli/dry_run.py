@@ -59,7 +59,8 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     for sentence in [*found.skipped, *remarks, *policy_warnings.warnings(policies, found.state.snapshot(), waiting)]:
         streams.complain(f"warning: {sentence}")
     if not waiting:
-        streams.complain("warning: there are no pods to place; give some with --pods, or a snapshot with pending ones")
+        where = "--pods holds none" if pods else "give some with --pods, or a snapshot with pending ones"
+        streams.complain(f"warning: there are no pods to place; {where}")
     with progress.bar(sys.stderr, "placing", len(waiting)) as advance:
         result = dry_run(
             chain,

@@ -11,9 +11,12 @@ from wharfinger.compiler.normalize import default_spread
 from wharfinger.compiler.roots import BitMeaning
 from wharfinger.compiler.rules import BaseWeight, Bit, CompiledFilter, CompiledScore, CompiledTieKey
 from wharfinger.compiler.schedule import Program
+from wharfinger.errors import UsageError
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Volatility
 from wharfinger.language.source import Span
+
+HEAVIEST = 1e9  # times 100 points, a float64 still tells millionths apart: the default quantum
 
 
 class Resolved:
@@ -35,6 +38,12 @@ class Resolved:
         if node.op is not CONST:
             raise TypeError(f"{name} is not constant")
         return float(node.value)
+
+    def _weight(self, name: str, span: Span) -> float:
+        weight = self._constant(name)
+        if not weight <= HEAVIEST:
+            raise UsageError(f"{span}: the weight is {weight:g}; the heaviest is {HEAVIEST:g}, beyond which totals lose their last points")
+        return weight
 
     def _common(self, group: str, name: str, span: Span, *exprs: typed.Expr | None) -> dict[str, Any]:
         parts, guard = self._program.groups[group], f"{group} when"
@@ -61,7 +70,7 @@ class Resolved:
         return CompiledScore(
             **self._common(group, rule.name, rule.span, rule.when, rule.value),
             tier=rule.tier,
-            weight=self._constant(f"{group} weight"),
+            weight=self._weight(f"{group} weight", rule.weight.span),
             normalize=rule.normalize,
             min_spread=default_spread(rule.value.type.kind) if rule.min_spread is None else self._constant(f"{group} spread"),
             on_missing=rule.on_missing,
@@ -73,5 +82,5 @@ class Resolved:
         return CompiledTieKey(**self._common(group, group, key.value.span, key.value), descending=key.descending)
 
     def _base(self, name: str, entry: typed.BaseOverride) -> BaseWeight:
-        weight = None if entry.weight is None else self._constant(name)
+        weight = None if entry.weight is None else self._weight(name, entry.weight.span)
         return BaseWeight(plugin=entry.plugin, span=entry.span, weight=weight, arguments=entry.arguments)

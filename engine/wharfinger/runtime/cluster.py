@@ -57,7 +57,8 @@ def load_pods(paths: Sequence[str | Path], cluster: Cluster, *, skip_invalid: bo
     expansion = workloads.expand(given, cluster.objects)
     for obj in expansion.made:
         cluster.state.put(obj)
-    return tuple(map(PodView, expansion.pods)), (*given.skipped, *expansion.warnings)
+    left_out = [f"{count} {kind} left out: not a kind that pods are made of" for kind, count in given.ignored.items()]
+    return tuple(map(PodView, expansion.pods)), (*given.skipped, *left_out, *expansion.warnings)
 
 
 def cluster_of(found: read.Objects) -> Cluster:

@@ -197,3 +197,11 @@ def test_a_broken_object_stops_the_run_unless_told_to_go_on(wharf, cluster, tmp_
     assert "item 0" in err
     assert json.loads(out)["summary"]["before"]["nodes"] == 2
     assert len(json.loads(out)["skipped"]) == 1
+
+
+def test_kinds_that_no_pods_are_made_of_are_named(wharf, tmp_path):
+    (tmp_path / "rollout.yaml").write_text("{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}}")
+    code, _, err = wharf("dry-run", "--snapshot", CLUSTER, "--pods", tmp_path / "rollout.yaml")
+    assert code == 0
+    assert "warning: 1 Rollout left out: not a kind that pods are made of\n" in err
+    assert err.endswith("warning: there are no pods to place; --pods holds none\n")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.errors import UsageError
 from wharfinger.language.catalogue import Volatility
 from wharfinger.model.pod import PodView
 
@@ -35,6 +36,13 @@ def test_web_spread_decides_as_it_reads() -> None:
     assert [column.tolist() for column in bound.score(1, snapshot, EVERY)] == [[-2.0, 0.0, 0.0], [0, 0, 0]]
     assert bound.score(2, snapshot, EVERY)[1].tolist() == [2, 2, 2]
     assert bound.tie_key(0, snapshot, EVERY).tolist() == [2.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("weight", ["2e9", "exp(700) * exp(700)", "exp(700) * exp(700) * 0", "w"])
+def test_a_weight_that_drowns_everything_is_refused(weight: str) -> None:
+    text = f'policy "p"\nparam w: count = 3\nscore s weight {weight} when pod.priority < w = if node.pod_count > 0 then 0 else 100'
+    with pytest.raises(UsageError, match="the weight is"):
+        compiled(text, w="3000000000")
 
 
 def test_reasons_fill_what_is_the_same_on_every_node() -> None:
