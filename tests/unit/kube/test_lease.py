@@ -1,0 +1,168 @@
+"""Of several replicas one leads, stops in time when it cannot renew, and gives the lease back when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from tests.unit.kube.conftest import Recorder, running, until
+from tests.unit.kube.scripted_server import Answer, refused
+from wharfinger.kube.lease import LeaseElection, LeaseSettings, micro_time
+
+COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+PATH = f"{COLLECTION}/wharfinger"
+FAST = {"lease_duration": 0.15, "renew_deadline": 0.1, "retry_period": 0.01}
+
+
+class Machine:
+    """The real clock."""
+
+    def now(self):
+        return time.time()
+
+    def monotonic(self):
+        return time.monotonic()
+
+    async def sleep(self, seconds):
+        await asyncio.sleep(seconds)
+
+
+class Leases:
+    """The lease as an API server keeps it: versions, conflicts. `broken` is the answer to everything while it is set."""
+
+    def __init__(self, server, spec=None):
+        self.lease = None if spec is None else {"metadata": {"name": "wharfinger", "resourceVersion": "1"}, "spec": spec}
+        self.broken = None
+        self.holders = []
+        server.on("GET", PATH, lambda seen: self.broken or self._get())
+        server.on("PUT", PATH, lambda seen: self.broken or self._put(seen.body))
+        server.on("POST", COLLECTION, lambda seen: self.broken or self._post(seen.body))
+
+    def _get(self):
+        return Answer(body=self.lease) if self.lease else refused(404, "NotFound")
+
+    def _post(self, body):
+        if self.lease is not None:
+            return refused(409, "AlreadyExists")
+        return self._store(body, 1)
+
+    def _put(self, body):
+        version = self.lease["metadata"]["resourceVersion"]
+        if body["metadata"].get("resourceVersion") != version:
+            return refused(409, "Conflict")
+        return self._store(body, int(version) + 1)
+
+    def _store(self, body, version):
+        self.lease = json.loads(json.dumps(body))
+        self.lease["metadata"]["resourceVersion"] = str(version)
+        self.holders.append(body["spec"]["holderIdentity"])
+        return Answer(body=self.lease)
+
+
+class Replica:
+    """One candidate and what happened to it."""
+
+    def __init__(self, connection, identity="me", **settings):
+        self.told = []
+        self.recorder = Recorder()
+        self.election = LeaseElection(connection, LeaseSettings(identity=identity, **{**FAST, **settings}), Machine(), self.recorder.report)
+
+    def run(self):
+        return self.election.run(lambda: self.told.append("started"), lambda: self.told.append("stopped"))
+
+
+def test_a_free_lease_is_taken_renewed_and_given_back(run):
+    async def scenario(server, connection):
+        leases, me = Leases(server), Replica(connection)
+        async with running(me.run()):
+            await until(lambda: len(leases.holders) >= 4)
+            assert me.election.is_leader
+            assert me.told == ["started"]
+            assert leases.lease["spec"]["leaseTransitions"] == 0
+        assert me.told == ["started", "stopped"]
+        assert leases.lease["spec"]["holderIdentity"] == ""
+        assert not me.election.is_leader
+        assert me.recorder.reports == []
+
+    run(scenario)
+
+
+def test_the_lease_of_another_is_left_alone_until_it_has_not_changed_for_its_duration(run):
+    async def scenario(server, connection):
+        spec = {"holderIdentity": "other", "leaseDurationSeconds": 0.1, "renewTime": "2099-01-01T00:00:00.000000Z", "leaseTransitions": 3}
+        leases, me = Leases(server, spec), Replica(connection)
+        began = time.monotonic()
+        async with running(me.run()):
+            await until(lambda: me.election.is_leader)
+            assert time.monotonic() - began >= 0.1
+            assert leases.lease["spec"]["leaseTransitions"] == 4
+            assert leases.lease["spec"]["acquireTime"] == leases.lease["spec"]["renewTime"] or len(leases.holders) > 1
+
+    run(scenario)
+
+
+def test_of_two_one_leads_and_the_other_follows_at_once_when_it_ends(run):
+    async def scenario(server, connection):
+        Leases(server)
+        one, two = Replica(connection, "one"), Replica(connection, "two")
+        async with running(two.run()):
+            async with running(one.run()):
+                await until(lambda: one.election.is_leader or two.election.is_leader)
+                await asyncio.sleep(0.05)
+                assert one.election.is_leader != two.election.is_leader
+            await until(lambda: two.election.is_leader)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("broken", [refused(500), Answer(dropped=True), Answer(delay=20), refused(429, Retry_After="9")])
+def test_who_cannot_renew_stops_at_the_deadline(run, broken):
+    async def scenario(server, connection):
+        leases, me = Leases(server), Replica(connection)
+        async with running(me.run()) as task:
+            await until(lambda: me.election.is_leader)
+            leases.broken = broken
+            began = time.monotonic()
+            await until(lambda: "stopped" in me.told)
+            assert time.monotonic() - began <= 0.15
+            assert not me.election.is_leader
+            await asyncio.wait_for(task, 1)
+
+    run(scenario)
+
+
+def test_a_lease_that_another_took_is_lost_at_once(run):
+    async def scenario(server, connection):
+        leases, me = Leases(server), Replica(connection, lease_duration=30.0, renew_deadline=20.0)
+        async with running(me.run()):
+            await until(lambda: me.election.is_leader)
+            leases._store({**leases.lease, "spec": {**leases.lease["spec"], "holderIdentity": "other"}}, 50)
+            await until(lambda: me.told == ["started", "stopped"])
+            assert leases.lease["spec"]["holderIdentity"] == "other"
+
+    run(scenario)
+
+
+def test_leadership_ends_at_its_deadline_even_if_nothing_has_run_since(run):
+    async def scenario(server, connection):
+        Leases(server)
+        me = Replica(connection, retry_period=0.01, renew_deadline=0.05)
+        async with running(me.run()):
+            await until(lambda: me.election.is_leader)
+            time.sleep(0.06)  # noqa: ASYNC251 — the loop standing still is what is tested
+            assert not me.election.is_leader
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("wrong", [{"lease_duration": 10.0}, {"renew_deadline": 2.0}, {"retry_period": 0.0}])
+def test_durations_have_to_fit_together(wrong):
+    with pytest.raises(ValueError, match="leaseDuration"):
+        LeaseSettings(identity="me", **wrong)
+
+
+def test_times_have_microseconds():
+    assert micro_time(1.5) == "1970-01-01T00:00:01.500000Z"
