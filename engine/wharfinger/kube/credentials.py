@@ -7,17 +7,20 @@ again every minute, an exec plugin runs again when what it gave has expired, and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import ssl
 from pathlib import Path
 from typing import Any, Protocol
 
+import yaml
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import KUBE_CONFIG_DEFAULT_LOCATION, ConfigException, load_incluster_config
 from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from wharfinger.errors import UsageError
 
+_UNREADABLE = (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError)  # the loaders trust the file
 _ROTATION = 60.0  # seconds between looks at what may rotate, as the official loaders do
 
 
@@ -60,7 +63,7 @@ class Credentials:
         """None, once everything is read afresh; UsageError when there is nothing to connect to or it cannot be read."""
         try:
             await self._load()
-        except (ConfigException, OSError, ValueError, TypeError, KeyError) as error:
+        except _UNREADABLE as error:
             raise UsageError(f"cannot read how to connect to the API server: {error}") from error
         self._read_at = self._now()
 
@@ -77,8 +80,7 @@ class Credentials:
         """True when the header is another one than the refused one after everything was read again."""
         async with self._lock:
             if self.configuration.api_key.get("BearerToken") == refused:
-                self.configuration = Configuration()
-                await self.load()
+                await self._load_anew()
         return bool(self.configuration.api_key.get("BearerToken") != refused)
 
     async def _load(self) -> None:
@@ -91,12 +93,22 @@ class Credentials:
             self._refuse_failed_plugin(self._loader)
         self._load_tls()
 
+    async def _load_anew(self) -> None:
+        """None; what was known stays when a file is just being written: the server's refusal says the rest."""
+        known, self.configuration = self.configuration, Configuration()
+        try:
+            await self.load()
+        except UsageError:
+            self.configuration = known
+
     async def _rotate(self) -> None:
+        """None; what cannot be read just now is read again in a minute, and a token that is refused meanwhile at once."""
         self._read_at = self._now()
-        if self._loader is not None:
-            await self._loader.load_and_set(self.configuration)
-        elif self.configuration.refresh_api_key_hook is not None:
-            self.configuration.refresh_api_key_hook(self.configuration)
+        with contextlib.suppress(*_UNREADABLE):
+            if self._loader is not None:
+                await self._loader.load_and_set(self.configuration)
+            elif self.configuration.refresh_api_key_hook is not None:
+                self.configuration.refresh_api_key_hook(self.configuration)
 
     @staticmethod
     def _refuse_failed_plugin(loader: KubeConfigLoader) -> None:

@@ -1,7 +1,7 @@
 """What the scheduler writes about pods and claims besides bindings.
 
 Every write names the uid of the object it means, so that a pod of the same name that came later is left alone: a patch with another uid is
-refused as a conflict, a deletion has it as its precondition.
+refused because a uid never changes, a deletion has it as its precondition.
 """
 
 from __future__ import annotations
@@ -79,10 +79,8 @@ class ApiWriter:
                 if not left:
                     raise WriteFailed(str(error)) from error
                 await self._clock.sleep(waits.after(error))
-            except (refusals.NotFound, refusals.Conflict) as error:  # with a uid, a conflict is about that
-                raise WriteFailed(str(error), retriable=False, gone=True) from error
             except refusals.ApiError as error:
-                raise WriteFailed(str(error), retriable=not isinstance(error, refusals.Invalid | refusals.BadRequest)) from error
+                raise _failure(error) from error
             else:
                 return
 
@@ -100,6 +98,13 @@ class ApiWriter:
         if all((own.type, own.status) != (condition.type, condition.status) for own in pod.object.status.conditions):
             written["lastTransitionTime"] = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return written
+
+
+def _failure(error: refusals.ApiError) -> WriteFailed:
+    """What a refusal means: that the pod is another one by now is said by a conflict (of a deletion) or about its uid (of a patch)."""
+    invalid = isinstance(error, refusals.Invalid)
+    gone = isinstance(error, refusals.NotFound | refusals.Conflict) or (invalid and "metadata.uid" in str(error))
+    return WriteFailed(str(error), retriable=not (gone or invalid or isinstance(error, refusals.BadRequest)), gone=gone)
 
 
 def _has(pod: PodView, condition: Condition) -> bool:

@@ -100,11 +100,14 @@ def test_a_victim_is_marked_and_then_deleted_if_it_is_still_the_same(write):
     assert server.seen[1].body["preconditions"] == {"uid": "u1"}
 
 
-@pytest.mark.parametrize("status", [404, 409])
+ANOTHER_UID = refused(422, "Invalid", 'Pod "web" is invalid: metadata.uid: Invalid value: "u1": field is immutable')
+
+
+@pytest.mark.parametrize("refusal", [refused(404), refused(409), ANOTHER_UID])
 @pytest.mark.parametrize("at", ["PATCH", "DELETE"])
-def test_a_victim_that_is_gone_is_fine(write, status, at):
+def test_a_victim_that_is_gone_is_fine(write, refusal, at):
     script = {("PATCH", STATUS): [Answer()], ("DELETE", PATH): [Answer()]}
-    script[at, STATUS if at == "PATCH" else PATH] = [refused(status)]
+    script[at, STATUS if at == "PATCH" else PATH] = [refusal]
     assert write(lambda writer: writer.disrupt(pod(), DISRUPTED), script)[0] is None
 
 

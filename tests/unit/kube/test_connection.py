@@ -1,0 +1,229 @@
+"""Connections find their server, renew their credentials and name what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+
+import pytest
+
+from tests.unit.kube.conftest import kubeconfig
+from tests.unit.kube.scripted_server import Answer, ScriptedServer, refused
+from wharfinger.errors import UsageError
+from wharfinger.kube import refusals
+from wharfinger.kube.connection import Connection, Limits
+from wharfinger.kube.credentials import Credentials
+from wharfinger.kube.discovery import server_version
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def with_user(tmp_path):
+    """Runs a scenario with a connection whose kubeconfig has the user; gives the Authorization headers that were seen."""
+
+    def start(scenario, *answers, **user):
+        clock = HandClock()
+
+        async def main():
+            async with ScriptedServer().serving() as server:
+                server.on("GET", "/x", *(answers or [Answer()]))
+                path = kubeconfig(tmp_path, server.address, **user)
+                async with Connection(Credentials(path, None, clock)) as connection:
+                    await scenario(connection, clock)
+                return [seen.headers.get("Authorization") for seen in server.seen]
+
+        return asyncio.run(main())
+
+    return start
+
+
+def test_a_token_file_is_read_again_every_minute(with_user, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("one")
+
+    async def scenario(connection, clock):
+        await connection.request("GET", "/x")
+        token.write_text("two")
+        await connection.request("GET", "/x")
+        clock.time = 61.0
+        await connection.request("GET", "/x")
+
+    assert with_user(scenario, tokenFile=str(token)) == ["Bearer one", "Bearer one", "Bearer two"]
+
+
+def test_a_refused_token_is_read_again_at_once(with_user, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("one")
+
+    async def scenario(connection, clock):
+        token.write_text("two")
+        await connection.request("GET", "/x")
+
+    assert with_user(scenario, refused(401), Answer(), tokenFile=str(token)) == ["Bearer one", "Bearer two"]
+
+
+def test_a_token_that_stays_refused_is_unauthorized(with_user):
+    async def scenario(connection, clock):
+        with pytest.raises(refusals.Unauthorized):
+            await connection.request("GET", "/x")
+
+    assert with_user(scenario, refused(401), token="t") == ["Bearer t"]
+
+
+def test_a_kubeconfig_that_is_just_being_written_does_not_end_anything(with_user, tmp_path):
+    async def scenario(connection, clock):
+        (tmp_path / "config").write_text("{")
+        with pytest.raises(refusals.Unauthorized):
+            await connection.request("GET", "/x")
+        await connection.request("GET", "/x")
+
+    assert with_user(scenario, refused(401), Answer(), token="t") == ["Bearer t", "Bearer t"]
+
+
+def plugin(tmp_path, text):
+    script = tmp_path / "plugin.py"
+    script.write_text(text)
+    return {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": [str(script)], "interactiveMode": "Never"}
+
+
+def test_an_exec_plugin_gives_the_token(with_user, tmp_path):
+    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "made"}}
+
+    async def scenario(connection, clock):
+        await connection.request("GET", "/x")
+
+    assert with_user(scenario, exec=plugin(tmp_path, f"print('''{json.dumps(credential)}''')")) == ["Bearer made"]
+
+
+def test_an_exec_plugin_that_fails_is_said(with_user, tmp_path):
+    async def scenario(connection, clock):
+        raise AssertionError
+
+    with pytest.raises(UsageError, match="exec plugin"):
+        with_user(scenario, exec=plugin(tmp_path, "raise SystemExit(1)"))
+
+
+@pytest.mark.parametrize(
+    ("content", "context", "words"),
+    [("{", None, "cannot read"), (None, None, "does not exist"), ("{}", None, "cannot read"), ("", None, "cannot read")],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_said(tmp_path, content, context, words):
+    path = tmp_path / "config"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UsageError, match=words):
+        asyncio.run(Credentials(str(path), context, time.monotonic).load())
+
+
+def test_an_unknown_context_is_said(tmp_path):
+    with pytest.raises(UsageError, match="elsewhere"):
+        asyncio.run(Credentials(kubeconfig(tmp_path, "https://127.0.0.1:1"), "elsewhere", time.monotonic).load())
+
+
+def test_without_kubeconfig_and_pod_it_is_said_what_is_missing(monkeypatch, tmp_path):
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setattr("wharfinger.kube.credentials.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="--kubeconfig"):
+        asyncio.run(Credentials(None, None, time.monotonic).load())
+
+
+def test_https_is_verified_unless_the_kubeconfig_says_otherwise(tmp_path):
+    credentials = Credentials(kubeconfig(tmp_path, "https://127.0.0.1:1"), None, time.monotonic)
+    asyncio.run(credentials.load())
+    assert credentials.tls.check_hostname
+    assert credentials.tls.verify_mode.name == "CERT_REQUIRED"
+
+
+REFUSALS = {
+    400: refusals.BadRequest,
+    401: refusals.Unauthorized,
+    403: refusals.Forbidden,
+    404: refusals.NotFound,
+    409: refusals.Conflict,
+    410: refusals.Gone,
+    418: refusals.ApiError,
+    422: refusals.Invalid,
+    429: refusals.TooManyRequests,
+    500: refusals.ServerError,
+    504: refusals.ServerError,
+}
+
+
+@pytest.mark.parametrize("status", REFUSALS)
+def test_each_status_has_its_exception(run, status):
+    async def scenario(server, connection):
+        server.on("GET", "/x", refused(status, "Why", "because"))
+        with pytest.raises(refusals.ApiError, match="because") as caught:
+            await connection.request("GET", "/x")
+        assert type(caught.value) is REFUSALS[status]
+        assert (caught.value.status, caught.value.reason) == (status, "Why")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds"),
+    [
+        (refused(429, Retry_After="7"), 7.0),
+        (refused(429, Retry_After="86400"), 60.0),
+        (refused(429, Retry_After="Wed, 21 Oct 2026 07:28:00 GMT"), None),
+        (Answer(status=429, body={"kind": "Status", "details": {"retryAfterSeconds": 4}}), 4.0),
+        (Answer(status=429, raw=b"<html>busy"), None),
+    ],
+)
+def test_the_wait_that_a_server_asks_for_is_kept_and_bounded(run, answer, seconds):
+    async def scenario(server, connection):
+        server.on("GET", "/x", answer)
+        with pytest.raises(refusals.TooManyRequests) as caught:
+            await connection.request("GET", "/x")
+        assert caught.value.retry_after == seconds
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("answer", [Answer(delay=20), Answer(dropped=True)])
+def test_no_answer_is_unreachable(run, answer):
+    async def scenario(server, connection):
+        server.on("POST", "/x", answer)
+        with pytest.raises(refusals.Unreachable, match="POST /x"):
+            await connection.request("POST", "/x", body=b"{}")
+        assert len(server.seen) == 1  # what may have been carried out is not repeated behind anybody's back
+
+    run(scenario, request_timeout=0.05)
+
+
+def test_a_server_that_is_not_there_is_unreachable(tmp_path):
+    async def main():
+        credentials = Credentials(kubeconfig(tmp_path, "http://127.0.0.1:1"), None, time.monotonic)
+        async with Connection(credentials, Limits()) as connection:
+            with pytest.raises(refusals.Unreachable):
+                await connection.request("GET", "/x")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("told", "release", "streams"),
+    [
+        ({"major": "1", "minor": "36", "gitVersion": "v1.36.3"}, (1, 36), True),
+        ({"major": "1", "minor": "33+"}, (1, 33), False),
+        ({}, (0, 0), False),
+    ],
+)
+def test_the_version_of_the_server(run, told, release, streams):
+    async def scenario(server, connection):
+        server.on("GET", "/version", Answer(body=told))
+        version = await server_version(connection)
+        assert (version.release, version.streams_lists) == (release, streams)
+
+    run(scenario)
