@@ -57,8 +57,10 @@ class Scoring:
             elif len(touched):
                 patched_from = min(patched_from, slot.group)
                 patched = union(patched, touched)
-        if len(patched) and (patched_from < whole_from or whole_from == self._n_groups):
-            self._patch(patched, min(patched_from, self._n_groups - 1), feasible)
+        if whole_from == self._n_groups:
+            patched_from = min(patched_from, whole_from - 1)
+        if len(patched):
+            self._patch(patched, patched_from, whole_from, feasible)
         if whole_from < self._n_groups:
             self._total(asked.snapshot.n_nodes, whole_from, feasible)
 
@@ -82,10 +84,9 @@ class Scoring:
                 whole_from = min(whole_from, slot.group)
             elif len(touched):
                 extra = union(extra, touched)
-        if whole_from > ROW:
-            self._patch_one(changes.row, feasible)
+        self._patch_one(changes.row, whole_from, feasible)
         if len(extra):
-            self._patch(extra, FIRST_GLOBAL, feasible)
+            self._patch(extra, FIRST_GLOBAL, whole_from, feasible)
         if whole_from < self._n_groups:
             self._total(asked.snapshot.n_nodes, whole_from, feasible)
 
@@ -108,13 +109,13 @@ class Scoring:
         if not feasible.all():
             self.keys[~feasible] = -np.inf
 
-    def _patch(self, rows: NDArray[np.intp], first: int, feasible: Mask) -> None:
+    def _patch(self, rows: NDArray[np.intp], first: int, stop: int, feasible: Mask) -> None:
         for tier in self.tiers:
-            tier.patch(rows, first)
+            tier.patch(rows, first, stop)
         self.keys[rows] = np.where(feasible[rows], self.tiers[0].key(rows), -np.inf)
 
-    def _patch_one(self, row: int, feasible: Mask) -> None:
-        keys = [tier.patch_one(row, ROW) for tier in self.tiers]
+    def _patch_one(self, row: int, stop: int, feasible: Mask) -> None:
+        keys = [tier.patch_one(row, ROW, stop) for tier in self.tiers]
         if feasible.item(row):
             self.keys[row] = keys[0]
 

@@ -60,19 +60,23 @@ class TierTotals:
             self._sums[number] = running
         self.total = running
 
-    def patch(self, rows: NDArray[np.intp], first: int = 0) -> None:
-        """Form the sums anew on some rows, of group `first` and the later ones."""
+    def patch(self, rows: NDArray[np.intp], first: int, stop: int) -> None:
+        """Form the sums anew on some rows, of group `first` and the later ones before `stop`.
+
+        `stop` must be the first group in which a term was skipped and is not any more, or the other way round: a sum to which nothing was
+        added is the same array as the one before.
+        """
         running: Any = self._sums[first - 1][rows] if first else np.zeros(len(rows))
-        for number in range(first, len(self._groups)):
+        for number in range(first, stop):
             for addend in self._groups[number]:
                 if not addend.skipped:
                     running = running + addend.weight * addend.points[rows]
             self._sums[number][rows] = running
 
-    def patch_one(self, row: int, first: int) -> float:
-        """`patch` for one row; its key."""
+    def patch_one(self, row: int, first: int, stop: int) -> float:
+        """`patch` for one row; its key, if `stop` is the number of groups."""
         running = self._sums[first - 1].item(row) if first else 0.0
-        for number in range(first, len(self._groups)):
+        for number in range(first, stop):
             for addend in self._groups[number]:
                 if not addend.skipped:
                     running += addend.weight * addend.points.item(row)
