@@ -102,9 +102,9 @@ class BoundPolicy:
     def _states(self, rule: CompiledScore, raw: NDArray[np.float64], outputs: list[Any]) -> NDArray[np.uint8] | None:
         """The state of each value; None where all are values. A value that is not finite is as good as missing."""
         missing: Any = None
-        if rule.plan.hazardous:
-            missing = np.logical_not(np.isfinite(raw))
-        if rule.optional:
+        if rule.plan.hazardous and not (finite := np.isfinite(raw)).all():
+            missing = np.logical_not(finite)
+        if rule.optional and not np.all(outputs[1]):
             absent = np.logical_not(outputs[1])
             missing = absent if missing is None else np.logical_or(missing, absent)
         state = (

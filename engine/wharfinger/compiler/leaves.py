@@ -115,8 +115,8 @@ def _vector_reader(column: Any) -> Any:
 
 def _row_reader(column: Any) -> Any:
     def read(frame: AtNode, *key: str) -> tuple[Any, bool]:
-        values, present = column(frame.snapshot, slice(frame.row, frame.row + 1), *key)
-        return values.item(), True if present is None else present.item()
+        values, present = column(frame.snapshot, frame.row, *key)  # a single row number gives NumPy scalars
+        return values.item(), True if present is None else bool(present)
 
     return read
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wharfinger.builtins.context import AtNode, AtRows
+from wharfinger.builtins.context import AtRows
 from wharfinger.compiler import ops
 from wharfinger.compiler.ir import Node, Op, Rep, Stage, Value
 from wharfinger.language import typed
@@ -51,18 +51,16 @@ def lower_aggregate(lowering: Lowering, expr: typed.Aggregate) -> Value:
 
 def _read(lowering: Lowering, expr: typed.Aggregate, selection: Node, name: str, read: Any) -> Node:
     """What `read(frame, selection)` gives, as a node."""
-    row = _at_row(read) if expr.per is typed.Per.NODE else None
+    row = _at_row(name, highest=expr.reduction is typed.Reduction.MAX) if expr.per is typed.Per.NODE else None
     op = Op(name=f"{name} per {expr.per.value}", vector=read, row=row, framed=True, key=expr.topology_key)
     return lowering.graph.apply(op, (selection,), Rep.FLOAT, volatility=VOLATILITY[expr.per])
 
 
-def _at_row(read: Any) -> Any:
-    """What `read` gives for one row: taken from the counts of all, which cost nothing."""
-
-    def read_one(frame: AtNode, selection: Selection) -> Any:
-        return read(AtRows(frame.snapshot, frame.pod, slice(frame.row, frame.row + 1)), selection).item()
-
-    return read_one
+def _at_row(name: str, *, highest: bool) -> Any:
+    """What is read of one row: taken from the counts of all, which are there anyway."""
+    if name == "sum":
+        return lambda frame, selection: selection.by_node.item(frame.row)
+    return lambda frame, selection: selection.extreme_by_node(highest=highest).item(frame.row)
 
 
 def _sum(lowering: Lowering, expr: typed.Aggregate, selection: Node) -> Node:

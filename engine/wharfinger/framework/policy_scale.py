@@ -64,9 +64,9 @@ class PolicyScale:
     def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:  # noqa: ARG002 — points elsewhere do no harm
         """The points; 0 where the rule leaves the node alone."""
         low, high, mean = (*extent, normalize.MIDDLE, normalize.MIDDLE, normalize.MIDDLE)[:3]
-        if math.isfinite(raw.sum()):  # one pass where, as nearly always, every node has a value
-            return normalize.scaled(raw, low, high, self._scaling)
         finite = np.isfinite(raw)
+        if finite.all():
+            return normalize.scaled(raw, low, high, self._scaling)
         state = np.where(
             finite, np.uint8(normalize.VALUE), np.where(np.isnan(raw), np.uint8(normalize.MISSING), np.uint8(normalize.SKIPPED))
         )

@@ -97,7 +97,7 @@ def _extended(
     def read(snapshot: Snapshot, rows: Rows, key: str) -> Read:
         place = snapshot.resource_index(key)
         if place is None:
-            nothing = np.zeros(len(snapshot.pod_count[rows]))
+            nothing = np.zeros_like(snapshot.pod_count[rows], dtype=np.float64)
             return nothing, None if present is None else nothing > 0
         return table(snapshot)[place][rows].astype(np.float64), None if present is None else present(snapshot)[place][rows]
 
@@ -114,7 +114,7 @@ def _free_native(place: int) -> Callable[[Snapshot, Rows], Read]:
 def _free_extended(snapshot: Snapshot, rows: Rows, key: str) -> Read:
     place = snapshot.resource_index(key)
     if place is None:
-        nothing = np.zeros(len(snapshot.pod_count[rows]))
+        nothing = np.zeros_like(snapshot.pod_count[rows], dtype=np.float64)
         return nothing, nothing > 0
     free = snapshot.allocatable[place][rows] - snapshot.requested[place][rows]
     return free.astype(np.float64), snapshot.has_allocatable[place][rows]
