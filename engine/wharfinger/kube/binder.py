@@ -83,15 +83,6 @@ class ApiBinder:
             raise BindFailed(f"{error}; then {silent}", unknown=unknown) from silent
 
 
-class RefusingBinder:
-    """A Binder that writes nothing and takes every binding for done: the live scheduler's dry run."""
-
-    in_flight = 0
-
-    async def bind(self, pod: PodView, node: str) -> None:
-        """None."""
-
-
 def path_of(pod: PodView) -> str:
     """The path of a pod."""
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"

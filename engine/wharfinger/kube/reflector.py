@@ -28,6 +28,7 @@ from wharfinger.model import objects
 Report = Callable[[str, BaseException], None]
 
 _SHORT_WATCH = 1.0  # seconds; a watch that ends sooner without a word counts as a failure, or a broken proxy would be asked in a loop
+_WHOLE_LIST = 120.0  # seconds that a list without pages may take
 _UNAVAILABLE = (refusals.Forbidden, refusals.NotFound)
 
 
@@ -119,7 +120,8 @@ class Reflector:
         found: list[objects.AnyObject] = []
         params = {**self._resource.params, **({"limit": str(size)} if size else {})}
         while True:
-            items, version, token = wire.page(await self._connection.request("GET", self._resource.path, params=params))
+            timeout = None if size else _WHOLE_LIST
+            items, version, token = wire.page(await self._connection.request("GET", self._resource.path, params=params, timeout=timeout))
             found.extend(obj for obj in map(self._decode, items) if obj is not None)
             if not token:
                 return found, version

@@ -1,4 +1,4 @@
-"""What the scheduler writes about pods and claims besides bindings.
+"""What the scheduler writes about pods besides bindings.
 
 Every write names the uid of the object it means, so that a pod of the same name that came later is left alone: a patch with another uid is
 refused because a uid never changes, a deletion has it as its precondition.
@@ -6,30 +6,25 @@ refused because a uid never changes, a deletion has it as its precondition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from wharfinger.framework.ports import Clock, Condition, WriteFailed
-from wharfinger.kube import refusals
 from wharfinger.kube.binder import path_of
-from wharfinger.kube.connection import MERGE_PATCH, STRATEGIC_PATCH, Connection
-from wharfinger.kube.waits import Backoff
+from wharfinger.kube.connection import STRATEGIC_PATCH, Connection
+from wharfinger.kube.patient_writes import PatientWrites
 from wharfinger.model.pod import PodView
-
-_ATTEMPTS = 5
-_PASSING = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)  # patches and deletions may be repeated
 
 
 class ApiWriter:
-    """A PodWriter and VolumeWriter that writes to an API server while `may_write` says so."""
+    """A PodWriter that writes to an API server while `may_write` says so."""
 
     def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool] = lambda: True) -> None:
-        self._connection = connection
         self._clock = clock
-        self._may_write = may_write
+        self._write = PatientWrites(connection, clock, may_write).write
 
     async def patch_status(self, pod: PodView, *, condition: Condition | None = None, nominated_node: str | None = None) -> None:
         """None, once the condition and the nominated node are written; nothing is sent when the pod has both already."""
@@ -63,27 +58,6 @@ class ApiWriter:
             raise
         await self.delete(victim)
 
-    async def annotate_claim(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
-        """None, once the PersistentVolumeClaim has the annotations."""
-        body = msgspec.json.encode({"metadata": {"annotations": dict(annotations)}})
-        await self._write("PATCH", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}", body, MERGE_PATCH)
-
-    async def _write(self, method: str, path: str, body: bytes, content_type: str = "application/json") -> None:
-        waits = Backoff()
-        for left in reversed(range(_ATTEMPTS)):
-            if not self._may_write():
-                raise WriteFailed("this process is not the leader any more")
-            try:
-                await self._connection.request(method, path, body=body, content_type=content_type)
-            except _PASSING as error:
-                if not left:
-                    raise WriteFailed(str(error)) from error
-                await self._clock.sleep(waits.after(error))
-            except refusals.ApiError as error:
-                raise _failure(error) from error
-            else:
-                return
-
     def _condition(self, pod: PodView, condition: Condition) -> dict[str, Any]:
         """The condition with its times: that of transition only changes with the status (UpdatePodCondition, pkg/api/v1/pod/util.go)."""
         written: dict[str, Any] = {
@@ -98,13 +72,6 @@ class ApiWriter:
         if all((own.type, own.status) != (condition.type, condition.status) for own in pod.object.status.conditions):
             written["lastTransitionTime"] = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return written
-
-
-def _failure(error: refusals.ApiError) -> WriteFailed:
-    """What a refusal means: that the pod is another one by now is said by a conflict (of a deletion) or about its uid (of a patch)."""
-    invalid = isinstance(error, refusals.Invalid)
-    gone = isinstance(error, refusals.NotFound | refusals.Conflict) or (invalid and "metadata.uid" in str(error))
-    return WriteFailed(str(error), retriable=not (gone or invalid or isinstance(error, refusals.BadRequest)), gone=gone)
 
 
 def _has(pod: PodView, condition: Condition) -> bool:

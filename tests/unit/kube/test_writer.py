@@ -1,4 +1,4 @@
-"""What is written about pods and claims, and what comes of refusals."""
+"""What is written about pods, and what comes of refusals."""
 
 from __future__ import annotations
 
@@ -109,12 +109,6 @@ def test_a_victim_that_is_gone_is_fine(write, refusal, at):
     script = {("PATCH", STATUS): [Answer()], ("DELETE", PATH): [Answer()]}
     script[at, STATUS if at == "PATCH" else PATH] = [refusal]
     assert write(lambda writer: writer.disrupt(pod(), DISRUPTED), script)[0] is None
-
-
-def test_annotations_are_merged_into_a_claim(write):
-    path = "/api/v1/namespaces/shop/persistentvolumeclaims/data"
-    _, server, _ = write(lambda writer: writer.annotate_claim("shop", "data", {"k": "v"}), {("PATCH", path): [Answer()]})
-    assert server.seen[0].body == {"metadata": {"annotations": {"k": "v"}}}
 
 
 @pytest.mark.parametrize("refusal", [refused(429, Retry_After="2"), refused(500)])

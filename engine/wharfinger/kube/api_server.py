@@ -1,0 +1,75 @@
+"""An API server as the ports of `framework.ports`, put together.
+
+    async with connection:
+        server = ports_of(connection, clock, observer.failed, events=EventSettings(…), lease=LeaseSettings(…))
+        tasks: server.source.run(sink), server.recorder.run(), server.leadership.run(start, stop)
+
+Everything that writes asks the leadership first; events wait for bindings that are under way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wharfinger.framework.ports import AlwaysLeader, Binder, Clock, ClusterSource, EventSink, Leadership, PodWriter, VolumeWriter
+from wharfinger.kube.binder import ApiBinder
+from wharfinger.kube.connection import Connection
+from wharfinger.kube.discovery import ServerVersion
+from wharfinger.kube.events import EventRecorder, EventSettings
+from wharfinger.kube.informers import Informers
+from wharfinger.kube.lease import LeaseElection, LeaseSettings
+from wharfinger.kube.reflector import ReflectorSettings, Report
+from wharfinger.kube.volume_writer import ApiVolumeWriter
+from wharfinger.kube.writer import ApiWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiServer:
+    """The ports; `informers` is the source and `recorder` the event sink with what only the process that runs them needs."""
+
+    informers: Informers
+    binder: Binder
+    writer: PodWriter
+    volumes: VolumeWriter
+    recorder: EventRecorder
+    leadership: Leadership
+
+    @property
+    def source(self) -> ClusterSource:
+        """What watches the cluster."""
+        return self.informers
+
+    @property
+    def events(self) -> EventSink:
+        """What events are told to."""
+        return self.recorder
+
+
+def ports_of(  # noqa: PLR0913 — what the ports need
+    connection: Connection,
+    clock: Clock,
+    report: Report,
+    *,
+    events: EventSettings,
+    lease: LeaseSettings | None = None,
+    version: ServerVersion | None = None,
+) -> ApiServer:
+    """The ports to the API server of a connection; without a lease this process always leads.
+
+    `version` is what `discovery.server_version` said: servers that can are asked for lists as streams.
+    """
+    leadership = AlwaysLeader() if lease is None else LeaseElection(connection, lease, clock, report)
+
+    def may_write() -> bool:
+        return leadership.is_leader
+
+    binder = ApiBinder(connection, clock, may_write)
+    streaming = version is not None and version.streams_lists
+    return ApiServer(
+        informers=Informers(connection, clock, report, settings=ReflectorSettings(streaming=streaming)),
+        binder=binder,
+        writer=ApiWriter(connection, clock, may_write),
+        volumes=ApiVolumeWriter(connection, clock, may_write),
+        recorder=EventRecorder(connection, events, clock, report, busy=lambda: binder.in_flight > 0),
+        leadership=leadership,
+    )
