@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from wharfinger.model.objects import Pod
+    from wharfinger.model.objects import PersistentVolume, PersistentVolumeClaim, Pod
     from wharfinger.model.pod import PodView
 
 NORMAL = "Normal"
@@ -97,8 +97,14 @@ class PodWriter(Protocol):
 class VolumeWriter(Protocol):
     """Writes what binding volumes needs before the pod that uses them is bound. Everything may raise `WriteFailed`."""
 
-    async def annotate_claim(self, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
-        """None, once the PersistentVolumeClaim has the annotations."""
+    async def annotate_claim(self, claim: PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:
+        """None, once the claim has the annotations; only if it is still the one of that uid."""
+
+    async def reserve_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
+        """None, once `spec.claimRef` of the volume names the claim and its uid; only if the volume's resourceVersion is still the same.
+
+        The volume is annotated with `pv.kubernetes.io/bound-by-controller: yes` too, so that it is released when the claim goes away.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,11 @@ class Matching:
         self._given.append(given)
         return np.asarray(given != NONE)
 
+    def chosen(self, row: int) -> tuple[str | None, ...]:
+        """The names of the volumes on one node, for the claims in the order in which they were given theirs; None for none."""
+        names = {number: name for name, number in self._numbers.items()}
+        return tuple(names.get(int(given[row])) for given in self._given)
+
     def _candidates(self, claim: objects.PersistentVolumeClaim) -> list[objects.PersistentVolume]:
         """The volumes that would do for a claim, smallest first; one that is reserved for it is the only one it may get."""
         store = self._snapshot.objects

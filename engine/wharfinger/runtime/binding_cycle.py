@@ -10,6 +10,8 @@ same bind is sent again, which does no harm as it names the pod's uid and the no
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
@@ -18,6 +20,7 @@ from wharfinger.framework.ports import NORMAL, BindFailed
 from wharfinger.framework.verdict import Reason
 from wharfinger.runtime import wording
 from wharfinger.runtime.permits import Permits
+from wharfinger.runtime.volume_binds import VolumeBinds
 from wharfinger.runtime.world import Decided, World, attempt
 
 if TYPE_CHECKING:
@@ -63,7 +66,9 @@ class BindingCycle:
         self._failures = failures
         self._permits = permits
         self._most = most
+        self._volumes = VolumeBinds(world)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._occupied = 0
         self.room = asyncio.Event()
         self.room.set()
 
@@ -75,8 +80,7 @@ class BindingCycle:
         task = asyncio.ensure_future(self._run(queued, placement, decided))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
-        if len(self._tasks) >= self._most:
-            self.room.clear()
+        self._occupy()
 
     async def drain(self) -> None:
         """None, when nothing is being bound any more."""
@@ -88,17 +92,19 @@ class BindingCycle:
         for task in self._tasks:
             task.cancel()
 
-    def undo(self, queued: QueuedPod, placement: Placement) -> None:
-        """Give back what was reserved and forget the pod, which lets others have its place."""
+    def undo(self, queued: QueuedPod, placement: Placement, *, known: bool = True) -> None:
+        """Give back what was reserved and forget the pod; if its place was `known` to be taken, say that it is free."""
         for plugin in reversed(queued.profile.reserves):
             plugin.unreserve(placement)
-        if self._world.state.forget(placement.pod):
+        if self._world.state.forget(placement.pod) and known:
             freed = Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=placement.node, pod=placement.pod)
             self._queue.notify(freed)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self.room.set()
+        self._occupied -= 1
+        if self._occupied < self._most:
+            self.room.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._ports.observer.failed("binding cycle", error)
 
@@ -126,9 +132,19 @@ class BindingCycle:
 
     async def _bind(self, queued: QueuedPod, placement: Placement) -> None:
         clock = self._ports.clock
-        profile = queued.profile
+        if queued.profile.permits or queued.profile.pre_binds or placement.pod.object.spec.volumes:
+            with self._aside():
+                await self._prepare(queued, placement)
+        await self._writes.settled(queued.uid)
+        sent = clock.monotonic()
+        await self._send(queued, placement)
+        queued.stages["bind"] = clock.monotonic() - sent
+
+    async def _prepare(self, queued: QueuedPod, placement: Placement) -> None:
+        """Permit and PreBind, which may take minutes."""
+        clock, profile = self._ports.clock, queued.profile
+        started = clock.monotonic()
         if profile.permits:
-            started = clock.monotonic()
             refusal = await self._permits.ask(placement, profile.permits)
             queued.stages["permit"] = clock.monotonic() - started
             if refusal is not None:
@@ -137,11 +153,23 @@ class BindingCycle:
         for plugin in profile.pre_binds:
             if (reason := await plugin.pre_bind(placement)) is not None:
                 raise BindFailed(f"{plugin.name}: {reason.text}")
-        await self._writes.settled(queued.uid)
-        sent = clock.monotonic()
-        queued.stages["pre_bind"] = sent - started
-        await self._send(queued, placement)
-        queued.stages["bind"] = clock.monotonic() - sent
+        await self._volumes.bind(placement)
+        queued.stages["pre_bind"] = clock.monotonic() - started
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Leave the room for a binding to others while the placement waits for something else."""
+        self._occupied -= 1
+        self.room.set()
+        try:
+            yield
+        finally:
+            self._occupy()
+
+    def _occupy(self) -> None:
+        self._occupied += 1
+        if self._occupied >= self._most:
+            self.room.clear()
 
     async def _send(self, queued: QueuedPod, placement: Placement) -> None:
         """Write the binding, through the chain's Bind plugins if one takes the pod."""

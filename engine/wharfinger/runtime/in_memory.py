@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -180,6 +180,23 @@ class InMemoryCluster:
             return
         there = self.pod(victim.key)
         self.put(replace(there, metadata=replace(there.metadata, deletion_timestamp=datetime.fromtimestamp(0, UTC))))
+
+    async def annotate_claim(self, claim: objects.PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:
+        """None, once the claim has the annotations."""
+        there: objects.PersistentVolumeClaim = self._objects["PersistentVolumeClaim"][objects.key_of(claim)]
+        metadata = replace(there.metadata, annotations={**there.metadata.annotations, **annotations})
+        self.put(replace(there, metadata=metadata))
+
+    async def reserve_volume(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> None:
+        """None, once the volume names the claim; refused if the volume is not what it was."""
+        there: objects.PersistentVolume = self._objects["PersistentVolume"][volume.metadata.name]
+        if there.metadata.resource_version != volume.metadata.resource_version:
+            raise WriteFailed(f"the object of volume {volume.metadata.name} has been modified")
+        metadata = claim.metadata
+        reference = objects.ObjectReference(
+            kind="PersistentVolumeClaim", namespace=metadata.namespace, name=metadata.name, uid=metadata.uid
+        )
+        self.put(replace(there, spec=replace(there.spec, claim_ref=reference)))
 
     def record(  # noqa: PLR0913 — the fields of an event
         self,

@@ -1,13 +1,30 @@
-"""Permit: placements that wait for something before they are bound, such as the rest of their group."""
+"""Permit: placements that wait for something before they are bound, such as the rest of their group.
+
+Whenever a placement comes or goes, all that wait are asked about again at once, so that those of a group see each other: whoever completes
+the group is still among them.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 
 from wharfinger.framework.extension import PermitPlugin, Placement
 from wharfinger.framework.ports import Clock
 from wharfinger.framework.verdict import Reason
 from wharfinger.runtime.waiting import until
+
+
+@dataclass(slots=True, eq=False)
+class _Question:
+    """A placement that waits for one plugin's answer."""
+
+    placement: Placement
+    plugin: PermitPlugin
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    refusal: Reason | None = None
+    error: Exception | None = None
+    wait_seconds: float = 0.0
 
 
 class Permits:
@@ -16,8 +33,7 @@ class Permits:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waiting: dict[str, Placement] = {}
-        self._rejected: dict[str, Reason] = {}
-        self._changed = asyncio.Event()
+        self._questions: dict[str, _Question] = {}
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._waiting
@@ -25,43 +41,54 @@ class Permits:
     async def ask(self, placement: Placement, plugins: tuple[PermitPlugin, ...]) -> tuple[PermitPlugin, Reason] | None:
         """None once every plugin has approved; otherwise who did not, and why."""
         self._waiting[placement.pod.uid] = placement
-        self._stir()
         for plugin in plugins:
-            refusal = await self._ask(placement, plugin)
+            refusal = await self._answer(_Question(placement, plugin))
             if refusal is not None:
                 return plugin, refusal
         return None
 
     def reject(self, uid: str, reason: Reason) -> bool:
-        """Whether a placement was waiting, which is refused now."""
-        if uid not in self._waiting:
+        """Whether a placement was waiting for an answer, which is no."""
+        question = self._questions.get(uid)
+        if question is None or question.answered.is_set():
             return False
-        self._rejected[uid] = reason
-        self._stir()
+        question.refusal = reason
+        question.answered.set()
         return True
 
     def end(self, uid: str) -> None:
         """The placement's binding cycle has ended, one way or the other."""
-        self._rejected.pop(uid, None)
         if self._waiting.pop(uid, None) is not None:
-            self._stir()
+            self._ask_all()
 
-    async def _ask(self, placement: Placement, plugin: PermitPlugin) -> Reason | None:
-        uid = placement.pod.uid
-        ends_at: float | None = None
-        while uid not in self._rejected:
-            others = [other for other in self._waiting.values() if other is not placement]
-            permission = plugin.permit(placement, others)
-            if permission.reason is not None or permission.approved:
-                return permission.reason
-            now = self._clock.monotonic()
-            ends_at = now + permission.wait_seconds if ends_at is None else ends_at
-            if now >= ends_at:
-                return Reason(f'pod "{placement.pod.name}" rejected due to timeout after waiting at plugin "{plugin.name}"')
-            await until(self._changed, self._clock, ends_at - now)
-        return self._rejected[uid]
+    async def _answer(self, question: _Question) -> Reason | None:
+        uid = question.placement.pod.uid
+        self._questions[uid] = question
+        try:
+            self._ask_all()
+            if not await until(question.answered, self._clock, question.wait_seconds):
+                name, plugin = question.placement.pod.name, question.plugin.name
+                return Reason(f'pod "{name}" rejected due to timeout after waiting at plugin "{plugin}"')
+        finally:
+            del self._questions[uid]
+        if question.error is not None:
+            raise question.error
+        return question.refusal
 
-    def _stir(self) -> None:
-        """Let everybody who waits ask again."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def _ask_all(self) -> None:
+        for question in list(self._questions.values()):
+            if not question.answered.is_set():
+                self._ask(question)
+
+    def _ask(self, question: _Question) -> None:
+        others = [other for other in self._waiting.values() if other is not question.placement]
+        try:
+            permission = question.plugin.permit(question.placement, others)
+        except Exception as error:  # noqa: BLE001 — raised again where the placement is being bound, not where another one is
+            question.error = error
+            question.answered.set()
+            return
+        question.wait_seconds = permission.wait_seconds
+        if permission.approved or permission.reason is not None:
+            question.refusal = permission.reason
+            question.answered.set()

@@ -183,7 +183,7 @@ class SchedulingQueue:
         """The pod fits nowhere: it waits until something may help it. Plugins that depend on time are asked again after a backoff."""
         if queued.place is not Place.IN_FLIGHT:
             return
-        missed = list(self._in_flight.missed(queued.uid))
+        missed = [change for change in self._in_flight.missed(queued.uid) if change.pod is None or change.pod.uid != queued.uid]
         self._in_flight.end(queued.uid)
         queued.rejectors = rejectors
         queued.rejections += 1

@@ -85,10 +85,10 @@ class SchedulingCycle:
             for plugin in queued.profile.reserves:
                 reason = plugin.reserve(placement)
                 if reason is not None:
-                    self._binding.undo(queued, placement)
+                    self._binding.undo(queued, placement, known=False)
                     return plugin, reason
         except Exception:
-            self._binding.undo(queued, placement)
+            self._binding.undo(queued, placement, known=False)
             raise
         queued.stages["reserve"] = self._clock.monotonic() - started
         return None

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wharfinger.framework.ports import AlwaysLeader, Attempt, Binder, Clock, EventSink, Leadership, Observer, PodWriter, SilentObserver
+from wharfinger.framework.ports import (
+    AlwaysLeader,
+    Attempt,
+    Binder,
+    Clock,
+    EventSink,
+    Leadership,
+    Observer,
+    PodWriter,
+    SilentObserver,
+    VolumeWriter,
+)
 from wharfinger.model.cluster_state import ClusterState
 
 if TYPE_CHECKING:
@@ -16,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The ways out of the scheduler."""
+    """The ways out of the scheduler; without `volumes`, pods whose claims are bound with them are not placed."""
 
     binder: Binder
     writer: PodWriter
@@ -24,6 +35,7 @@ class Ports:
     clock: Clock
     leadership: Leadership = field(default_factory=AlwaysLeader)
     observer: Observer = field(default_factory=SilentObserver)
+    volumes: VolumeWriter | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ def view(*arguments, **more):
 class Running:
     """A running scheduler with everything around it."""
 
-    def __init__(self, chains=None, settings=None):
+    def __init__(self, chains=None, settings=None, volumes=True):
         self.cluster = InMemoryCluster()
         self.clock = ManualClock()
         self.seen = Watching()
@@ -89,6 +89,7 @@ class Running:
             clock=self.clock,
             leadership=self.office,
             observer=self.seen,
+            volumes=self.cluster if volumes else None,
         )
         self.scheduler = Scheduler(chains or {"wharfinger": assemble()}, ports, settings or SchedulerSettings())
 
@@ -109,8 +110,8 @@ class Running:
 
 
 @asynccontextmanager
-async def running(*things, chains=None, settings=None):
-    world = Running(chains, settings)
+async def running(*things, chains=None, settings=None, volumes=True):
+    world = Running(chains, settings, volumes)
     for thing in things:
         world.cluster.put(thing)
     world.cluster.connect(world.scheduler.sink)

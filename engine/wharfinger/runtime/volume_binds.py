@@ -1,0 +1,90 @@
+"""Binding the volumes of a placed pod before the pod is bound.
+
+A claim whose class waits for its first consumer is bound once it is known where the pod goes. Where a persistent volume is there for it on
+the node, that is reserved; otherwise the claim is annotated with the node, which tells the provisioner where to make one. Then the
+controllers of the cluster have their time to finish. As in kube-scheduler 1.36 (pkg/scheduler/framework/plugins/volumebinding/binder.go,
+`BindPodVolumes`), except that everything is worked out again from what is known now instead of kept since the decision: if it is no longer
+true, a write is refused and the pod is tried again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wharfinger.framework import volume_matching, volumes
+from wharfinger.framework.plugins.volume_binding import SELECTED_NODE
+from wharfinger.framework.ports import BindFailed, WriteFailed
+from wharfinger.model import objects
+from wharfinger.runtime.world import World
+
+if TYPE_CHECKING:
+    from wharfinger.framework.extension import Placement
+    from wharfinger.framework.ports import VolumeWriter
+    from wharfinger.model.pod import PodView
+
+LONGEST = 600.0
+"""Seconds that the controllers have, as `bindTimeoutSeconds` of VolumeBindingArgs."""
+
+LOOK = 0.25
+"""Seconds between looks at the claims."""
+
+
+class VolumeBinds:
+    """Binds the claims of placed pods."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def bind(self, placement: Placement) -> None:
+        """None, once every claim of the pod is bound; `BindFailed` if one is not to be bound."""
+        waiting = self._waiting(placement.pod)
+        if not waiting:
+            return
+        writer = self._world.ports.volumes
+        if writer is None:
+            names = ", ".join(claim.metadata.name for claim in waiting)
+            raise BindFailed(f"binding volumes on first use is not supported here (claims {names})", retriable=False)
+        try:
+            await self._write(waiting, placement, writer)
+        except WriteFailed as failed:
+            raise BindFailed(f"binding volumes: {failed.reason}") from failed
+        await self._see_them_bound(placement)
+
+    def _waiting(self, pod: PodView) -> list[objects.PersistentVolumeClaim]:
+        """The pod's claims that are not bound yet; `BindFailed` for one that is not there any more."""
+        store = self._world.state.objects
+        found = []
+        for use in volumes.claims_used(pod):
+            claim = volumes.claim_of(use, pod, store)
+            if claim is None:
+                raise BindFailed(volumes.claim_not_found(use.claim))
+            if not volumes.fully_bound(claim) and claim not in found:
+                found.append(claim)
+        return found
+
+    async def _write(self, waiting: list[objects.PersistentVolumeClaim], placement: Placement, writer: VolumeWriter) -> None:
+        """Reserve volumes, and name the node to provisioners."""
+        snapshot = self._world.snapshot()
+        row = snapshot.row(placement.node)
+        if row is None:
+            raise BindFailed(f"node {placement.node} was removed before the pod's volumes were bound")
+        fresh = volume_matching.by_size([claim for claim in waiting if SELECTED_NODE not in claim.metadata.annotations])
+        matching = volume_matching.Matching(snapshot)
+        for claim in fresh:
+            matching.give(claim)
+        chosen = [None if name is None else snapshot.objects.get(objects.PersistentVolume, name) for name in matching.chosen(row)]
+        for claim, volume in zip(fresh, chosen, strict=True):
+            if volume is None:
+                await writer.annotate_claim(claim, {SELECTED_NODE: placement.node})
+            elif volume.spec.claim_ref is None:
+                await writer.reserve_volume(volume, claim)
+
+    async def _see_them_bound(self, placement: Placement) -> None:
+        clock = self._world.ports.clock
+        ends_at = clock.monotonic() + LONGEST
+        while self._waiting(placement.pod):
+            if not self._world.state.is_placed(placement.pod.uid):
+                raise BindFailed("the pod was deleted while its volumes were being bound", gone=True)
+            if clock.monotonic() >= ends_at:
+                raise BindFailed("timed out waiting for the pod's volumes to be bound")
+            await clock.sleep(LOOK)
