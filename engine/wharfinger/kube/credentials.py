@@ -73,15 +73,19 @@ class Credentials:
             async with self._lock:
                 if self._now() - self._read_at >= _ROTATION:
                     await self._rotate()
-        token = self.configuration.api_key.get("BearerToken")
-        return str(token) if token else None
+        return self._header
 
     async def renew(self, refused: str | None) -> bool:
         """True when the header is another one than the refused one after everything was read again."""
         async with self._lock:
-            if self.configuration.api_key.get("BearerToken") == refused:
+            if self._header == refused:
                 await self._load_anew()
-        return bool(self.configuration.api_key.get("BearerToken") != refused)
+        return self._header != refused
+
+    @property
+    def _header(self) -> str | None:
+        """`Bearer …` without the end of line that files of tokens may have, which the loaders leave."""
+        return str(self.configuration.api_key.get("BearerToken") or "").strip() or None
 
     async def _load(self) -> None:
         path = self._kubeconfig or _default_kubeconfig()

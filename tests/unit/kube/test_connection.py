@@ -17,6 +17,18 @@ from wharfinger.kube.connection import Connection, Limits
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.discovery import server_version
 
+TEST_CA = """-----BEGIN CERTIFICATE-----
+MIIBejCCASGgAwIBAgIUHunBXGkT+VGrsgQfY/n9WygJ3wcwCgYIKoZIzj0EAwIw
+EjEQMA4GA1UEAwwHdGVzdC1jYTAgFw0yNjExMjExMTM5MTFaGA8yMTI2MTAyODEx
+MzkxMVowEjEQMA4GA1UEAwwHdGVzdC1jYTBZMBMGByqGSM49AgEGCCqGSM49AwEH
+A0IABB+hZxpPiq812jdwRdZ7lqpRYSH5Li4XyP3HOPEooq/ep83vcnotvsCAM/Jj
+uLkMdI8EBLb0LufXCflo+DXQhbCjUzBRMB0GA1UdDgQWBBRWNqBzj1ERjQCnWqh5
+Nc8dgJdeYTAfBgNVHSMEGDAWgBRWNqBzj1ERjQCnWqh5Nc8dgJdeYTAPBgNVHRMB
+Af8EBTADAQH/MAoGCCqGSM49BAMCA0cAMEQCIFWqcTfG9tOkcAExNO5kvPp4yU6m
+Yo1BMiuB3R5dYrviAiB6yFXa65i0foeXYkvyyyNTE+M1dEiUZ7ZE6qiE29sDNA==
+-----END CERTIFICATE-----
+"""
+
 
 class HandClock:
     def __init__(self) -> None:
@@ -58,6 +70,40 @@ def test_a_token_file_is_read_again_every_minute(with_user, tmp_path):
         await connection.request("GET", "/x")
 
     assert with_user(scenario, tokenFile=str(token)) == ["Bearer one", "Bearer one", "Bearer two"]
+
+
+def test_the_end_of_line_of_a_token_file_is_no_part_of_the_token(with_user, tmp_path):
+    (tmp_path / "token").write_text("one\n")
+
+    async def scenario(connection, clock):
+        await connection.request("GET", "/x")
+
+    assert with_user(scenario, tokenFile=str(tmp_path / "token")) == ["Bearer one"]
+
+
+def test_a_pod_uses_the_account_that_is_mounted(monkeypatch, tmp_path):
+    token, certificate = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("mounted\n")
+    certificate.write_text(TEST_CA)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr("wharfinger.kube.credentials.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
+    monkeypatch.setattr("kubernetes.aio.config.incluster_config.SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr("kubernetes.aio.config.incluster_config.SERVICE_CERT_FILENAME", str(certificate))
+
+    async def main():
+        credentials = Credentials(None, None, time.monotonic)
+        await credentials.load()
+        assert credentials.server == "https://10.0.0.1:443"
+        assert await credentials.authorization() == "bearer mounted"
+        assert credentials.tls.verify_mode.name == "CERT_REQUIRED"
+        assert not await credentials.renew("bearer mounted")
+        token.write_text("rotated")
+        assert await credentials.renew("bearer mounted")
+        assert await credentials.authorization() == "bearer rotated"
+
+    asyncio.run(main())
 
 
 def test_a_refused_token_is_read_again_at_once(with_user, tmp_path):
