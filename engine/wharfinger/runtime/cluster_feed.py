@@ -130,6 +130,9 @@ class ClusterFeed:
         if old is not None and old.uid != pod.uid:  # deleted and made anew while nobody was looking
             self._pod_gone(old)
             old = None
+        version = pod.object.metadata.resource_version
+        if old is not None and version and version == old.object.metadata.resource_version:
+            return  # a list tells again what the watch has told
         known[pod.key] = pod
         if pod.terminating:
             self._leaving(pod.uid, False)
