@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Annotated
 
@@ -10,7 +11,8 @@ import typer
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.cli import options, streams
-from wharfinger.language import load, render
+from wharfinger.errors import UsageError
+from wharfinger.language import load, render, typed
 
 
 class Format(Enum):
@@ -26,6 +28,23 @@ def command(
     output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.HUMAN,
 ) -> int:
     """Print what is wrong with policies: exit code 0 when nothing is, 1 when something is."""
-    _, diagnostics = load.load_policies(options.existing(paths), CATALOGUE)
+    policies, diagnostics = load.load_policies(options.existing(paths), CATALOGUE)
     streams.out(render.render(diagnostics, format=output.value, color=streams.colors(sys.stdout)))
-    return 1 if len(diagnostics) else 0
+    refused = [] if diagnostics.has_errors else list(_refused(policies))
+    for sentence in refused:
+        streams.complain(sentence)
+    return 1 if len(diagnostics) or refused else 0
+
+
+def _refused(policies: Sequence[typed.Policy | None]) -> Iterator[str]:
+    """What plugins say against the values of their arguments in `base kubernetes`, each with its place."""
+    entries = [entry for policy in policies if policy is not None for entry in policy.base if entry.arguments]
+    if not entries:
+        return
+    from wharfinger.framework import configuration, registry  # noqa: PLC0415 — most policies can be checked without the plugins
+
+    for entry in entries:
+        try:
+            configuration.arguments(registry.default_registry()[entry.plugin], entry.arguments)
+        except UsageError as error:
+            yield f"{entry.span}: {error}"
