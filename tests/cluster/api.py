@@ -28,7 +28,7 @@ _GROUPS = {
 _PLURALS = {"PriorityClass": "priorityclasses", "StorageClass": "storageclasses"}
 _CLUSTER_WIDE = {"Node", "Namespace", "PersistentVolume", "PriorityClass", "StorageClass", "CSINode"}
 PARALLEL = 8
-PAGE = 2000
+PAGE = "2000"
 
 
 class Refused(Exception):
@@ -95,7 +95,7 @@ class Api:
     def list(self, kind: str, namespace: str | None = None, **query: str) -> list[Any]:
         """All objects of a kind, of one namespace or all, read in pages."""
         items: list[Any] = []
-        query = {**query, "limit": str(PAGE)}
+        query = {"limit": PAGE, **query}
         while True:
             answer = self.request("GET", f"{collection(kind, namespace)}?{urlencode(query)}")
             items += answer["items"]

@@ -178,7 +178,7 @@ class Proxy:
         await self._cut(watches=False, every=None)
         await self._runner.cleanup()
         await self._session.close()
-        await asyncio.sleep(0.05)  # transports of TLS close in the loop's next rounds
+        await asyncio.sleep(0.25)  # transports of TLS take some rounds of the loop to close
 
     async def _mend(self) -> None:
         for cutter in self._cutters:

@@ -1,0 +1,99 @@
+"""The product's scheduler in this process, against the API server of a test: its parts put together, in a thread with a loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from wharfinger.framework.chain import Chain, assemble
+from wharfinger.framework.ports import SilentObserver
+from wharfinger.kube.binder import ApiBinder
+from wharfinger.kube.connection import Connection
+from wharfinger.kube.credentials import Credentials
+from wharfinger.kube.events import EventRecorder, EventSettings
+from wharfinger.kube.informers import Informers
+from wharfinger.kube.writer import ApiWriter
+from wharfinger.runtime.scheduler import Scheduler
+from wharfinger.runtime.system_clock import SystemClock
+from wharfinger.runtime.world import Ports
+
+NAME = "wharfinger"
+T = TypeVar("T")
+
+
+class Complaints(SilentObserver):
+    """Counts what went wrong, by where and what."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def failed(self, where: str, error: BaseException) -> None:
+        """None; remembered."""
+        self.counts[f"{where}: {type(error).__name__}: {str(error)[:120]}"] += 1
+
+
+class LiveScheduler:
+    """Schedules the pods of schedulerName `wharfinger` while the context lasts."""
+
+    def __init__(self, kubeconfig: Path, chain: Chain | None = None) -> None:
+        self._kubeconfig = kubeconfig
+        self._chain = chain or assemble()
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._ready = threading.Event()
+        self._error: BaseException | None = None
+        self.complaints = Complaints()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(30), "the scheduler did not start"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._scheduler.stop)
+        self._thread.join(30)
+        assert not self._thread.is_alive(), "the scheduler did not stop"
+        if self._error is not None:
+            raise self._error
+
+    def assumed(self) -> list[str]:
+        """Pods that it has decided about and not seen bound."""
+        return self._ask(lambda pods: [placement.pod.key for placement in pods if placement.assumed])
+
+    def placed(self) -> int:
+        """How many pods it has seen bound."""
+        return self._ask(lambda pods: sum(not placement.assumed for placement in pods))
+
+    def _ask(self, question: Callable[[Collection[Any]], T]) -> T:
+        async def ask() -> T:
+            return question(self._scheduler.state._tables.pods.by_uid.values())
+
+        assert self._thread.is_alive(), f"the scheduler has died: {self._error!r}"
+        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(10)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 — raised again where the test is
+            self._error = error
+        finally:
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        clock = SystemClock()
+        async with Connection(Credentials(str(self._kubeconfig), None, clock.monotonic)) as connection:
+            recorder = EventRecorder(connection, EventSettings(controller=NAME, instance=f"{NAME}-test"), clock, self.complaints.failed)
+            ports: dict[str, Any] = {"binder": ApiBinder(connection, clock), "writer": ApiWriter(connection, clock), "events": recorder}
+            self._scheduler = Scheduler({NAME: self._chain}, Ports(clock=clock, observer=self.complaints, **ports))
+            informers = Informers(connection, clock, self.complaints.failed)
+            self._ready.set()
+            async with asyncio.TaskGroup() as group:
+                others = [group.create_task(informers.run(self._scheduler.sink)), group.create_task(recorder.run())]
+                await self._scheduler.run()
+                for other in others:
+                    other.cancel()
+        await asyncio.sleep(0.25)  # transports of TLS take some rounds of the loop to close
