@@ -162,7 +162,12 @@ def _headers(authorization: str | None) -> dict[str, str]:
 
 
 def _unreachable(method: str, path: str, error: Exception) -> refusals.Unreachable:
-    what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
+    broken = isinstance(error, aiohttp.ClientPayloadError)
+    what = (
+        "the connection broke off"
+        if broken
+        else str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
+    )
     return refusals.Unreachable(f"{method} {path}: {what}")
 
 

@@ -27,7 +27,7 @@ from wharfinger.model import objects
 
 Report = Callable[[str, BaseException], None]
 
-_SHORT_WATCH = 1.0  # seconds; a watch that ends sooner without a word counts as a failure, or a broken proxy would be asked in a loop
+_SHORT_WATCH = 0.5  # seconds; a watch that ends sooner without a word counts as a failure, or a broken proxy would be asked in a loop
 _WHOLE_LIST = 120.0  # seconds that a list without pages may take
 _UNAVAILABLE = (refusals.Forbidden, refusals.NotFound)
 
@@ -94,8 +94,13 @@ class Reflector:
             await (self._stream_list() if self._streaming else self._list())
             return
         began = self._clock.monotonic()
-        await self._watch()
-        if self._clock.monotonic() - began < _SHORT_WATCH:
+        try:
+            await self._watch()
+        finally:
+            short = self._clock.monotonic() - began < _SHORT_WATCH
+            if not short:
+                self._backoff.reset()  # quiet, but it worked for a while: what ended it is a new trouble
+        if short:
             await self._clock.sleep(self._backoff.after())
 
     def _unavailable(self, error: refusals.ApiError) -> None:

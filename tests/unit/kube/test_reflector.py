@@ -191,6 +191,12 @@ def test_watches_that_end_at_once_are_not_asked_for_in_a_loop(follow):
     assert clock.waits[:2] == [0.2, 0.4]
 
 
+def test_watches_that_work_for_a_while_are_begun_again_without_ever_longer_waits(follow, monkeypatch):
+    monkeypatch.setattr("wharfinger.kube.reflector._SHORT_WATCH", 0.02)
+    _, _, clock, _ = follow(lambda _, served: len(served.watch_queries) == 5, watches=[Stream(hang=0.05, cut=True)] * 4)
+    assert clock.waits == [0.2] * 4
+
+
 def test_an_unreadable_object_is_reported_and_passed_over(follow):
     bad = {"metadata": {"name": "bad", "resourceVersion": "11"}, "status": {"allocatable": {"cpu": "many"}}}
     recorder, _, _, reflector = follow(
