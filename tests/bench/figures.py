@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 WHARF = str(Path(sys.executable).with_name("wharf"))
 TEN_TERMS = str(Path(__file__).with_name("ten_terms.policy"))
-RUNS = 3
+RUNS = 2
 
 CORE = (
     ("5,000 nodes, ten terms, 1 template", 10_000, f"--policy {TEN_TERMS} --nodes 5000 --pods 10000"),

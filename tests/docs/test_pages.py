@@ -12,7 +12,7 @@ import pytest
 from tests.docs import pages
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "policies" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *(ROOT / folder / "README.md" for folder in ("policies", "deploy")), *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def shell(command, folder):
