@@ -65,7 +65,7 @@ class Attribute:
     high: float | None = None
 
 
-class ArgumentMismatch(Exception):  # noqa: N818  # not a failure of the program but an answer of a `result` function
+class ArgumentMismatch(Exception):  # not a failure of the program but an answer of a `result` function
     """Raised by `Function.result` where arguments, each of an allowed kind, do not go together; `index` is the one to underline."""
 
     def __init__(self, index: int, message: str) -> None:
