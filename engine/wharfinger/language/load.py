@@ -163,6 +163,8 @@ class _Loader:
         file, why = None, f"{key} holds no declarations"
         if count > MOST_IMPORTS:
             why = f"there are more than {MOST_IMPORTS} imports"
+        elif not key.endswith(SUFFIX):  # a diagnostic quotes what it was found in, and nobody's secrets are policies
+            why = f"only {SUFFIX} files can be imported"
         else:
             try:
                 file = self.read(key)

@@ -122,6 +122,13 @@ def test_names_of_a_failed_import_are_not_complained_about(tmp_path):
     assert load(tmp_path / "p.policy") == ([None], ["P308 cannot import `gone.policy`: no such file or directory"])
 
 
+def test_only_policies_can_be_imported_so_that_no_other_file_is_quoted(tmp_path):
+    (tmp_path / "secret.txt").write_text("hunter2\n")
+    (tmp_path / "p.policy").write_text('import "secret.txt" as s\n\npolicy "p"\n\nfilter f { require node.free.cpu > 0cpu }\n')
+    _, found = load(tmp_path / "p.policy")
+    assert found == ["P308 cannot import `secret.txt`: only .policy files can be imported"]
+
+
 def test_a_mistake_in_an_import_is_found_there(tmp_path):
     written(
         tmp_path,
