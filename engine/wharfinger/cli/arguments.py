@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 LISTS: Mapping[str, frozenset[str]] = {
-    "dry-run": frozenset({"--snapshot", "-s", "--policy", "-p", "--pods"}),
+    "dry-run": frozenset({"--snapshot", "-s", "--policy", "-p", "--pods", "-f"}),
     "bench": frozenset({"--snapshot", "-s", "--policy", "-p"}),
     "demo": frozenset({"--policy", "-p"}),
 }

@@ -31,7 +31,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     policy: options.Policies = None,
     pods: Annotated[
         list[str] | None,
-        typer.Option("--pods", metavar="FILE", help="Place these pods (or the pods of these workloads) instead of pending ones."),
+        typer.Option("--pods", "-f", metavar="FILE", help="Place these pods (or the pods of these workloads) instead of pending ones."),
     ] = None,
     pending: Annotated[bool, typer.Option("--pending", help="Place the snapshot's pods that have no node; the default.")] = False,
     param: options.Params = None,
