@@ -5,18 +5,7 @@ from __future__ import annotations
 from msgspec import field
 
 from wharfinger.model.objects_meta import Int32, KubeStruct, LabelSelector, NodeSelector, ObjectMeta, ObjectReference, Quantities, Quantity
-from wharfinger.model.objects_volume import (
-    ISCSI,
-    RBD,
-    AWSElasticBlockStore,
-    AzureDisk,
-    AzureFile,
-    CinderVolume,
-    CSIVolume,
-    GCEPersistentDisk,
-    PortworxVolume,
-    VsphereVolume,
-)
+from wharfinger.model.objects_volume import AttachedStorage
 
 
 class VolumeNodeAffinity(KubeStruct, frozen=True):
@@ -31,7 +20,7 @@ class LocalVolume(KubeStruct, frozen=True):
     path: str = ""
 
 
-class PersistentVolumeSpec(KubeStruct, frozen=True):
+class PersistentVolumeSpec(AttachedStorage, frozen=True):
     """spec of a persistent volume."""
 
     capacity: Quantities = field(default_factory=dict)
@@ -42,16 +31,6 @@ class PersistentVolumeSpec(KubeStruct, frozen=True):
     node_affinity: VolumeNodeAffinity | None = None
     volume_attributes_class_name: str | None = None
     local: LocalVolume | None = None
-    csi: CSIVolume | None = None
-    aws_elastic_block_store: AWSElasticBlockStore | None = None
-    gce_persistent_disk: GCEPersistentDisk | None = None
-    iscsi: ISCSI | None = None
-    rbd: RBD | None = None
-    azure_disk: AzureDisk | None = None
-    azure_file: AzureFile | None = None
-    cinder: CinderVolume | None = None
-    vsphere_volume: VsphereVolume | None = None
-    portworx_volume: PortworxVolume | None = None
 
 
 class PersistentVolumeStatus(KubeStruct, frozen=True):

@@ -127,14 +127,10 @@ class EphemeralVolume(KubeStruct, frozen=True):
     volume_claim_template: PersistentVolumeClaimTemplate | None = None
 
 
-class Volume(KubeStruct, frozen=True):
-    """One of spec.volumes; kinds that no scheduling decision looks at keep only their name."""
+class AttachedStorage(KubeStruct, frozen=True):
+    """The storage that a pod names in a volume of its own, and a persistent volume stands for, in the same fields."""
 
-    name: str = ""
-    persistent_volume_claim: PersistentVolumeClaimVolume | None = None
-    ephemeral: EphemeralVolume | None = None
     csi: CSIVolume | None = None
-    image: ImageVolume | None = None
     aws_elastic_block_store: AWSElasticBlockStore | None = None
     gce_persistent_disk: GCEPersistentDisk | None = None
     iscsi: ISCSI | None = None
@@ -144,6 +140,15 @@ class Volume(KubeStruct, frozen=True):
     cinder: CinderVolume | None = None
     vsphere_volume: VsphereVolume | None = None
     portworx_volume: PortworxVolume | None = None
+
+
+class Volume(AttachedStorage, frozen=True):
+    """One of spec.volumes; kinds that no scheduling decision looks at keep only their name."""
+
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimVolume | None = None
+    ephemeral: EphemeralVolume | None = None
+    image: ImageVolume | None = None
 
 
 class PersistentVolumeClaimStatus(KubeStruct, frozen=True):
