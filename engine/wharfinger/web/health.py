@@ -1,0 +1,107 @@
+"""Health checks, answered as Kubernetes' own components answer them.
+
+Source of the format: staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go, Kubernetes 1.36. One difference: reasons are not withheld,
+as whoever may ask a scheduler for its health may know why it is not well.
+
+    GET /readyz                       200 ok
+    GET /readyz?verbose               200 [+]informer-sync ok … readyz check passed
+    GET /readyz?exclude=informer-sync
+    GET /readyz/informer-sync         that check alone
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+Check = Callable[[], "str | Awaitable[str | None] | None"]
+"""A check: None when all is well, else the reason why not; what it raises is a reason too."""
+
+PATIENCE = 5.0
+"""Seconds that a check may take."""
+
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checks:
+    """Checks by name, in the order in which they are told.
+
+    `live`: whether the process is worth keeping (`/livez`, and `/healthz`, its old name). `ready`: whether it does its work.
+    """
+
+    live: Mapping[str, Check] = field(default_factory=dict)
+    ready: Mapping[str, Check] = field(default_factory=dict)
+
+
+def routes(checks: Checks) -> list[Route]:
+    """The routes of `/healthz`, `/livez` and `/readyz`."""
+    by_path = {"healthz": checks.live, "livez": checks.live, "readyz": checks.ready}
+    return [route for name, own in by_path.items() for route in _routes(name, {"ping": _ping, **own})]
+
+
+def _ping() -> None:
+    """Well as soon as it can be asked."""
+
+
+def _routes(name: str, checks: Mapping[str, Check]) -> list[Route]:
+    async def all_checks(request: Request) -> Response:
+        return await _answer(name, checks, request)
+
+    async def one_check(request: Request) -> Response:
+        return await _answer_one(checks, request.path_params["check"])
+
+    return [Route(f"/{name}", all_checks), Route(f"/{name}/{{check}}", one_check)]
+
+
+async def _answer(name: str, checks: Mapping[str, Check], request: Request) -> Response:
+    excluded = dict.fromkeys(word for words in request.query_params.getlist("exclude") for word in words.split(",") if word)
+    lines, failed = [], False
+    for own, check in checks.items():
+        if own in excluded:
+            lines.append(f"[+]{own} excluded: ok")
+            continue
+        reason = await outcome(check)
+        failed = failed or reason is not None
+        lines.append(f"[+]{own} ok" if reason is None else f"[-]{own} failed: {reason}")
+    unknown = [f'"{word}"' for word in excluded if word not in checks]
+    if unknown:
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {', '.join(unknown)}")
+    if failed:
+        return _text("\n".join([*lines, f"{name} check failed", ""]), 500)
+    return _text("\n".join([*lines, f"{name} check passed", ""]) if "verbose" in request.query_params else "ok")
+
+
+async def _answer_one(checks: Mapping[str, Check], own: str) -> Response:
+    check = checks.get(own)
+    if check is None:
+        return _text(f"there is no check {own}; there are {', '.join(checks)}\n", 404)
+    reason = await outcome(check)
+    return _text("ok") if reason is None else _text(f"internal server error: {reason}\n", 500)
+
+
+async def outcome(check: Check) -> str | None:
+    """None when all is well, else the reason in one line; a check that takes too long or fails has one too."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            found = check()
+            reason = await found if inspect.isawaitable(found) else found
+    except TimeoutError:
+        return f"no answer within {PATIENCE:g} s"
+    except Exception as error:  # noqa: BLE001 — a check that breaks is a check that fails
+        return f"{type(error).__name__}: {_one_line(str(error))}"
+    return None if reason is None else _one_line(reason)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _text(content: str, status: int = 200) -> Response:
+    return PlainTextResponse(content, status, headers=_HEADERS)
