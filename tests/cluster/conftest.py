@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster import objects
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.proxy import Proxy
 from tests.cluster.waiting import eventually
 from tests.testbed import build
 
@@ -70,6 +71,13 @@ def _empty(api):
 def kubectl(control_plane):
     """Runs the real kubectl: what it prints."""
     return control_plane.kubectl
+
+
+@pytest.fixture
+def proxy(control_plane):
+    """A proxy in front of the API server that misbehaves on demand."""
+    with Proxy(control_plane) as running:
+        yield running
 
 
 @pytest.fixture

@@ -22,7 +22,16 @@ from tests.cluster.programs import Program, free_ports
 from tests.testbed import build
 
 TOKEN = "admintoken"
-CONTROLLERS = "deployment-controller,replicaset-controller,garbage-collector-controller,namespace-controller,disruption-controller"
+CONTROLLERS = (
+    "deployment-controller",
+    "replicaset-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "disruption-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+)
 STAGES = (
     "node/fast/node-initialize",
     "node/heartbeat/node-heartbeat",
@@ -38,11 +47,11 @@ class ControlPlane:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="wharfinger-cluster-"))
         self.keep = False  # set by who sees a failure: the folder with the logs stays
-        client, peer, self.port = free_ports(3)
+        self.etcd_port, peer, self.port = free_ports(3)
         self.api = Api(self.port, TOKEN, self.certificate)
         self.kubeconfig = self.write_kubeconfig("kubeconfig", self.port)
-        self.etcd = Program("etcd", self._etcd(client, peer), self.folder, ready=lambda: _healthy(client))
-        self.api_server = Program("kube-apiserver", self._api_server(client), self.folder, ready=self._serving)
+        self.etcd = Program("etcd", self._etcd(self.etcd_port, peer), self.folder, ready=lambda: _healthy(self.etcd_port))
+        self.api_server = Program("kube-apiserver", self._api_server(self.etcd_port), self.folder, ready=self._serving)
         self.controllers = Program("kube-controller-manager", self._controllers(), self.folder)
         self.kwok = Program("kwok", self._kwok(), self.folder)
         self._others: list[Program] = []
@@ -109,6 +118,12 @@ class ControlPlane:
         if not self.keep:
             shutil.rmtree(self.folder, ignore_errors=True)
 
+    def compact(self) -> int:
+        """The revision up to which etcd has forgotten its history now: the present one, so that no older version can be watched from."""
+        revision = int(_ask_etcd(self.etcd_port, "/v3/kv/range", {"key": "AA=="})["header"]["revision"])
+        _ask_etcd(self.etcd_port, "/v3/kv/compaction", {"revision": revision, "physical": True})
+        return revision
+
     def kubectl(self, *arguments: object, content: str | None = None) -> str:
         """What the real kubectl prints; raises AssertionError with its message when it fails."""
         command = [str(build.program("kubectl")), f"--kubeconfig={self.kubeconfig}", *map(str, arguments)]
@@ -163,12 +178,24 @@ class ControlPlane:
 
     def _controllers(self) -> list[object]:
         port = free_ports(1)[0]
-        flags = ["--leader-elect=false", "--bind-address=127.0.0.1", f"--secure-port={port}", f"--controllers={CONTROLLERS}"]
+        flags = ["--leader-elect=false", "--bind-address=127.0.0.1", f"--secure-port={port}", f"--controllers={','.join(CONTROLLERS)}"]
         return [build.program("kube-controller-manager"), f"--kubeconfig={self.kubeconfig}", *flags]
 
     def _kwok(self) -> list[object]:
         stages = [f"--config={build.kwok_stages() / stage}.yaml" for stage in STAGES]
         return [build.program("kwok"), f"--kubeconfig={self.kubeconfig}", "--manage-all-nodes=true", *stages]
+
+
+def _ask_etcd(port: int, path: str, body: object) -> Any:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("POST", path, json.dumps(body))
+        answer = connection.getresponse()
+        told = json.loads(answer.read())
+        assert answer.status == http.client.OK, told
+        return told
+    finally:
+        connection.close()
 
 
 def _healthy(port: int) -> bool:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from wharfinger.framework.chain import Chain, assemble
-from wharfinger.framework.ports import SilentObserver
+from wharfinger.framework.ports import Attempt, SilentObserver
 from wharfinger.kube.binder import ApiBinder
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.events import EventRecorder, EventSettings
 from wharfinger.kube.informers import Informers
+from wharfinger.kube.volume_writer import ApiVolumeWriter
 from wharfinger.kube.writer import ApiWriter
 from wharfinger.runtime.scheduler import Scheduler
 from wharfinger.runtime.system_clock import SystemClock
@@ -26,10 +27,15 @@ T = TypeVar("T")
 
 
 class Complaints(SilentObserver):
-    """Counts what went wrong, by where and what."""
+    """Counts what went wrong, by where and what, and how often each pod was tried."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.attempts: Counter[str] = Counter()
+
+    def attempted(self, attempt: Attempt) -> None:
+        """None; counted."""
+        self.attempts[attempt.pod.key] += 1
 
     def failed(self, where: str, error: BaseException) -> None:
         """None; remembered."""
@@ -67,9 +73,18 @@ class LiveScheduler:
         """How many pods it has seen bound."""
         return self._ask(lambda pods: sum(not placement.assumed for placement in pods))
 
+    def waiting(self) -> dict[str, str]:
+        """The pods in its queue, by key, with the place in which they are."""
+        return self.ask(lambda scheduler: {queued.pod.key: queued.place.value for queued in scheduler.queue})
+
     def _ask(self, question: Callable[[Collection[Any]], T]) -> T:
+        return self.ask(lambda scheduler: question(scheduler.state._tables.pods.by_uid.values()))
+
+    def ask(self, question: Callable[[Scheduler], T]) -> T:
+        """What a question to the scheduler is answered, between two things that it does."""
+
         async def ask() -> T:
-            return question(self._scheduler.state._tables.pods.by_uid.values())
+            return question(self._scheduler)
 
         assert self._thread.is_alive(), f"the scheduler has died: {self._error!r}"
         return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(10)
@@ -88,6 +103,7 @@ class LiveScheduler:
         async with Connection(Credentials(str(self._kubeconfig), None, clock.monotonic)) as connection:
             recorder = EventRecorder(connection, EventSettings(controller=NAME, instance=f"{NAME}-test"), clock, self.complaints.failed)
             ports: dict[str, Any] = {"binder": ApiBinder(connection, clock), "writer": ApiWriter(connection, clock), "events": recorder}
+            ports["volumes"] = ApiVolumeWriter(connection, clock)
             self._scheduler = Scheduler({NAME: self._chain}, Ports(clock=clock, observer=self.complaints, **ports))
             informers = Informers(connection, clock, self.complaints.failed)
             self._ready.set()

@@ -16,67 +16,19 @@ import json
 import re
 import ssl
 import threading
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Self
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector, web
 
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.misbehaviour import Action, Answer, Delay, Fault, Hold, Lose, Rewrite
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "upgrade", "host"}
 REASONS = {401: "Unauthorized", 409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 MOST_BODY = 16 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A failure in place of the API server's answer. `in_stream` gives it as a watch does: status 200 and an event of type ERROR."""
-
-    status: int
-    reason: str = ""
-    retry_after: int | None = None
-    in_stream: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delay:
-    """The request is passed on after so many seconds; with `after` it is the answer that comes so late."""
-
-    seconds: float
-    after: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lose:
-    """The request is done, and the connection breaks before its answer."""
-
-
-Action = Answer | Delay | Lose
-
-
-@dataclass(slots=True, kw_only=True)
-class Fault:
-    """An action and the requests it happens to: of these every n-th, and at most `times`."""
-
-    action: Action
-    method: str | None = None
-    path: re.Pattern[str] = field(default_factory=lambda: re.compile(""))
-    watch: bool | None = None
-    every: int = 1
-    times: int | None = None
-    met: int = 0
-    done: int = 0
-
-    def strikes(self, method: str, path: str, watch: bool) -> bool:
-        """Whether it happens to this request; counts."""
-        if self.method not in (None, method) or self.watch not in (None, watch) or not self.path.search(path):
-            return False
-        self.met += 1
-        if self.met % self.every or (self.times is not None and self.done >= self.times):
-            return False
-        self.done += 1
-        return True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -223,6 +175,8 @@ class Proxy:
                 return _failure(action)
             if isinstance(action, Delay) and not action.after:
                 await asyncio.sleep(action.seconds)
+            if isinstance(action, Hold):
+                await action.wait()
         return await self._forward(request, exchange, body, struck)
 
     async def _forward(self, request: web.Request, exchange: Exchange, body: bytes, struck: list[Action]) -> web.StreamResponse:
@@ -236,15 +190,31 @@ class Proxy:
                     await upstream.read()
                     raise ConnectionResetError("the answer is lost")
             exchange.status = upstream.status
-            kept = {name: value for name, value in upstream.headers.items() if name.lower() not in HOP_BY_HOP}
+            dropped = HOP_BY_HOP | ({"content-length"} if any(isinstance(action, Rewrite) for action in struck) else set())
+            kept = {name: value for name, value in upstream.headers.items() if name.lower() not in dropped}
             answer = web.StreamResponse(status=upstream.status, headers=kept)
             await self._flowing.wait()
             await answer.prepare(request)
-            async for chunk in upstream.content.iter_any():
+            async for chunk in _content(upstream, struck):
                 await self._flowing.wait()
                 await answer.write(chunk)
             await answer.write_eof()
             return answer
+
+
+async def _content(upstream: ClientResponse, struck: list[Action]) -> AsyncIterator[bytes]:
+    rewrites = [action.line for action in struck if isinstance(action, Rewrite)]
+    if not rewrites:
+        async for chunk in upstream.content.iter_any():
+            yield chunk
+        return
+    rest = b""
+    async for chunk in upstream.content.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield reduce(lambda text, rewrite: rewrite(text), rewrites, line) + b"\n"
+    if rest:
+        yield reduce(lambda text, rewrite: rewrite(text), rewrites, rest)
 
 
 def _failure(action: Answer) -> web.Response:

@@ -3,19 +3,13 @@
 import pytest
 
 from tests.cluster.live import NAME, LiveScheduler
-from tests.cluster.proxy import Answer, Delay, Lose, Proxy
+from tests.cluster.misbehaviour import Answer, Delay, Lose
 from tests.cluster.soundness import assert_sound
 from tests.cluster.waiting import eventually
 
 N_NODES = 50
 N_PODS = 400
 N_MANY = 2000
-
-
-@pytest.fixture
-def proxy(control_plane):
-    with Proxy(control_plane) as running:
-        yield running
 
 
 def _all_bound(api, n):

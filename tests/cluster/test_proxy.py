@@ -10,7 +10,8 @@ import pytest
 from tests.cluster import objects
 from tests.cluster.api import Api, Refused
 from tests.cluster.control_plane import TOKEN
-from tests.cluster.proxy import Answer, Delay, Lose, Proxy
+from tests.cluster.misbehaviour import Answer, Delay, Lose
+from tests.cluster.proxy import Proxy
 from tests.cluster.soundness import assert_sound
 from tests.cluster.waiting import eventually
 
