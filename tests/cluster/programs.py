@@ -81,6 +81,14 @@ class Program:
                 raise NotReady(f"{self.name} {what} after {within:.0f} s; the end of {self.log}:\n{self.tail()}")
             time.sleep(0.05)
 
+    def wait(self, within: float) -> int:
+        """The exit code, once the program has ended by itself; AssertionError when it has not in time."""
+        assert self._process is not None, f"{self.name} was not started"
+        try:
+            return self._process.wait(within)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} has not ended within {within:.0f} s; the end of {self.log}:\n{self.tail()}") from None
+
     def stop(self, sig: int = signal.SIGTERM, within: float = 5.0) -> None:
         """Ends the program with all that it started: politely first, killed when that takes too long. Doing it twice does no harm."""
         if self._process is None:

@@ -31,6 +31,7 @@ VERBS: Mapping[str, str] = {
     "fmt": "fmt",
     "test": "test",
     "dry-run": "dry_run",
+    "run": "run",
     "bench": "bench",
     "demo": "demo",
     "version": "version",

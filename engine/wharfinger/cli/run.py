@@ -1,0 +1,35 @@
+"""`wharf run`: schedules pods on a cluster until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from wharfinger.cli.run_flags import Flags, settings_of, taking_flags
+from wharfinger.daemon.compose import serve
+from wharfinger.daemon.settings import Settings
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def _run(flags: Flags) -> int:
+    """Schedule the pods that name this scheduler, until SIGTERM or SIGINT; a second one stops without waiting for anything."""
+    asyncio.run(_until_signalled(settings_of(flags)))
+    return 0
+
+
+command = taking_flags(_run)
+
+
+async def _until_signalled(settings: Settings) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    serving = asyncio.ensure_future(serve(settings, stop=stop))
+
+    def signalled() -> None:
+        if stop.is_set():
+            serving.cancel()
+        stop.set()
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, signalled)
+    await serving

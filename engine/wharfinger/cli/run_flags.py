@@ -1,0 +1,124 @@
+"""The flags of `wharf run`, which outweigh the file given with `--config`."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from wharfinger.cli import options
+from wharfinger.daemon import files
+from wharfinger.daemon.settings import Settings
+from wharfinger.errors import UsageError
+from wharfinger.language import suggest
+
+
+class LogFormat(Enum):
+    """How the log is written."""
+
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class LogLevel(Enum):
+    """From where on something is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """What was given; None is what was not."""
+
+    config: Annotated[str | None, typer.Option("--config", metavar="FILE", help="A WharfingerConfiguration; flags outweigh it.")] = None
+    kubeconfig: Annotated[
+        str | None,
+        typer.Option("--kubeconfig", metavar="FILE", help="How to connect; default: $KUBECONFIG, ~/.kube/config, the pod's account."),
+    ] = None
+    context: Annotated[str | None, typer.Option("--context", metavar="NAME", help="Which context of the kubeconfig.")] = None
+    scheduler_name: Annotated[
+        str | None,
+        typer.Option("--scheduler-name", metavar="NAME", help="Whose pods are scheduled: spec.schedulerName; default: wharfinger."),
+    ] = None
+    policy: options.Policies = None
+    param: options.Params = None
+    leader_elect: Annotated[
+        bool | None, typer.Option("--leader-elect/--no-leader-elect", help="Whether to act only while holding a Lease; the default is to.")
+    ] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and report, but write nothing to the API server.")] = False
+    bind_address: Annotated[
+        str | None, typer.Option("--bind-address", metavar="ADDRESS", help="Where health and metrics are served; default: 127.0.0.1.")
+    ] = None
+    port: Annotated[int | None, typer.Option("--port", metavar="PORT", help="At which port; 0 serves nothing; default: 10261.")] = None
+    log_format: Annotated[LogFormat | None, typer.Option("--log-format", help="How the log is written; default: console.")] = None
+    log_level: Annotated[LogLevel | None, typer.Option("--log-level", help="From where on something is logged; default: info.")] = None
+
+
+def taking_flags(verb: Callable[[Flags], int]) -> Callable[..., int]:
+    """The verb as a command of typer, with a parameter for every flag."""
+    hints = typing.get_type_hints(Flags, include_extras=True)
+
+    def command(**given: Any) -> int:
+        return verb(Flags(**given))
+
+    parameters = [
+        inspect.Parameter(flag.name, inspect.Parameter.KEYWORD_ONLY, default=flag.default, annotation=hints[flag.name])
+        for flag in fields(Flags)
+    ]
+    vars(command)["__signature__"] = inspect.Signature(parameters, return_annotation=int)  # what typer asks for
+    command.__annotations__ = {**hints, "return": int}
+    command.__doc__ = verb.__doc__
+    return command
+
+
+def settings_of(flags: Flags) -> Settings:
+    """The settings of the file, or the defaults, with the flags in their places; UsageError for what does not fit."""
+    settings = Settings() if flags.config is None else files.read(flags.config)
+    document = settings.model_dump(by_alias=True)
+    _set(document["clientConnection"], kubeconfig=flags.kubeconfig, context=flags.context)
+    _set(document["leaderElection"], leaderElect=flags.leader_elect)
+    _set(document["logging"], format=_value(flags.log_format), level=_value(flags.log_level))
+    _set(document, bindAddress=flags.bind_address, port=flags.port, dryRun=flags.dry_run or None)
+    document["profiles"] = _profiles(list(document["profiles"]), flags)
+    return files.validated(document, "flags")
+
+
+def _profiles(profiles: list[dict[str, Any]], flags: Flags) -> list[dict[str, Any]]:
+    """The profiles with what the flags say about one of them: the only one, or the one that `--scheduler-name` names."""
+    own = {"policies": flags.policy and options.existing(flags.policy), "params": dict(options.params(flags.param)) or None}
+    said = {name: value for name, value in own.items() if value is not None}
+    if len(profiles) == 1:
+        profiles[0] |= said
+        _set(profiles[0], schedulerName=flags.scheduler_name)
+    elif said or flags.scheduler_name is not None:
+        _named(profiles, flags).update(said)
+    return profiles
+
+
+def _named(profiles: list[dict[str, Any]], flags: Flags) -> dict[str, Any]:
+    names = [profile["schedulerName"] for profile in profiles]
+    if flags.scheduler_name is None:
+        raise UsageError(f"{flags.config} has several profiles; say with --scheduler-name which one --policy and --param are for")
+    if flags.scheduler_name not in names:
+        near = suggest.closest(flags.scheduler_name, names)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
+        raise UsageError(f"--scheduler-name {flags.scheduler_name}: {flags.config} has no such profile; {hint}")
+    if not (flags.policy or flags.param):
+        raise UsageError(f"--scheduler-name says which profile of {flags.config} --policy and --param are for; give one of them too")
+    return profiles[names.index(flags.scheduler_name)]
+
+
+def _set(document: dict[str, Any], **values: Any) -> None:
+    document.update({name: value for name, value in values.items() if value is not None})
+
+
+def _value(choice: Enum | None) -> Any:
+    return None if choice is None else choice.value

@@ -1,0 +1,154 @@
+"""The running scheduler, put together: the API server's ports, the scheduler's loop, the election, and an orderly end.
+
+The informers and the event recorder run from the start to the very end. The scheduler runs while this process leads: it starts with the
+election, and a stop lets it finish what is under way before the lease is given back. Who loses the lease stops writing at that moment and
+ends with an error, as kube-scheduler does: whoever supervises the process starts it again, with a picture of the cluster that is fresh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from wharfinger.daemon.chains import chains_of
+from wharfinger.daemon.connecting import first_contact
+from wharfinger.daemon.identity import identity
+from wharfinger.daemon.observing import LoggedFailures
+from wharfinger.daemon.settings import Settings
+from wharfinger.daemon.tasks import Tasks
+from wharfinger.errors import WharfingerError
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.ports import Clock, Observer
+from wharfinger.kube.api_server import ApiServer, ports_of
+from wharfinger.kube.connection import Connection, Limits
+from wharfinger.kube.credentials import Credentials
+from wharfinger.kube.discovery import ServerVersion
+from wharfinger.kube.events import EventSettings
+from wharfinger.kube.lease import LeaseSettings
+from wharfinger.kube.resources import SCHEDULING
+from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
+from wharfinger.runtime.system_clock import SystemClock
+from wharfinger.runtime.world import Ports
+
+CONTROLLER = "wharfinger"
+"""`reportingController` of events."""
+
+
+class LeadershipLost(WharfingerError):
+    """Another process leads now, or none can tell."""
+
+
+class Daemon:
+    """The parts of a running scheduler on one connection; `run` runs them once."""
+
+    def __init__(  # noqa: PLR0913 — what the parts need from outside
+        self,
+        settings: Settings,
+        chains: Mapping[str, Chain],
+        connection: Connection,
+        version: ServerVersion,
+        *,
+        observer: Observer,
+        clock: Clock,
+        log: Any,
+    ) -> None:
+        self._settings = settings
+        self._log = log
+        self.identity = identity()
+        self.server: ApiServer = ports_of(
+            connection,
+            clock,
+            observer.failed,
+            events=EventSettings(controller=CONTROLLER, instance=self.identity),
+            lease=lease_of(settings, self.identity),
+            version=version,
+        )
+        server = self.server
+        ports = Ports(
+            binder=server.binder,
+            writer=server.writer,
+            volumes=server.volumes,
+            events=server.events,
+            leadership=server.leadership,
+            clock=clock,
+            observer=observer,
+        )
+        self.scheduler = Scheduler(chains, ports, limits_of(settings))
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """None, after `stop`, when everything under way has ended or the grace period is over; LeadershipLost when the lease is lost."""
+        elected = asyncio.Event()
+        async with Tasks() as tasks:
+            tasks.start(self.server.recorder.run(), "events")
+            tasks.start(self.server.informers.run(self.scheduler.sink), "informers")
+            tasks.start(self._lead(elected), "election")
+            await tasks.until(elected, stop)
+            if stop.is_set():
+                return
+            self._log.info("scheduling", profiles=[profile.name for profile in self.scheduler.profiles], identity=self.identity)
+            scheduling = tasks.start(self.scheduler.run(), "scheduling")
+            await tasks.until(stop)
+            self._log.info("stopping", binding=self.scheduler.n_binding, writing=self.scheduler.n_writing)
+            self.scheduler.stop()
+            await tasks.until(scheduling)
+
+    async def _lead(self, elected: asyncio.Event) -> None:
+        """Never returns: leads until cancelled, or raises LeadershipLost."""
+        await self.server.leadership.run(elected.set, self.scheduler.abandon)
+        if not self.server.leadership.is_leader:
+            lease = self._settings.leader_election
+            raise LeadershipLost(f"lost the lease {lease.resource_namespace}/{lease.resource_name}; nothing more is bound by this process")
+        await asyncio.Event().wait()
+
+
+async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
+    """None, after `stop`: schedules until then. PolicyError or UsageError before anything is connected to, LeadershipLost later."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    log = structlog.get_logger()
+    chains = chains_of(settings, log.warning)
+    clock = SystemClock()
+    async with _connection(settings, clock) as connection, Tasks() as tasks:
+        contact = asyncio.ensure_future(first_contact(connection, clock, log.warning))
+        await tasks.until(contact, stop)
+        if stop.is_set():
+            contact.cancel()
+            return
+        version = contact.result()
+        log.info("connected", server=connection.credentials.server, version=version.text)
+        await Daemon(settings, chains, connection, version, observer=LoggedFailures(log), clock=clock, log=log).run(stop)
+
+
+def lease_of(settings: Settings, name: str) -> LeaseSettings | None:
+    """The lease to hold, or None when this process always leads: it has no rivals, or writes nothing."""
+    election = settings.leader_election
+    if settings.dry_run or not election.leader_elect:
+        return None
+    return LeaseSettings(
+        identity=name,
+        resource_namespace=election.resource_namespace,
+        resource_name=election.resource_name,
+        lease_duration=election.lease_duration,
+        renew_deadline=election.renew_deadline,
+        retry_period=election.retry_period,
+    )
+
+
+def limits_of(settings: Settings) -> SchedulerSettings:
+    """The scheduler's limits; nothing is decided before every kind that is watched is known."""
+    limits = settings.limits
+    return SchedulerSettings(
+        needed=frozenset(resource.name for resource in SCHEDULING),
+        most_binds=limits.binds,
+        most_writes=limits.writes,
+        stop_seconds=limits.grace_period,
+    )
+
+
+def _connection(settings: Settings, clock: Clock) -> Connection:
+    named = settings.client_connection
+    credentials = Credentials(named.kubeconfig, named.context, clock.monotonic)
+    return Connection(credentials, Limits(connections=settings.limits.connections), user_agent="wharfinger")

@@ -1,0 +1,136 @@
+"""Settings of `wharf run`: a `WharfingerConfiguration`, in the manner and with the names of kube-scheduler's own file.
+
+    apiVersion: config.wharfinger.dev/v1alpha1
+    kind: WharfingerConfiguration
+    profiles:
+    - schedulerName: wharfinger
+      policies: [policies/]
+      params: {keep_free: 20%}
+
+Everything has a default; without a policy, pods are placed by Kubernetes' own rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic.alias_generators import to_camel
+
+from wharfinger.daemon.duration import Duration
+
+API_VERSION = "config.wharfinger.dev/v1alpha1"
+KIND = "WharfingerConfiguration"
+SCHEDULER_NAME = "wharfinger"
+PORT = 10261  # Kubernetes' own components have 10248 to 10260
+
+
+class Part(BaseModel):
+    """A part of the settings: names in camelCase, nothing unknown."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+
+def _param(value: Any) -> Any:
+    """A value as `--param` would have it: numbers, truth values and lists may be written as such in YAML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value) if isinstance(value, int | float) else value
+
+
+class ClientConnection(Part):
+    """Which API server, and as whom; without a kubeconfig $KUBECONFIG, ~/.kube/config, or the pod's own account."""
+
+    kubeconfig: str | None = Field(default=None, min_length=1)
+    context: str | None = Field(default=None, min_length=1)
+
+
+class Profile(Part):
+    """How the pods of one `spec.schedulerName` are placed.
+
+    `policies` are files or folders; `params` sets what they declare; `kube_scheduler_configuration` is a file with weights and arguments
+    of the built-in plugins.
+    """
+
+    scheduler_name: str = Field(default=SCHEDULER_NAME, min_length=1)
+    policies: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    params: Mapping[str, Annotated[str, BeforeValidator(_param)]] = Field(default_factory=dict)
+    kube_scheduler_configuration: str | None = Field(default=None, min_length=1)
+
+
+class LeaderElection(Part):
+    """Of several replicas one acts: the one that holds the Lease."""
+
+    leader_elect: bool = True
+    resource_namespace: str = Field(default="kube-system", min_length=1)
+    resource_name: str = Field(default="wharfinger", min_length=1)
+    lease_duration: Duration = 15.0
+    renew_deadline: Duration = 10.0
+    retry_period: Duration = 2.0
+
+    @model_validator(mode="after")
+    def _in_order(self) -> LeaderElection:
+        if not self.lease_duration > self.renew_deadline > 1.2 * self.retry_period > 0:
+            raise ValueError("leaseDuration must be longer than renewDeadline, and that longer than 1.2 times retryPeriod")
+        return self
+
+
+class Limits(Part):
+    """What is under way at a time, and for how long.
+
+    `binds` and `writes` are pods being bound and statuses being written; `connections` are those to the API server besides the watches;
+    `grace_period` is how long a stop waits for what is under way.
+    """
+
+    binds: int = Field(default=256, ge=1, le=10_000)
+    writes: int = Field(default=32, ge=1, le=10_000)
+    connections: int = Field(default=64, ge=1, le=1_000)
+    grace_period: Duration = Field(default=10.0, ge=0)
+
+
+class Logging(Part):
+    """What is logged, and how: lines for people, or one JSON object per line."""
+
+    format: Literal["console", "json"] = "console"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Settings(Part):
+    """The document. `port` 0 serves nothing."""
+
+    api_version: str = API_VERSION
+    kind: str = KIND
+    client_connection: ClientConnection = ClientConnection()
+    profiles: tuple[Profile, ...] = (Profile(),)
+    leader_election: LeaderElection = LeaderElection()
+    limits: Limits = Limits()
+    bind_address: str = Field(default="127.0.0.1", min_length=1)
+    port: int = Field(default=PORT, ge=0, le=65535)
+    logging: Logging = Logging()
+    dry_run: bool = False
+
+    @field_validator("api_version")
+    @classmethod
+    def _this_version(cls, value: str) -> str:
+        if value != API_VERSION:
+            raise ValueError(f"expected {API_VERSION}, not {value!r}")
+        return value
+
+    @field_validator("kind")
+    @classmethod
+    def _this_kind(cls, value: str) -> str:
+        if value != KIND:
+            raise ValueError(f"expected {KIND}, not {value!r}")
+        return value
+
+    @field_validator("profiles")
+    @classmethod
+    def _one_each(cls, value: tuple[Profile, ...]) -> tuple[Profile, ...]:
+        names = [profile.scheduler_name for profile in value]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"there are several profiles for schedulerName {twice[0]}; join their policies in one, or rename one")
+        return value or (Profile(),)

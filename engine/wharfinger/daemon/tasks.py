@@ -1,0 +1,51 @@
+"""Things that go on in the background until the end, and must not fail unseen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self
+
+
+class Tasks:
+    """Background tasks of a context: when it is left they are cancelled one after the other, the latest first."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        while self._tasks:
+            task = self._tasks.pop()
+            task.cancel()
+            await asyncio.wait({task})
+            failure = None if task.cancelled() else task.exception()
+            if failure is not None and error is None:
+                raise failure
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """The task that does the work from now on."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.append(task)
+        return task
+
+    async def until(self, *goals: asyncio.Event | asyncio.Future[Any]) -> None:
+        """None, as soon as an event is set or a task has ended; raises what any background task fails with before that."""
+        waiting: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(goal.wait()) if isinstance(goal, asyncio.Event) else goal for goal in goals
+        ]
+        try:
+            while not any(goal.done() for goal in waiting):
+                done, _ = await asyncio.wait({*waiting, *self._running()}, return_when=asyncio.FIRST_COMPLETED)
+                for task in done & set(self._tasks):
+                    task.result()
+        finally:
+            for wait, goal in zip(waiting, goals, strict=True):
+                if isinstance(goal, asyncio.Event):
+                    wait.cancel()
+
+    def _running(self) -> set[asyncio.Task[Any]]:
+        return {task for task in self._tasks if not task.done()}
