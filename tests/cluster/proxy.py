@@ -16,8 +16,9 @@ import json
 import re
 import ssl
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Self
 
@@ -33,12 +34,13 @@ MOST_BODY = 16 * 1024 * 1024
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """A request and what became of it."""
+    """A request, when it came (monotonic), and what became of it."""
 
     method: str
     path: str
     watch: bool
     status: int = 0
+    at: float = field(default_factory=time.monotonic)
 
 
 class Proxy:
