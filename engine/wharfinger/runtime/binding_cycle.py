@@ -222,8 +222,9 @@ class BindingCycle:
     def _failed(self, queued: QueuedPod, placement: Placement, decided: Decided, failed: BindFailed) -> None:
         self.undo(queued, placement)
         if failed.gone:
-            self._queue.done(queued)
-        self._failures.error(queued, failed, decided)
+            self._failures.vanished(queued, failed, decided)
+        else:
+            self._failures.error(queued, failed, decided)
 
     async def _bound(self, queued: QueuedPod, placement: Placement, decided: Decided) -> None:
         pod = placement.pod

@@ -38,6 +38,12 @@ class Failures:
         message = str(error) or type(error).__name__
         self._tell(queued, result="error", reason=wording.SCHEDULER_ERROR, decided=decided, message=message)
 
+    def vanished(self, queued: QueuedPod, error: BaseException, decided: Decided) -> None:
+        """The pod is said to be gone. Nobody is told; should the watch never say so, the pod is tried again after the error backoff."""
+        self._ports.observer.failed(f"pod {queued.pod.key}", error)
+        self._queue.fail(queued)
+        self._ports.observer.attempted(attempt(queued, "error", self._ports.clock.monotonic(), decided, str(error)))
+
     def _tell(  # noqa: PLR0913 — the pod, and what is said of it in three places
         self, queued: QueuedPod, *, result: str, reason: str, decided: Decided, message: str, nominated: str | None = None
     ) -> None:
