@@ -150,15 +150,33 @@ def assemble(policies: Sequence[CompiledPolicy] = (), config: ChainConfig | None
     config = ChainConfig() if config is None else config
     registry = default_registry() if registry is None else registry
     config.check(registry)
+    ordered = _ordered(policies, registry)
+    links = tuple(_link(plugin, config) for name, plugin in registry.items() if name not in config.disabled)
+    if len([link for link in links if isinstance(link.plugin, QueueSortPlugin)]) > 1:
+        raise UsageError("a chain has one QueueSort plugin; disable the others")
+    return Chain(links=links, rules=tuple(PolicyRules(policy) for policy in ordered))
+
+
+def with_policies(chain: Chain, policies: Sequence[CompiledPolicy], registry: Registry | None = None) -> Chain:
+    """The chain with these policies instead of its own; itself if they are the same. Raises as `assemble` does.
+
+    Plugins are shared, and so are the rules of policies that stay: what plugins remember of pods under way holds on.
+    """
+    ordered = _ordered(policies, default_registry() if registry is None else registry)
+    if [(policy.name, policy.revision) for policy in ordered] == [(policy.name, policy.revision) for policy in chain.policies]:
+        return chain
+    known = {rules.policy: rules for rules in chain.rules}
+    return Chain(links=chain.links, rules=tuple(known.get(policy) or PolicyRules(policy) for policy in ordered))
+
+
+def _ordered(policies: Sequence[CompiledPolicy], registry: Registry) -> list[CompiledPolicy]:
+    """The policies sorted by name; `UsageError` for two of one name, or that contradict each other."""
     ordered = sorted(policies, key=lambda policy: policy.name)
     for left, right in itertools.pairwise(ordered):
         if left.name == right.name:
             raise UsageError(f'two policies are called "{left.name}": {left.policy.source.name} and {right.policy.source.name}')
     overrides.check(ordered, registry)
-    links = tuple(_link(plugin, config) for name, plugin in registry.items() if name not in config.disabled)
-    if len([link for link in links if isinstance(link.plugin, QueueSortPlugin)]) > 1:
-        raise UsageError("a chain has one QueueSort plugin; disable the others")
-    return Chain(links=links, rules=tuple(PolicyRules(policy) for policy in ordered))
+    return ordered
 
 
 def _link(plugin: type[extension.Plugin], config: ChainConfig) -> Link:

@@ -18,8 +18,9 @@ from wharfinger.model.pod import PodView
 class ClusterEvent(Flag):
     """Kinds of events; `|` joins them. A pod is "placed" once it is assumed or bound.
 
-    NODE_TAINT includes `spec.unschedulable`. POD_CHANGED: labels, requests or the deletion mark of a placed pod. TIME is none that happens:
-    whoever depends on it is asked again after a while.
+    NODE_TAINT includes `spec.unschedulable`. POD_CHANGED: labels, requests or the deletion mark of a placed pod. POLICY: other
+    policies decide now, so that what rejected a pod may no longer be there. TIME is none that happens: whoever depends on it is asked again
+    after a while.
     """
 
     NODE_ADD = auto()
@@ -44,6 +45,7 @@ class ClusterEvent(Flag):
     NAMESPACE = auto()
     OTHER_OBJECT = auto()
     METRIC = auto()
+    POLICY = auto()
     TIME = auto()
 
 

@@ -67,8 +67,9 @@ def check(policies: Sequence[CompiledPolicy], registry: Registry) -> None:
             if not issubclass(plugin, extension.ScorePlugin):
                 raise UsageError(f'policy "{policy.name}": plugin {override.plugin} does not score nodes; a policy reweighs scores only')
             arguments(plugin, override.arguments)
-    for index, left in enumerate(policies):
-        for right in policies[index + 1 :]:
+    overriding = [policy for policy in policies if policy.base]
+    for index, left in enumerate(overriding):
+        for right in overriding[index + 1 :]:
             if _surely_meet(left, right):
                 for note in settle([left, right]).notes:
                     raise UsageError(f"{note}; both govern the same pods")

@@ -103,8 +103,8 @@ class WaitingPods:
 
 
 def may_help(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot]) -> bool:
-    """Whether one of the plugins that rejected a pod would think again after a change."""
-    if not queued.rejectors:
+    """Whether one of the plugins that rejected a pod would think again after a change; new policies may have others reject it, or none."""
+    if not queued.rejectors or change.events & ClusterEvent.POLICY:
         return True
     concerned = [plugin for plugin in queued.rejectors if plugin.wakes_on & change.events]
     return any(plugin.may_help(queued.pod, change, snapshot()) for plugin in concerned)

@@ -21,6 +21,10 @@ class Profile:
 
     def __init__(self, name: str, chain: Chain) -> None:
         self.name = name
+        self.adopt(chain)
+
+    def adopt(self, chain: Chain) -> None:
+        """None; from now on this chain decides. It has the plugins of the one before, and other policies."""
         self.chain = chain
         self.decider = Decider(chain)
         self.reserves = tuple(plugin for plugin in chain.at("Reserve") if isinstance(plugin, ReservePlugin))
@@ -54,6 +58,9 @@ class Profiles:
 
     def __iter__(self) -> Iterator[Profile]:
         return iter(self._by_name.values())
+
+    def __getitem__(self, name: str) -> Profile:
+        return self._by_name[name]
 
     def of(self, pod: PodView) -> Profile | None:
         """The profile that a pod asks for by its schedulerName; None for pods of other schedulers."""

@@ -8,10 +8,11 @@ may help them or, in case one was missed, for five minutes; and gated pods. A po
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.ports import Clock, Observer, SilentObserver
 from wharfinger.runtime import hints
 from wharfinger.runtime.backoff import Backoff
@@ -20,7 +21,6 @@ from wharfinger.runtime.queued_pod import Place, QueuedPod
 from wharfinger.runtime.ready_heap import ReadyHeap
 
 if TYPE_CHECKING:
-    from wharfinger.framework.cluster_event import Change
     from wharfinger.framework.extension import Plugin
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
@@ -32,6 +32,7 @@ REJECTED = "ScheduleAttemptFailure"
 READY = "BackoffComplete"
 FLUSHED = "UnschedulableTimeout"
 ACTIVATED = "ForceActivate"
+POLICY = "PolicyUpdate"
 
 
 SWEEP = 30.0
@@ -153,10 +154,20 @@ class SchedulingQueue:
         """How many pods a change has woken."""
         self._in_flight.happened(change)
         helped = self._unschedulable.helped_by(change, self._snapshot)
-        for queued in helped:
-            self._take_out(queued)
-            self._let_in(queued, change.label)
+        self._wake(helped, change.label)
         return len(helped)
+
+    def policies_changed(self, concerned: Callable[[QueuedPod], bool]) -> int:
+        """How many unschedulable pods are tried again because other policies decide about them now; pods in flight are if they fail."""
+        self._in_flight.happened(Change(events=ClusterEvent.POLICY, label=POLICY))
+        woken = [queued for queued in self._unschedulable if concerned(queued)]
+        self._wake(woken, POLICY)
+        return len(woken)
+
+    def _wake(self, waiting: Sequence[QueuedPod], label: str) -> None:
+        for queued in waiting:
+            self._take_out(queued)
+            self._let_in(queued, label)
 
     # ── attempts ──
 

@@ -18,6 +18,7 @@ from wharfinger.runtime.binding_cycle import BindingCycle
 from wharfinger.runtime.cluster_feed import ClusterFeed
 from wharfinger.runtime.failures import Failures
 from wharfinger.runtime.permits import Permits
+from wharfinger.runtime.policy_change import Concerned, policies_between
 from wharfinger.runtime.preemptor import Preemptor
 from wharfinger.runtime.profiles import Profiles
 from wharfinger.runtime.queue import QueueSettings, SchedulingQueue
@@ -99,6 +100,20 @@ class Scheduler:
     def n_writing(self) -> int:
         """How many statuses are being written or wait to be."""
         return len(self._writes)
+
+    def adopt(self, chains: Mapping[str, Chain]) -> int:
+        """How many waiting pods are tried again, now that these chains decide; to be called on the event loop, so between two cycles.
+
+        `chains` are by scheduler name; profiles that are not named, and chains that are the same, stay as they are with all they remember.
+        Decisions that are being carried out are those of the former chain, and say so.
+        """
+        changed = {}
+        for name, chain in chains.items():
+            profile = self.profiles[name]
+            if chain is not profile.chain and chain.revision != profile.chain.revision:
+                changed[profile] = policies_between(profile.chain, chain)
+                profile.adopt(chain)
+        return self.queue.policies_changed(Concerned(changed, self._ports.clock.now())) if changed else 0
 
     async def run(self) -> None:
         """None, after `stop`, when what was under way has ended or `stop_seconds` have passed. Cancelling stops everything at once."""

@@ -1,0 +1,131 @@
+"""How each policy fares, as values: for status of resources, pages, events, metrics and logs, which all show the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from wharfinger.framework.policy_source import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wharfinger.framework.ports import Reference
+
+
+class Result(Enum):
+    """What came of the last text of a policy.
+
+    ACCEPTED: this very text holds. REFUSED: it has errors. Whatever was accepted before it goes on then.
+    """
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that is wrong, or strange, in a text: `code` is that of a diagnostic, or `test`, `params`, `trial`, `set`.
+
+    `line` and `column` count from 1; 0 where it is not about one place.
+    """
+
+    severity: str
+    code: str
+    message: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    help: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return f"{place}: {self.code}: {self.message}" if place else f"{self.code}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyStatus:
+    """One policy: what holds now, and what came of its last text.
+
+    `name` is None for a text that never was one. `revision` is that of the policy that holds in its `mode`, None if there is none; `since`
+    is when it began to (seconds since 1970). `generation` and `attempted` belong to the last text, `held_generation` to the one that
+    holds: they differ while an older one is kept. `omitted` findings are too many to list; `report` is them as text for people.
+    """
+
+    name: str | None
+    source: str
+    key: str
+    mode: Mode
+    result: Result
+    revision: str | None
+    version: str | None
+    since: float | None
+    attempted: float
+    generation: int
+    held_generation: int
+    findings: tuple[Finding, ...] = ()
+    omitted: int = 0
+    report: str = ""
+    about: Reference | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether some version of the policy decides, or is evaluated beside those that do."""
+        return self.revision is not None
+
+    @property
+    def kept(self) -> bool:
+        """Whether what holds is a former version, because the last text was refused."""
+        return self.holds and self.result is Result.REFUSED
+
+    @property
+    def state(self) -> str:
+        """One word: `active`, `shadow`, `kept` (a former version holds), `refused` (none does) or `off`."""
+        if self.mode is Mode.OFF:
+            return "off"
+        if self.result is Result.REFUSED:
+            return "kept" if self.holds else "refused"
+        return "shadow" if self.mode is Mode.SHADOW else "active"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStatus:
+    """One place that policies come from: why it cannot be read ("" if it can), and what people should know about it."""
+
+    name: str
+    lost: str
+    notes: tuple[str, ...]
+    texts: int
+
+
+class PolicyObserver(Protocol):
+    """Told what becomes of policies, for metrics, logs and events. Must be quick and must not fail."""
+
+    def policy_tried(self, status: PolicyStatus) -> None:
+        """None; a text that is new was accepted or refused."""
+
+    def policy_removed(self, status: PolicyStatus) -> None:
+        """None; the policy was taken away on purpose. `status` is the last of it."""
+
+    def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
+        """None; these are all policies from now on, after a reload that took so long."""
+
+    def source_changed(self, status: SourceStatus) -> None:
+        """None; a source was lost, or is back, or has something else to say."""
+
+
+class SilentPolicyObserver:
+    """An observer that makes nothing of it."""
+
+    def policy_tried(self, status: PolicyStatus) -> None:
+        """None."""
+
+    def policy_removed(self, status: PolicyStatus) -> None:
+        """None."""
+
+    def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
+        """None."""
+
+    def source_changed(self, status: SourceStatus) -> None:
+        """None."""
