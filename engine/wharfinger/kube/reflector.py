@@ -19,7 +19,7 @@ import msgspec
 
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.ports import Clock, ClusterSink
-from wharfinger.kube import refusals, wire
+from wharfinger.kube import lists, refusals, wire
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.resources import Resource
 from wharfinger.kube.waits import Backoff
@@ -28,7 +28,6 @@ from wharfinger.model import objects
 Report = Callable[[str, BaseException], None]
 
 _SHORT_WATCH = 0.5  # seconds; a watch that ends sooner without a word counts as a failure, or a broken proxy would be asked in a loop
-_WHOLE_LIST = 120.0  # seconds that a list without pages may take
 _UNAVAILABLE = (refusals.Forbidden, refusals.NotFound)
 
 
@@ -123,15 +122,11 @@ class Reflector:
 
     async def _pages(self, size: int) -> tuple[list[objects.AnyObject], str]:
         found: list[objects.AnyObject] = []
-        params = {**self._resource.params, **({"limit": str(size)} if size else {})}
-        while True:
-            timeout = None if size else _WHOLE_LIST
-            items, version, token = wire.page(await self._connection.request("GET", self._resource.path, params=params, timeout=timeout))
+        version = ""
+        async for items, version in lists.pages(self._connection, self._resource.path, self._resource.params, size):  # noqa: B007 — the last
             found.extend(obj for obj in map(self._decode, items) if obj is not None)
-            if not token:
-                return found, version
-            params["continue"] = token
             await self._clock.sleep(0)
+        return found, version
 
     async def _stream_list(self) -> None:
         """One list as a stream: everything there is as additions, then a bookmark that says so."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wharfinger.errors import UnknownObject
 from wharfinger.model import objects as kubernetes
 from wharfinger.model.metric_table import Samples
@@ -193,6 +195,11 @@ class ClusterState:
         if placement is not None:
             return placement.assumed
         return any(uid in pods and pods[uid][1] for pods in self._aside.values())
+
+    def placements(self) -> Iterator[tuple[PodView, bool]]:
+        """Every pod that is assumed (True) or placed (False), on a known node or aside."""
+        yield from ((placement.pod, placement.assumed) for placement in self._tables.pods.by_uid.values())
+        yield from (entry for pods in self._aside.values() for entry in pods.values())
 
     def nominate(self, pod: PodView, node_name: str) -> None:
         """Reserve a node for a pending pod until it is assumed, placed, removed or denominated: preemption makes room there."""
