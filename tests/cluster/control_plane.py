@@ -178,7 +178,13 @@ class ControlPlane:
 
     def _controllers(self) -> list[object]:
         port = free_ports(1)[0]
-        flags = ["--leader-elect=false", "--bind-address=127.0.0.1", f"--secure-port={port}", f"--controllers={','.join(CONTROLLERS)}"]
+        flags = [
+            "--leader-elect=false",
+            "--pvclaimbinder-sync-period=1s",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--controllers={','.join(CONTROLLERS)}",
+        ]
         return [build.program("kube-controller-manager"), f"--kubeconfig={self.kubeconfig}", *flags]
 
     def _kwok(self) -> list[object]:
