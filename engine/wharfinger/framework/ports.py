@@ -166,8 +166,9 @@ class Attempt:
     """One pod tried once: what came of it and how long it took, in seconds.
 
     `result` is `scheduled`, `unschedulable` or `error`, as in `scheduler_schedule_attempts_total`. `stages` has the seconds of the stages
-    that ran: `queue` (waiting, since the pod became ready), `decide`, `reserve`, `permit`, `pre_bind`, `bind`. `first_seen` is the
-    monotonic time of the pod's first entry into the queue and `ended` that of the end of this attempt.
+    that ran: `queue` (waiting, since the pod became ready), `decide`, `reserve`, `permit`, `pre_bind`, `bind`. Monotonic times:
+    `first_seen` when the pod first entered the queue (a gated one when its gates were gone), `started` when it left it for this attempt,
+    `ended` at the end. `flushed`: the pod was tried without a reason, only because it had waited for so long.
     """
 
     pod: PodView
@@ -175,7 +176,9 @@ class Attempt:
     result: str
     attempts: int
     first_seen: float
+    started: float
     ended: float
+    flushed: bool = False
     node: str | None = None
     message: str = ""
     snapshot_revision: int = 0

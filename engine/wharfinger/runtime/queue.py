@@ -181,7 +181,7 @@ class SchedulingQueue:
         queued.attempts += 1
         now = self._clock.monotonic()
         queued.stages = {"queue": now - queued.queued_at}
-        queued.queued_at = now
+        queued.queued_at = queued.started = now
         self._in_flight.begin(queued.uid)
         return queued
 
@@ -199,6 +199,7 @@ class SchedulingQueue:
         queued.rejectors = rejectors
         queued.rejections += 1
         queued.errors = 0
+        queued.flushed = False
         queued.queued_at = self._clock.monotonic()
         if queued.pod.template != queued.tried or any(hints.may_help(queued, change, self._snapshot) for change in missed):
             self._let_in(queued, REJECTED)
@@ -221,6 +222,7 @@ class SchedulingQueue:
         self._in_flight.end(queued.uid)
         queued.rejectors = frozenset()
         queued.errors += 1
+        queued.flushed = False
         queued.queued_at = self._clock.monotonic()
         self._wait(queued, Place.ERROR_BACKOFF, self._settings.error_backoff.ready_at(queued.queued_at, queued.errors), REJECTED)
 
@@ -277,6 +279,8 @@ class SchedulingQueue:
         if queued.gate is not None:
             queued.place = Place.GATED
             return
+        if queued.place is Place.GATED and not queued.attempts:
+            queued.first_seen = self._clock.monotonic()
         ready_at = self._settings.backoff.ready_at(queued.queued_at, queued.rejections)
         if queued.rejections and ready_at > self._clock.monotonic():
             self._wait(queued, Place.BACKOFF, ready_at, event)

@@ -37,9 +37,10 @@ class Place(Enum):
 class QueuedPod:
     """A pod that waits to be placed or is being placed; times are monotonic seconds.
 
-    `attempts` counts how often it was taken out to be tried, `rejections` and `errors` the failures of each kind in a row. `queued_at` is
-    when it entered its present place and `ready_at` when its backoff ends. `rejectors` are the plugins that kept it off the nodes last
-    time; empty means that nothing is known, so that anything may help. `tried` is the template it was last tried with.
+    `attempts` counts how often it was taken out to be tried, `rejections` and `errors` the failures of each kind in a row. `first_seen` is
+    when it could first have been tried, `queued_at` when it entered its present place, `ready_at` when its backoff ends and `started` when
+    it was last taken out. `rejectors` are the plugins that kept it off the nodes last time; empty means that nothing is known, so that
+    anything may help. `tried` is the template it was last tried with. `flushed`: only because it had waited for too long.
     """
 
     pod: PodView
@@ -56,6 +57,7 @@ class QueuedPod:
     gate: Reason | None = None
     tried: bytes = b""
     flushed: bool = False
+    started: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)
 
     @property

@@ -1,0 +1,193 @@
+"""Every metric of the process, declared once.
+
+Where a metric of kube-scheduler 1.36 (pkg/scheduler/metrics/metrics.go) or client-go (component-base/metrics/prometheus) means the same, it
+has that name, those labels and those buckets, so that dashboards and alerts made for kube-scheduler work here too. What is our own begins
+with `wharfinger_`. Labels never hold names of pods or nodes: the number of series depends on profiles, plugins and policies alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What a metric is."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """A metric. One that is `read` is asked for its values when somebody looks, and costs nothing in between."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    read: bool = False
+
+
+def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
+    """Bucket boundaries, each `factor` times the one before."""
+    return tuple(first * factor**power for power in range(count))
+
+
+ATTEMPT_SECONDS = exponential(0.001, 2, 15)
+POINT_SECONDS = exponential(0.0001, 2, 12)
+PLUGIN_SECONDS = exponential(0.00001, 1.5, 20)
+REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+
+
+def _counter(name: str, text: str, *labels: str, read: bool = False) -> Declaration:
+    return Declaration(name=name, kind=Kind.COUNTER, help=text, labels=labels, read=read)
+
+
+def _gauge(name: str, text: str, *labels: str) -> Declaration:
+    return Declaration(name=name, kind=Kind.GAUGE, help=text, labels=labels, read=True)
+
+
+def _histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Declaration:
+    return Declaration(name=name, kind=Kind.HISTOGRAM, help=text, labels=labels, buckets=buckets)
+
+
+class Metric(Enum):
+    """The metrics."""
+
+    ATTEMPTS = _counter(
+        "scheduler_schedule_attempts_total",
+        "Attempts to place a pod by result: 'scheduled' once it is bound, 'unschedulable' if no node fits, 'error' if something went wrong "
+        "that has nothing to do with the pod.",
+        "result",
+        "profile",
+    )
+    ATTEMPT_DURATION = _histogram(
+        "scheduler_scheduling_attempt_duration_seconds",
+        "Time of an attempt, from the moment the pod leaves the queue until it is bound or waits again.",
+        ATTEMPT_SECONDS,
+        "result",
+        "profile",
+    )
+    ALGORITHM_DURATION = _histogram(
+        "scheduler_scheduling_algorithm_duration_seconds",
+        "Time of the decision alone: filtering, scoring and, where no node fits, looking for pods to preempt.",
+        ATTEMPT_SECONDS,
+    )
+    SLI_DURATION = _histogram(
+        "scheduler_pod_scheduling_sli_duration_seconds",
+        "Time from the moment a pod first became ready to be tried until it was bound, over all its attempts; time behind a gate does not "
+        "count. 'attempts' is 15+ from fifteen on.",
+        exponential(0.01, 2, 20),
+        "attempts",
+    )
+    POD_ATTEMPTS = _histogram("scheduler_pod_scheduling_attempts", "Attempts it took to place a pod.", exponential(1, 2, 5))
+    PENDING_PODS = _gauge(
+        "scheduler_pending_pods",
+        "Pods that wait, by queue: 'active' are tried next, 'backoff' in a moment, 'unschedulable' when an event may help them, 'gated' "
+        "when their gates are gone.",
+        "queue",
+    )
+    UNSCHEDULABLE_PODS = _gauge(
+        "scheduler_unschedulable_pods",
+        "Unschedulable pods by the plugin or policy rule that rejected nodes for them; a pod counts under each of them.",
+        "plugin",
+        "profile",
+    )
+    INCOMING_PODS = _counter(
+        "scheduler_queue_incoming_pods_total",
+        "Pods that entered a queue, by queue and by the event that brought them there.",
+        "queue",
+        "event",
+    )
+    POINT_DURATION = _histogram(
+        "scheduler_framework_extension_point_duration_seconds",
+        "Time of all plugins of an extension point in one attempt. Score includes PreScore. PreFilter, Filter, Score and PostFilter are "
+        "measured in about one of ten decisions, PreFilter only in those of them that start from scratch: the others keep its answer.",
+        POINT_SECONDS,
+        "extension_point",
+        "status",
+        "profile",
+    )
+    PLUGIN_DURATION = _histogram(
+        "scheduler_plugin_execution_duration_seconds",
+        "Time of one plugin or policy rule at an extension point in one attempt, in about one of ten decisions. After a placement it is "
+        "asked about the changed nodes alone.",
+        PLUGIN_SECONDS,
+        "plugin",
+        "extension_point",
+        "status",
+    )
+    PERMIT_WAIT = _histogram(
+        "scheduler_permit_wait_duration_seconds", "Time that placements waited for Permit plugins.", ATTEMPT_SECONDS, "result"
+    )
+    PREEMPTION_ATTEMPTS = _counter("scheduler_preemption_attempts_total", "Times a node was nominated and pods were chosen to leave it.")
+    PREEMPTION_VICTIMS = _histogram("scheduler_preemption_victims", "Pods that have to leave for one preemption.", exponential(1, 2, 7))
+    SCHEDULED_AFTER_FLUSH = _counter(
+        "scheduler_pod_scheduled_after_flush_total",
+        "Pods that were placed when they were tried again without a reason, only because they had waited for so long: an event that helped "
+        "them was missed.",
+    )
+    CACHE_SIZE = _gauge("scheduler_cache_size", "Nodes, pods on nodes, and pods assumed on nodes but not seen bound yet.", "type")
+    UNDER_WAY = _gauge(
+        "scheduler_goroutines", "Work under way by what it is: 'binding' pods, 'status' writes, both waiting and sent.", "operation"
+    )
+    LEADER = _gauge("leader_election_master_status", "1 if this process holds the lease, 0 if it stands by.", "name")
+    REQUESTS = _counter(
+        "rest_client_requests_total",
+        "Requests to the API server by status code ('<error>' where none came), method and host.",
+        "code",
+        "method",
+        "host",
+    )
+    REQUEST_DURATION = _histogram(
+        "rest_client_request_duration_seconds",
+        "Time of requests to the API server, without watches.",
+        REQUEST_SECONDS,
+        "verb",
+        "host",
+    )
+    FLUSHED = _counter(
+        "wharfinger_missed_hints_total",
+        "Pods tried again only because they had waited for minutes, whether or not they were placed then.",
+    )
+    ERRORS = _counter("wharfinger_errors_total", "Errors that the process goes on after, by where they happened.", "place")
+    RULE_EVALUATIONS = _counter(
+        "wharfinger_policy_rule_evaluations_total",
+        "Nodes that a policy's rule was evaluated on. Every evaluation counts; what is remembered from earlier decisions is none.",
+        "policy",
+        "rule",
+        read=True,
+    )
+    RULE_REJECTIONS = _counter(
+        "wharfinger_policy_rule_rejections_total",
+        "Nodes that evaluations of a policy's filter have rejected, a part of its evaluations.",
+        "policy",
+        "rule",
+        read=True,
+    )
+    RULE_SECONDS = _counter(
+        "wharfinger_policy_rule_seconds_total",
+        "Time spent evaluating a policy's rule: evaluations of all nodes are measured each, updates in about one of ten decisions and "
+        "counted ten times.",
+        "policy",
+        "rule",
+        read=True,
+    )
+    POLICY_ACTIVE = _gauge("wharfinger_policy_active_info", "1 for each active policy and its revision.", "policy", "revision")
+    STATE_REVISION = _gauge("wharfinger_state_revision", "How many changes of the cluster have been taken in.")
+    BUILD = _gauge("wharfinger_build_info", "1; the version of this process.", "version")
+    LOG_LINES_LEFT_OUT = _counter(
+        "wharfinger_log_lines_left_out_total",
+        "Log lines that were not written: 'repeated' errors, or lines that nobody 'read' in time.",
+        "reason",
+        read=True,
+    )
+
+    @property
+    def declaration(self) -> Declaration:
+        """How it is declared."""
+        declared: Declaration = self.value
+        return declared

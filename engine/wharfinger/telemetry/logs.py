@@ -1,0 +1,162 @@
+"""Structured logs on standard error: one JSON object per line, or lines for people.
+
+Every line has `time`, `level` and `event`; what else is in it depends on the event (docs/operations.md lists them). What other libraries
+log through `logging` comes out the same way. What looks like a credential is blotted out wherever it turns up.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, Processor
+
+from wharfinger.telemetry.line_writer import LineWriter
+
+Format = Literal["console", "json"]
+Level = Literal["debug", "info", "warning", "error"]
+
+BLOTTED = "[redacted]"
+
+_CREDENTIALS = re.compile(
+    r"(?P<scheme>\b(?:Bearer|Basic)\s+)[\w.~+/=-]+"
+    r"|(?P<user>://)[^\s/@]+:[^\s/@]+@"
+    r"|\beyJ[\w-]+\.[\w-]+\.[\w-]*",
+    re.IGNORECASE,
+)
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
+_LEVELS: dict[str, int] = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class Logs:
+    """Where log lines go until `close`."""
+
+    def __init__(self, writer: LineWriter, forwarding: logging.Handler) -> None:
+        self.writer = writer
+        self._forwarding = forwarding
+
+    def close(self) -> None:
+        """Write what is left, and take nothing more from `logging`."""
+        logging.getLogger().removeHandler(self._forwarding)
+        self.writer.close()
+
+
+def configure(
+    format: Format = "console",  # noqa: A002 — the name of the setting
+    level: Level = "info",
+    *,
+    write: Callable[[bytes], object] | None = None,
+    now: Callable[[], float] = time.time,
+) -> Logs:
+    """The logs, configured for `structlog.get_logger()` and for `logging`; `write` is standard error unless given."""
+    processors: list[Processor] = [_stamped(now), _explained, *_rendering(format)]
+    writer = LineWriter(write or _to_standard_error, gap=lambda missing: _gap(processors, missing))
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=lambda *_: _Lines(writer),
+        cache_logger_on_first_use=False,
+    )
+    forwarding = _Forwarding(_LEVELS[level])
+    root = logging.getLogger()
+    root.addHandler(forwarding)
+    root.setLevel(max(logging.WARNING, _LEVELS[level]))  # other libraries tell of every request at lower levels
+    return Logs(writer, forwarding)
+
+
+def blotted(text: str) -> str:
+    """The text without tokens, passwords and the like."""
+    return _CREDENTIALS.sub(_blot, text)
+
+
+def _blot(found: re.Match[str]) -> str:
+    return f"{found['scheme'] or found['user'] or ''}{BLOTTED}{'@' if found['user'] else ''}"
+
+
+class _Lines:
+    """What structlog calls with a finished line."""
+
+    def __init__(self, writer: LineWriter) -> None:
+        self.msg = self.debug = self.info = self.warning = self.error = self.critical = self.exception = writer.line
+
+
+class _Forwarding(logging.Handler):
+    """Takes lines from `logging`, with the name of who logged them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log the record as an event of its text."""
+        level = next(name for name in reversed(_LEVELS) if record.levelno >= _LEVELS[name] or name == "debug")
+        error = {} if record.exc_info is None else {"exc_info": record.exc_info}
+        getattr(structlog.get_logger(), level)(blotted(record.getMessage()), logger=record.name, **error)
+
+
+def _stamped(now: Callable[[], float]) -> Processor:
+    """What puts time, level and event first."""
+
+    def stamp(_: Any, level: str, event: EventDict) -> EventDict:
+        moment = datetime.fromtimestamp(now(), UTC)
+        return {"time": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), "level": level, "event": event.pop("event"), **event}
+
+    return stamp
+
+
+def _explained(_: Any, __: str, event: EventDict) -> EventDict:
+    """The event with the traceback of its exception as text."""
+    found = event.pop("exc_info", None)
+    if found is True:
+        found = sys.exc_info()
+    if isinstance(found, BaseException):
+        found = type(found), found, found.__traceback__
+    if found and found[1] is not None:
+        event["exception"] = blotted("".join(traceback.format_exception(*found)).rstrip())
+    return event
+
+
+def _rendering(format: Format) -> list[Processor]:  # noqa: A002 — as above
+    if format == "json":
+        return [_json]
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(),
+        timestamp_key="time",
+        exception_formatter=structlog.dev.plain_traceback,
+        sort_keys=False,
+        pad_level=False,
+        pad_event_to=0,
+    )
+    return [_printable, lambda logger, level, event: renderer(logger, level, event).encode()]
+
+
+def _json(_: Any, __: str, event: EventDict) -> bytes:
+    return _ENCODER.encode(event)
+
+
+def _printable(_: Any, __: str, event: EventDict) -> EventDict:
+    """The fields with every text on one line and nothing in it that a terminal would obey."""
+    return {key: _visible(value) if isinstance(value, str) and key != "exception" else value for key, value in event.items()}
+
+
+def _visible(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def _gap(processors: list[Processor], missing: int) -> bytes:
+    event: Any = {"event": "log lines left out", "lines": missing, "reason": "nobody read them in time"}
+    for processor in processors:
+        event = processor(None, "warning", event)
+    rendered: bytes = event
+    return rendered
+
+
+def _to_standard_error(content: bytes) -> None:
+    sys.stderr.buffer.write(content)
+    sys.stderr.buffer.flush()

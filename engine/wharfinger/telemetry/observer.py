@@ -1,0 +1,149 @@
+"""What the scheduler does, as metrics and log lines.
+
+Each attempt at placing a pod is one line and a handful of metrics, and it has to be nearly free: a scheduler places thousands of pods a
+second. Label sets are looked up once and kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from wharfinger.errors import WharfingerError
+from wharfinger.framework.ports import Attempt, BindFailed, WriteFailed
+from wharfinger.model.pod import PodView
+from wharfinger.telemetry.declarations import Metric
+from wharfinger.telemetry.logs import blotted
+from wharfinger.telemetry.metrics import Metrics
+from wharfinger.telemetry.places import place_of
+from wharfinger.telemetry.repeats import Repeats
+
+MANY = 15
+"""Attempts from which on they are counted together, as kube-scheduler does (schedule_one.go, `getAttemptsLabel`)."""
+
+POINTS = {"reserve": "Reserve", "permit": "Permit", "pre_bind": "PreBind", "bind": "Bind"}
+"""Stages of an attempt that are extension points."""
+
+STATUS = {"scheduled": "Success", "unschedulable": "Unschedulable", "error": "Error"}
+
+_EXPECTED = (WharfingerError, BindFailed, WriteFailed, OSError)
+
+
+class TelemetryObserver:
+    """An Observer that counts and logs. `monotonic` is the clock that repeated errors are held back by."""
+
+    def __init__(self, metrics: Metrics, log: Any, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._log = log.bind()
+        self._repeats = Repeats(monotonic)
+        counter, histogram = metrics.counter, metrics.histogram
+        self._attempts = cache(counter(Metric.ATTEMPTS).labels)
+        self._attempt_seconds = cache(histogram(Metric.ATTEMPT_DURATION).labels)
+        self._point_seconds = cache(histogram(Metric.POINT_DURATION).labels)
+        self._permit_wait = cache(histogram(Metric.PERMIT_WAIT).labels)
+        self._sli = cache(histogram(Metric.SLI_DURATION).labels)
+        self._incoming = cache(counter(Metric.INCOMING_PODS).labels)
+        self._errors = cache(counter(Metric.ERRORS).labels)
+        self._algorithm = histogram(Metric.ALGORITHM_DURATION)
+        self._tries = histogram(Metric.POD_ATTEMPTS)
+        self._flushed = counter(Metric.FLUSHED)
+        self._late = counter(Metric.SCHEDULED_AFTER_FLUSH)
+        self._preemptions = counter(Metric.PREEMPTION_ATTEMPTS)
+        self._victims = histogram(Metric.PREEMPTION_VICTIMS)
+        metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("repeated",): self._repeats.held_back})
+
+    def attempted(self, attempt: Attempt) -> None:
+        """None; counts an attempt and writes its line."""
+        result, profile = attempt.result, attempt.profile
+        self._attempts(result, profile).inc()
+        self._attempt_seconds(result, profile).observe(attempt.ended - attempt.started)
+        self._stages(attempt)
+        if result == "scheduled":
+            self._placed(attempt)
+        (self._log.warning if result == "error" else self._log.info)("attempt", **line_of(attempt))
+        self._tell_held_back()
+
+    def queued(self, queue: str, event: str) -> None:
+        """None; counts a pod that entered a queue."""
+        self._incoming(queue, event).inc()
+
+    def preempted(self, preemptor: PodView, node: str, victims: int) -> None:
+        """None; counts a preemption and writes its line."""
+        self._preemptions.inc()
+        self._victims.observe(victims)
+        self._log.info("preemption", pod=preemptor.key, uid=preemptor.uid, node=node, victims=victims)
+
+    def flushed(self, pods: int) -> None:
+        """None; counts pods that no event has woken."""
+        self._flushed.inc(pods)
+        self._log.warning("pods waited too long", pods=pods)
+
+    def failed(self, where: str, error: BaseException) -> None:
+        """None; counts an error, and writes its line unless there were many of its kind just now."""
+        place = place_of(where)
+        self._errors(place).inc()
+        kind = type(error).__name__
+        if self._repeats.admits((place, kind)):
+            self._tell(where, place, kind, error)
+        self._tell_held_back()
+
+    def close(self) -> None:
+        """Tell of all that was held back."""
+        self._tell_held_back(all_of_it=True)
+
+    def _stages(self, attempt: Attempt) -> None:
+        stages, profile = attempt.stages, attempt.profile
+        decide = stages.get("decide")
+        if decide is not None:
+            self._algorithm.observe(decide)
+        ran = [(point, stages[stage]) for stage, point in POINTS.items() if stage in stages]
+        for point, seconds in ran:
+            status = STATUS[attempt.result] if point == ran[-1][0] else "Success"
+            self._point_seconds(point, status, profile).observe(seconds)
+            if point == "Permit":
+                self._permit_wait(status).observe(seconds)
+
+    def _placed(self, attempt: Attempt) -> None:
+        attempts = attempt.attempts
+        self._tries.observe(attempts)
+        self._sli(str(attempts) if attempts < MANY else f"{MANY}+").observe(attempt.ended - attempt.first_seen)
+        if attempt.flushed:
+            self._late.inc()
+
+    def _tell(self, where: str, place: str, kind: str, error: BaseException) -> None:
+        fields = {"where": where, "place": place, "error": blotted(str(error)), "kind": kind}
+        if isinstance(error, _EXPECTED):
+            self._log.warning("failed", **fields)
+        else:
+            self._log.error("failed", **fields, exc_info=error)
+
+    def _tell_held_back(self, *, all_of_it: bool = False) -> None:
+        for (place, kind), lines in self._repeats.ended(all_of_them=all_of_it):
+            self._log.warning("errors left out", place=place, kind=kind, lines=lines)
+
+
+def line_of(attempt: Attempt) -> dict[str, Any]:
+    """The fields of an attempt's line; stages in milliseconds, those that did not run left out."""
+    pod = attempt.pod
+    fields: dict[str, Any] = {
+        "pod": pod.key,
+        "uid": pod.uid,
+        "result": attempt.result,
+        "profile": attempt.profile,
+        "policy_revision": attempt.policy_revision[:12],
+        "snapshot_revision": attempt.snapshot_revision,
+        "feasible": attempt.feasible,
+        "nodes": attempt.n_nodes,
+        "attempts": attempt.attempts,
+    }
+    if attempt.node is not None:
+        fields["node"] = attempt.node
+    if attempt.message:
+        fields["message"] = blotted(attempt.message) if attempt.result == "error" else attempt.message
+    if attempt.plugins:
+        fields["plugins"] = attempt.plugins
+    for stage, seconds in attempt.stages.items():
+        fields[f"{stage}_ms"] = round(1000 * seconds, 3)
+    fields["total_ms"] = round(1000 * (attempt.ended - attempt.started), 3)
+    return fields
