@@ -1,4 +1,5 @@
-"""Writes the pages that are made from the code: `docs/errors/` from the codes and their cases, the tables of `grammar/LANGUAGE.md`.
+"""Writes the pages that are made from the code: `docs/errors/` from the codes and their cases, the tables of `grammar/LANGUAGE.md`,
+the definitions of custom resources in `deploy/crds/`.
 
 `python -m tests.generate_docs` writes them; tests compare them with what this module would write.
 """
@@ -13,12 +14,14 @@ from pathlib import Path
 
 from tests import reference_tables
 from tests.unit.language import diagnostic_case
+from wharfinger.crd import definition
 from wharfinger.language.codes import Code
 from wharfinger.language.render import human
 
 ROOT = Path(__file__).parent.parent
 ERRORS = ROOT / "docs" / "errors"
 LANGUAGE = ROOT / "grammar" / "LANGUAGE.md"
+CRDS = ROOT / "deploy" / "crds"
 FAMILIES = {
     "P0": "Files and limits",
     "P1": "Syntax",
@@ -34,7 +37,9 @@ FAMILIES = {
 
 def pages() -> dict[Path, Callable[[], str]]:
     """Every generated page with what makes its text."""
-    return {LANGUAGE: language, ERRORS / "README.md": index, **{ERRORS / f"{code.name}.md": partial(page, code) for code in Code}}
+    errors = {ERRORS / f"{code.name}.md": partial(page, code) for code in Code}
+    crds = {CRDS / f"{made.name}.yaml": made.text for made in definition.DEFINITIONS}
+    return {LANGUAGE: language, ERRORS / "README.md": index, **errors, **crds}
 
 
 def language() -> str:

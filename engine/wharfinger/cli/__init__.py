@@ -32,6 +32,7 @@ VERBS: Mapping[str, str] = {
     "test": "test",
     "dry-run": "dry_run",
     "run": "run",
+    "install": "install",
     "bench": "bench",
     "demo": "demo",
     "version": "version",

@@ -1,0 +1,25 @@
+"""`wharf install`: what a cluster needs before Wharfinger runs in it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from wharfinger.crd import definition
+
+
+def command(
+    printed: Annotated[bool, typer.Option("--print", help="Print the manifests for `kubectl apply -f -`.")] = False,
+) -> int:
+    """Print the definitions of the custom resources: SchedulingPolicy, PlacementPreview, PolicyApp.
+
+    Apply them before anything that uses them: `wharf install --print | kubectl apply --server-side -f -`, then
+    `kubectl wait --for condition=Established crd -l app.kubernetes.io/managed-by=wharfinger`.
+    """
+    if not printed:
+        sys.stderr.write("nothing is written to a cluster from here; --print prints the manifests for `kubectl apply --server-side -f -`\n")
+        return 2
+    sys.stdout.write("---\n".join(definition.files().values()))
+    return 0

@@ -1,0 +1,1 @@
+"""Custom resources: their models, and the definitions that an API server needs of them."""

@@ -1,0 +1,171 @@
+"""The CustomResourceDefinitions of Wharfinger, as API servers take them and as files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from wharfinger.crd.app import PolicyAppSpec, PolicyAppStatus
+from wharfinger.crd.names import GROUP, MANAGED_BY, MANAGER, VERSION
+from wharfinger.crd.policy import SchedulingPolicySpec, SchedulingPolicyStatus
+from wharfinger.crd.preview import PlacementPreviewSpec, PlacementPreviewStatus
+from wharfinger.crd.schema import structural
+
+_HEADER = "# Made from the models in engine/wharfinger/crd by `make docs`.\n"
+_AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """One kind: its models and how it is served. A column is (name, type, JSON path); `rules` are CEL rules over the whole object."""
+
+    kind: str
+    plural: str
+    short_names: tuple[str, ...]
+    namespaced: bool
+    spec: type[BaseModel]
+    status: type[BaseModel]
+    description: str
+    columns: Sequence[tuple[str, str, str]]
+    rules: Sequence[tuple[str, str]] = ()
+    scale: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the CustomResourceDefinition."""
+        return f"{self.plural}.{GROUP}"
+
+    def document(self) -> dict[str, Any]:
+        """The CustomResourceDefinition."""
+        names = {
+            "kind": self.kind,
+            "listKind": f"{self.kind}List",
+            "plural": self.plural,
+            "singular": self.kind.lower(),
+            "shortNames": list(self.short_names),
+            "categories": ["wharfinger"],
+        }
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": self.name, "labels": {MANAGED_BY: MANAGER}},
+            "spec": {
+                "group": GROUP,
+                "names": names,
+                "scope": "Namespaced" if self.namespaced else "Cluster",
+                "versions": [self._version()],
+            },
+        }
+
+    def _version(self) -> dict[str, Any]:
+        columns = [{"name": name, "type": kind, "jsonPath": path} for name, kind, path in self.columns]
+        return {
+            "name": VERSION,
+            "served": True,
+            "storage": True,
+            "schema": {"openAPIV3Schema": self._schema()},
+            "subresources": {"status": {}, **({"scale": dict(self.scale)} if self.scale else {})},
+            "additionalPrinterColumns": [*columns, _AGE],
+        }
+
+    def _schema(self) -> dict[str, Any]:
+        schema: dict[str, Any] = {
+            "type": "object",
+            "description": self.description,
+            "required": ["spec"],
+            "properties": {
+                "apiVersion": {"type": "string"},
+                "kind": {"type": "string"},
+                "metadata": {"type": "object"},
+                "spec": structural(self.spec),
+                "status": structural(self.status),
+            },
+        }
+        if self.rules:
+            schema["x-kubernetes-validations"] = [{"rule": rule, "message": message} for rule, message in self.rules]
+        return schema
+
+    def text(self) -> str:
+        """The file of the definition."""
+        return _HEADER + yaml.safe_dump(self.document(), sort_keys=False, allow_unicode=True, width=130)
+
+
+def _condition(name: str) -> str:
+    return f".status.conditions[?(@.type=='{name}')].status"
+
+
+SCHEDULING_POLICY = Definition(
+    kind="SchedulingPolicy",
+    plural="schedulingpolicies",
+    short_names=("spol",),
+    namespaced=False,
+    spec=SchedulingPolicySpec,
+    status=SchedulingPolicyStatus,
+    description="A policy that decides where pods go. Its status says whether it is active, whom it governs and what is wrong with it.",
+    columns=(
+        ("Mode", "string", ".spec.mode"),
+        ("Compiled", "string", _condition("Compiled")),
+        ("Active", "string", _condition("Active")),
+        ("Matched", "integer", ".status.matched"),
+        ("Eligible", "integer", ".status.eligible"),
+        ("Nodes", "integer", ".status.nodes"),
+    ),
+)
+
+PLACEMENT_PREVIEW = Definition(
+    kind="PlacementPreview",
+    plural="placementpreviews",
+    short_names=("pprev",),
+    namespaced=True,
+    spec=PlacementPreviewSpec,
+    status=PlacementPreviewStatus,
+    description="Where the scheduler would place some pods now. The answer is in the status and follows the cluster until it expires.",
+    columns=(
+        ("Pods", "integer", ".status.pods"),
+        ("Placed", "integer", ".status.placed"),
+        ("Node", "string", ".status.placements[0].node"),
+        ("Message", "string", ".status.message"),
+    ),
+    rules=(("has(self.spec.template) != has(self.spec.workloadRef)", "give either a template or a workloadRef"),),
+)
+
+POLICY_APP = Definition(
+    kind="PolicyApp",
+    plural="policyapps",
+    short_names=("papp",),
+    namespaced=True,
+    spec=PolicyAppSpec,
+    status=PolicyAppStatus,
+    description="An application of alike pods that run where its policy says.",
+    columns=(
+        ("Phase", "string", ".status.phase"),
+        ("Ready", "integer", ".status.readyReplicas"),
+        ("Desired", "integer", ".spec.replicas"),
+        ("Policy", "string", ".status.policy"),
+        ("Drifted", "integer", ".status.drifted"),
+        ("Message", "string", ".status.message"),
+    ),
+    rules=(
+        ("self.metadata.name.size() <= 63", "the name is also a label of the app's pods: at most 63 characters"),
+        (
+            "!has(self.spec.port) || self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+            "with a port the name is also that of a Service: letters, digits and dashes, beginning with a letter",
+        ),
+    ),
+    scale={
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    },
+)
+
+DEFINITIONS = (SCHEDULING_POLICY, PLACEMENT_PREVIEW, POLICY_APP)
+
+
+def files() -> dict[str, str]:
+    """The text of each definition by the name of its file."""
+    return {f"{definition.name}.yaml": definition.text() for definition in DEFINITIONS}

@@ -1,0 +1,72 @@
+"""SchedulingPolicy: a policy as an object of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import Field
+
+from wharfinger.crd.parts import Conditions, Count, Generation, Params, Part, PolicyName, PolicyText, Sentence, Word
+
+MOST_DIAGNOSTICS = 20
+NO_PARAMS: Mapping[str, str] = MappingProxyType({})
+
+
+class PolicyMode(StrEnum):
+    """What a policy does: decide, only be compared with what is decided, or nothing."""
+
+    ENFORCE = "Enforce"
+    SHADOW = "Shadow"
+    OFF = "Off"
+
+
+class SchedulingPolicySpec(Part):
+    """What the policy is."""
+
+    source: PolicyText = Field(description="The text of the policy. It may hold tests; it must not import files.")
+    mode: PolicyMode = Field(
+        default=PolicyMode.ENFORCE,
+        description="`Enforce` lets it decide, `Shadow` counts where it would have decided otherwise, `Off` keeps it out.",
+    )
+    params: Params = Field(
+        default_factory=dict, description='Values of its params as in a policy\'s text ("10%", "2Gi"), within their ranges.'
+    )
+
+
+class PolicyDiagnostic(Part):
+    """One finding about the text."""
+
+    line: Count = Field(description="The line, counted from 1.")
+    column: Count = Field(description="The column, counted from 1.")
+    code: Word = Field(description="The stable code of the finding; docs/errors has a page for each.")
+    severity: Word = Field(default="error", description="`error` or `warning`.")
+    message: Sentence = Field(description="What is wrong.")
+    help: Sentence | None = Field(default=None, description="How to mend it.")
+
+
+class LastKnownGood(Part):
+    """The policy that is active while the present text cannot be."""
+
+    generation: Generation = Field(description="The generation of the object that had it.")
+    revision: Word = Field(description="Its revision.")
+    source: PolicyText = Field(description="Its text.")
+    params: Params = Field(default_factory=dict, description="The values of its params.")
+
+
+class SchedulingPolicyStatus(Part):
+    """What has become of the policy."""
+
+    observed_generation: Generation | None = Field(default=None, description="The generation that all of this is about.")
+    policy: PolicyName | None = Field(default=None, description="The name that the text gives to the policy.")
+    revision: Word | None = Field(default=None, description="The revision (SHA-256) of the policy that is active, if one is.")
+    conditions: Conditions = Field(default=(), description="`Compiled`, `Tested`, `Active` and `MetricsAvailable`.")
+    diagnostics: Annotated[tuple[PolicyDiagnostic, ...], Field(max_length=MOST_DIAGNOSTICS)] = Field(
+        default=(), description="What is wrong with the text, the first findings."
+    )
+    matched: Count | None = Field(default=None, description="How many pods it governs.")
+    eligible: Count | None = Field(default=None, description="How many nodes its rules let a typical pod of those go to.")
+    nodes: Count | None = Field(default=None, description="How many nodes there are.")
+    last_known_good: LastKnownGood | None = Field(default=None, description="What is active instead while the present text cannot be.")

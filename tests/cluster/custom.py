@@ -1,0 +1,87 @@
+"""Custom resources in tests on a real API server."""
+
+from __future__ import annotations
+
+import http.client
+from pathlib import Path
+
+from tests.cluster.api import Refused
+from tests.cluster.waiting import eventually
+
+FOLDER = Path(__file__).parent.parent.parent / "deploy" / "crds"
+GROUP = "scheduling.wharfinger.dev"
+PLURALS = {"SchedulingPolicy": "schedulingpolicies", "PlacementPreview": "placementpreviews", "PolicyApp": "policyapps"}
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def install(control_plane):
+    """Applies the definitions as a person does, and waits until they are served."""
+    control_plane.kubectl("apply", "--server-side", "-f", FOLDER)
+    names = [f"crd/{plural}.{GROUP}" for plural in PLURALS.values()]
+    control_plane.kubectl("wait", "--for", "condition=Established", "--timeout=30s", *names)
+    for kind in PLURALS:
+        eventually(lambda kind=kind: items(control_plane, kind) is not None)
+
+
+def uninstall(control_plane):
+    """Removes the definitions and with them all objects; finalizers are taken away, as nobody may be there to honour them."""
+    for kind in PLURALS:
+        for item in items(control_plane, kind) or ():
+            if item["metadata"].get("finalizers"):
+                patch(control_plane, kind, item["metadata"]["name"], {"metadata": {"finalizers": None}}, item["metadata"].get("namespace"))
+    names = {f"{plural}.{GROUP}" for plural in PLURALS.values()}
+    for name in names:
+        _or_none(lambda name=name: control_plane.api.request("DELETE", f"{DEFINITIONS}/{name}"))
+    eventually(lambda: not names & {item["metadata"]["name"] for item in control_plane.api.request("GET", DEFINITIONS)["items"]})
+
+
+def path(kind, namespace=None):
+    """The path of all objects of a kind, or those of one namespace."""
+    place = "" if namespace is None or kind == "SchedulingPolicy" else f"/namespaces/{namespace}"
+    return f"/apis/{GROUP}/v1alpha1{place}/{PLURALS[kind]}"
+
+
+def items(control_plane, kind):
+    """All objects of a kind; None when it is not served."""
+    return _or_none(lambda: control_plane.api.request("GET", path(kind))["items"])
+
+
+def create(control_plane, kind, name, spec, namespace="default"):
+    """The object as stored."""
+    metadata = {"name": name} if kind == "SchedulingPolicy" else {"name": name, "namespace": namespace}
+    body = {"apiVersion": f"{GROUP}/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+    return control_plane.api.request("POST", path(kind, namespace), body)
+
+
+def get(control_plane, kind, name, namespace="default"):
+    """One object, None when it is gone."""
+    return _or_none(lambda: control_plane.api.request("GET", f"{path(kind, namespace)}/{name}"))
+
+
+def patch(control_plane, kind, name, body, namespace="default"):
+    """The object after a merge patch."""
+    return control_plane.api.request("PATCH", f"{path(kind, namespace)}/{name}", body, content_type="application/merge-patch+json")
+
+
+def delete(control_plane, kind, name, namespace="default"):
+    """Asks for the deletion of an object."""
+    control_plane.api.request("DELETE", f"{path(kind, namespace)}/{name}")
+
+
+def status(control_plane, kind, name, namespace="default"):
+    """The status of an object, empty while there is none."""
+    return (get(control_plane, kind, name, namespace) or {}).get("status") or {}
+
+
+def condition(found, name):
+    """The status of a condition of a status: `True`, `False`, `Unknown`, or None when it is not there."""
+    return next((each["status"] for each in found.get("conditions", ()) if each["type"] == name), None)
+
+
+def _or_none(request):
+    try:
+        return request()
+    except Refused as refused:
+        if refused.code not in {http.client.NOT_FOUND, http.client.TOO_MANY_REQUESTS}:  # the latter while storage is set up
+            raise
+        return None

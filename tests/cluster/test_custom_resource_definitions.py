@@ -1,0 +1,96 @@
+"""The definitions of the custom resources, judged by a real API server."""
+
+import pytest
+
+from tests.cluster import custom
+from tests.cluster.api import Refused
+
+POLICY = {"source": 'policy "p"\nscore s = 1'}
+APP = {"image": "web:1"}
+TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "web:1", "anything": {"goes": ["here"]}}]}}
+
+ONE_OF = "give either a template or a workloadRef"
+POLICY_ONE_OF = "give either the name of a policy or the source of one"
+
+GOOD = [
+    ("SchedulingPolicy", "p", {**POLICY, "mode": "Shadow", "params": {"reserve": "10%"}}),
+    ("PlacementPreview", "a", {"template": TEMPLATE, "replicas": 3}),
+    ("PlacementPreview", "b", {"workloadRef": {"kind": "Deployment", "name": "web"}, "policies": []}),
+    ("PlacementPreview", "c", {"template": TEMPLATE, "policies": [{"name": "p"}, {"source": "policy", "params": {"x": "1"}}]}),
+    ("PolicyApp", "web", {**APP, "port": 80, "resources": {"requests": {"cpu": 1, "memory": "1Gi"}}, "policy": {"inline": "policy"}}),
+    ("PolicyApp", "0web", APP),
+]
+BAD = [
+    ("SchedulingPolicy", "p", {}, "spec.source: Required value"),
+    ("SchedulingPolicy", "p", {"source": ""}, "should be at least 1 chars long"),
+    ("SchedulingPolicy", "p", {**POLICY, "mode": "Maybe"}, "supported values"),
+    ("SchedulingPolicy", "p", {**POLICY, "params": {"a-b": "1"}}, "the name of a param is a word of the policy language"),
+    ("PlacementPreview", "p", {}, ONE_OF),
+    ("PlacementPreview", "p", {"template": TEMPLATE, "workloadRef": {"kind": "Job", "name": "a"}}, ONE_OF),
+    ("PlacementPreview", "p", {"workloadRef": {"kind": "Secret", "name": "a"}}, "Unsupported value"),
+    ("PlacementPreview", "p", {"template": TEMPLATE, "policies": [{"params": {}}]}, POLICY_ONE_OF),
+    ("PlacementPreview", "p", {"template": TEMPLATE, "replicas": 0}, "should be greater than or equal to 1"),
+    ("PolicyApp", "web", {}, "spec.image: Required value"),
+    ("PolicyApp", "web", {**APP, "policy": {}}, "give either the name of a policy or one inline"),
+    ("PolicyApp", "web", {**APP, "policy": {"name": "a", "params": {"x": "1"}}}, "params are for an inline policy"),
+    ("PolicyApp", "web", {**APP, "resources": {"requests": {"cpu": "lots"}}}, "should match"),
+    ("PolicyApp", "web", {**APP, "env": [{"name": "A"}, {"name": "A"}]}, "Duplicate value"),
+    ("PolicyApp", "0web", {**APP, "port": 80}, "the name is also that of a Service"),
+    ("PolicyApp", "w" * 64, APP, "at most 63 characters"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def installed(control_plane):
+    custom.install(control_plane)
+    yield control_plane
+    custom.uninstall(control_plane)
+
+
+def test_the_server_accepts_them_without_reserve(installed):
+    for found in installed.api.request("GET", custom.DEFINITIONS)["items"]:
+        conditions = {each["type"]: each["status"] for each in found["status"]["conditions"]}
+        assert conditions["Established"] == "True"
+        assert "NonStructuralSchema" not in conditions
+
+
+def test_it_takes_what_fits_and_refuses_the_rest_with_a_sentence(installed):
+    for kind, name, spec in GOOD:
+        stored = custom.create(installed, kind, name, spec)
+        assert stored["spec"].items() >= spec.items()
+        custom.delete(installed, kind, name)
+    for kind, name, spec, sentence in BAD:
+        with pytest.raises(Refused) as refused:
+            custom.create(installed, kind, name, spec)
+        assert sentence in str(refused.value), (kind, spec)
+
+
+def test_what_is_left_out_is_filled_in(installed):
+    assert custom.create(installed, "SchedulingPolicy", "p", POLICY)["spec"]["mode"] == "Enforce"
+    spec = custom.create(installed, "PolicyApp", "web", {"image": "web:1"})["spec"]
+    assert spec == {
+        "image": "web:1",
+        "replicas": 1,
+        "schedulerName": "wharfinger",
+        "driftPolicy": "Report",
+        "evictionIntervalSeconds": 60,
+    }
+
+
+def test_kubectl_prints_columns_and_scales(installed, kubectl):
+    custom.create(installed, "SchedulingPolicy", "p", POLICY)
+    custom.create(installed, "PolicyApp", "web", APP)
+
+    assert kubectl("get", "spol").splitlines()[0].split() == ["NAME", "MODE", "COMPILED", "ACTIVE", "MATCHED", "ELIGIBLE", "NODES", "AGE"]
+    assert kubectl("get", "papp").splitlines()[0].split() == ["NAME", "PHASE", "READY", "DESIRED", "POLICY", "DRIFTED", "MESSAGE", "AGE"]
+    assert "policyapp.scheduling.wharfinger.dev/web" in kubectl("get", "wharfinger", "-o", "name")
+    assert "at least" in kubectl("explain", "policyapps.spec.evictionIntervalSeconds")
+    kubectl("scale", "papp/web", "--replicas=4")
+    assert custom.get(installed, "PolicyApp", "web")["spec"]["replicas"] == 4
+
+
+def test_the_command_prints_the_same(installed, kubectl, capsys):
+    from wharfinger.cli import install
+
+    assert install.command(printed=True) == 0
+    assert "configured" not in kubectl("diff", "--server-side", "-f", "-", content=capsys.readouterr().out)
