@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test testbed test-cluster check format bench docs wheel lock clean
+.PHONY: help demo test testbed test-cluster check format bench bench-cluster docs wheel lock clean
 
 help:
 	@echo "make demo    place a production GPU cluster's pods under Kubernetes' rules and under a policy, side by side"
@@ -14,6 +14,7 @@ help:
 	@echo "make check   format, lint, types, import contracts"
 	@echo "make format  rewrite sources the way 'make check' wants them"
 	@echo "make bench   measure; the figures of docs/performance.md"
+	@echo "make bench-cluster measure the live scheduler beside kube-scheduler (ARGS='--only basic-1000 --rounds 3')"
 	@echo "make docs    write the generated pages (docs/errors, tables of grammar/LANGUAGE.md)"
 	@echo "make wheel   build the wheel into dist/"
 	@echo "make lock    resolve requirements.txt anew"
@@ -50,6 +51,9 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.figures $(PARTS)
+
+bench-cluster: $(READY)
+	$(BIN)/python -m tests.bench_cluster $(ARGS)
 
 docs: $(READY)
 	$(BIN)/python -m tests.generate_docs

@@ -1,0 +1,55 @@
+"""The schedulers that are measured, each one process with its usual settings."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kube_scheduler import start_kube_scheduler
+from tests.cluster.programs import Program, free_ports
+
+TICKS = os.sysconf("SC_CLK_TCK")
+KUBE_SCHEDULER = "kube-scheduler"
+WHARFINGER = "wharfinger"
+WHARF_RUN = f"{Path(sys.executable).with_name('wharf')} run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """A scheduler, the schedulerName that it answers to, and how to start it."""
+
+    name: str
+    answers_to: str
+    start: Callable[[ControlPlane], Program]
+
+
+def contenders(product: str = WHARF_RUN) -> tuple[Contender, Contender]:
+    """kube-scheduler, and Wharfinger started with a command line that `--kubeconfig` and so on are added to."""
+
+    def start(cluster: ControlPlane) -> Program:
+        flags = ("--kubeconfig", cluster.kubeconfig, "--no-leader-elect", "--port", free_ports(1)[0])
+        return cluster.run(WHARFINGER, *shlex.split(product), *flags)
+
+    return (
+        Contender(name=KUBE_SCHEDULER, answers_to="default-scheduler", start=start_kube_scheduler),
+        Contender(name=WHARFINGER, answers_to="wharfinger", start=start),
+    )
+
+
+def cpu_seconds(program: Program) -> float:
+    """What the process has used so far, in user and kernel mode."""
+    fields = Path(f"/proc/{program.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def peak_megabytes(program: Program) -> float:
+    """The most memory the process has had resident so far."""
+    for line in Path(f"/proc/{program.pid}/status").read_text("utf-8").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("Linux does not say how much memory a process has used")

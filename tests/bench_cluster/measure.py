@@ -1,0 +1,208 @@
+"""One scheduler on one workload, from an empty cluster back to an empty cluster."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.bench_cluster import binding_watch, workloads
+from tests.bench_cluster.contenders import Contender, cpu_seconds, peak_megabytes
+from tests.bench_cluster.load import Load, Request
+from tests.bench_cluster.workloads import Workload
+from tests.cluster import objects
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.programs import Program
+
+ROOT = Path(__file__).parents[2]
+BARE = "bare"
+PODS = "/api/v1/namespaces/default/pods"
+LONGEST = 300.0
+"""Seconds until a run is given up."""
+QUIET = 0.02
+"""CPU seconds in half a second that count as having nothing to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What was seen. `rate`: pods/s from the first to the last binding; latencies in seconds from the creation of a pod to its binding."""
+
+    workload: str
+    contender: str
+    pods: int
+    bound: int
+    rate: float
+    p50: float | None = None
+    p99: float | None = None
+    cpu_seconds: float = 0.0
+    megabytes: float = 0.0
+    events: int = 0
+
+    @property
+    def cpu_per_thousand(self) -> float:
+        """CPU seconds of the scheduler, its start and its events included, per 1,000 pods."""
+        return self.cpu_seconds * 1000 / max(1, self.bound)
+
+
+class Bench:
+    """Runs workloads on a control plane that has no other client: kwok and the controllers are stopped, nodes are just said to be ready."""
+
+    def __init__(self, cluster: ControlPlane) -> None:
+        cluster.kwok.stop()
+        cluster.controllers.stop()
+        self._cluster = cluster
+        self._load = Load(cluster)
+        self._nodes = 0
+
+    def measure(self, workload: Workload, contender: Contender) -> Run:
+        """One run of a scheduler."""
+        self._grow(workload.nodes)
+        pods = self._pods(workload, contender.answers_to)
+        try:
+            return self._paced(workload, contender, pods) if workload.pace else self._burst(workload, contender, pods)
+        finally:
+            self._cluster.end_others()
+            self._clear()
+
+    def bare(self, workload: Workload) -> Run:
+        """The bind rate of a loop of binds and nothing else."""
+        self._grow(workload.nodes)
+        try:
+            self._load.send(self._pods(workload, BARE))
+            watch, file = self._watch(BARE, workload.pods)
+            self._load.send(self._bindings(workload))
+            bound = self._bindings_seen(watch, file)
+        finally:
+            self._cluster.end_others()
+            self._clear()
+        return Run(workload=workload.name, contender=BARE, pods=workload.pods, bound=len(bound), rate=_rate(bound))
+
+    def _burst(self, workload: Workload, contender: Contender, pods: list[Request]) -> Run:
+        """All pods wait before the scheduler starts."""
+        self._load.send(pods)
+        events = self._events()
+        watch, file = self._watch(contender.answers_to, workload.pods)
+        scheduler = contender.start(self._cluster)
+        bound = self._bindings_seen(watch, file, scheduler)
+        self._settle(scheduler)
+        return self._run(workload, contender, scheduler, bound, cpu=cpu_seconds(scheduler), events=self._events() - events)
+
+    def _paced(self, workload: Workload, contender: Contender, pods: list[Request]) -> Run:
+        """Pods come one after another to a scheduler that runs already."""
+        scheduler = contender.start(self._cluster)
+        self._warm_up(contender, scheduler)
+        before, events = cpu_seconds(scheduler), self._events()
+        watch, file = self._watch(contender.answers_to, workload.pods)
+        sent = self._load.send(pods, per_second=workload.pace)
+        bound = self._bindings_seen(watch, file, scheduler)
+        self._settle(scheduler)
+        waits = sorted(bound[name] - sent[name] for name in bound)
+        return self._run(
+            workload, contender, scheduler, bound, cpu=cpu_seconds(scheduler) - before, events=self._events() - events, waits=waits
+        )
+
+    @staticmethod
+    def _run(
+        workload: Workload, contender: Contender, scheduler: Program, bound: dict[str, float], *, cpu: float, events: int, waits: Any = ()
+    ) -> Run:
+        return Run(
+            workload=workload.name,
+            contender=contender.name,
+            pods=workload.pods,
+            bound=len(bound),
+            rate=_rate(bound),
+            p50=waits[len(waits) // 2] if waits else None,
+            p99=waits[len(waits) * 99 // 100] if waits else None,
+            cpu_seconds=cpu,
+            megabytes=peak_megabytes(scheduler),
+            events=events,
+        )
+
+    # ── the cluster ──
+
+    def _grow(self, count: int) -> None:
+        self._load.send(
+            Load.request("POST", "/api/v1/nodes", node["metadata"]["name"], node) for node in workloads.nodes(self._nodes, count)
+        )
+        self._nodes = max(self._nodes, count)
+
+    @staticmethod
+    def _pods(workload: Workload, scheduler: str) -> list[Request]:
+        return [Load.request("POST", PODS, pod["metadata"]["name"], pod) for pod in workload.manifests(scheduler)]
+
+    @staticmethod
+    def _bindings(workload: Workload) -> list[Request]:
+        requests = []
+        for i, pod in enumerate(workload.manifests(BARE)):
+            name = pod["metadata"]["name"]
+            target = {"apiVersion": "v1", "kind": "Node", "name": f"node-{i % workload.nodes:05d}"}
+            body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": "default"}, "target": target}
+            requests.append(Load.request("POST", f"{PODS}/{name}/binding", name, body))
+        return requests
+
+    def _clear(self) -> None:
+        """Delete all pods. Events stay: they cost nothing but space, and deleting them a minute."""
+        names = [pod["metadata"]["name"] for pod in self._cluster.api.list("Pod", "default")]
+        self._load.send(Load.request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0", name) for name in names)
+
+    def _events(self) -> int:
+        """How many events there are."""
+        answer = self._cluster.api.request("GET", "/apis/events.k8s.io/v1/namespaces/default/events?limit=1")
+        return len(answer["items"]) + answer["metadata"].get("remainingItemCount", 0)
+
+    # ── waiting ──
+
+    def _warm_up(self, contender: Contender, scheduler: Program) -> None:
+        """Return when the scheduler has bound a first pod and has nothing else to do."""
+        watch, file = self._watch(contender.answers_to, 1)
+        self._cluster.api.create(objects.pod("first", scheduler=contender.answers_to))
+        self._bindings_seen(watch, file, scheduler)
+        self._settle(scheduler)
+
+    def _watch(self, scheduler: str, count: int) -> tuple[Program, Path]:
+        """A process that watches the bindings from now on, and where it will say what it saw."""
+        version = self._cluster.api.request("GET", "/api/v1/pods?limit=1")["metadata"]["resourceVersion"]
+        file = self._cluster.folder / f"bindings-{time.monotonic_ns()}.json"
+        arguments = (self._cluster.port, self._cluster.certificate, version, scheduler, count, file)
+        name = file.with_suffix("").name
+        watch = self._cluster.run(
+            name,
+            *(sys.executable, "-m", binding_watch.__name__, *arguments),
+            ready=lambda: binding_watch.READY in watch.tail(),
+            env={"PYTHONPATH": str(ROOT)},
+        )
+        watch.wait_ready()
+        return watch, file
+
+    @staticmethod
+    def _bindings_seen(watch: Program, file: Path, scheduler: Program | None = None) -> dict[str, float]:
+        """What a watch has seen when it has ended, or the scheduler or the patience has."""
+        deadline = time.monotonic() + LONGEST
+        while watch.running and time.monotonic() < deadline and (scheduler is None or scheduler.running):
+            time.sleep(0.05)
+        watch.stop()
+        if scheduler is not None and not scheduler.running:
+            raise AssertionError(f"{scheduler.name} ended: {scheduler.tail()}")
+        if not file.exists():
+            raise AssertionError(f"no bindings were seen: {watch.tail()}")
+        bound: dict[str, float] = json.loads(file.read_text("utf-8"))
+        return bound
+
+    @staticmethod
+    def _settle(scheduler: Program, within: float = 60.0) -> None:
+        """Return when the scheduler has written its events and does nothing any more."""
+        deadline = time.monotonic() + within
+        used, quiet = cpu_seconds(scheduler), 0
+        while quiet < 2 and time.monotonic() < deadline:
+            time.sleep(0.5)
+            before, used = used, cpu_seconds(scheduler)
+            quiet = quiet + 1 if used - before <= QUIET else 0
+
+
+def _rate(bound: dict[str, float]) -> float:
+    """Bindings per second from the first to the last."""
+    times = sorted(bound.values())
+    return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else 0.0

@@ -1,0 +1,78 @@
+"""What is measured: clusters, pods and the goal of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.cluster import objects
+
+ZONES = 10
+READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
+APP = {"app": "measured"}
+SELECTOR = {"matchLabels": APP}
+ZONE = "topology.kubernetes.io/zone"
+HOSTNAME = "kubernetes.io/hostname"
+
+Spec = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """`pods` of one kind on so many nodes.
+
+    Without a `pace` they all wait when the scheduler starts; with one they are created that many a second while it runs. `ratio` is how
+    many times kube-scheduler's pods/s are wanted, `more_than` pods/s that some other scheduler reached, and `share` of the bare bind
+    rate.
+    """
+
+    name: str
+    nodes: int
+    pods: int
+    spec: Spec = field(default_factory=dict)
+    pace: float | None = None
+    ratio: float | None = None
+    more_than: float | None = None
+    share: float | None = None
+    bare: bool = False
+
+    def scaled(self, scale: float) -> Workload:
+        """The same, so many times smaller or larger."""
+        return replace(self, nodes=max(4, round(self.nodes * scale)), pods=max(20, round(self.pods * scale)))
+
+    def manifests(self, scheduler: str) -> Iterator[dict[str, Any]]:
+        """The pods, for the scheduler of that name."""
+        return (objects.pod(f"{self.name}-{i:05d}", labels=APP, scheduler=scheduler, **self.spec) for i in range(self.pods))
+
+
+def nodes(first: int, end: int) -> Iterator[dict[str, Any]]:
+    """Ready nodes of 32 cores over ten zones."""
+    for i in range(first, end):
+        node = objects.node(f"node-{i:05d}", cpu="32", memory="256Gi", labels={ZONE: f"zone-{i % ZONES}"})
+        node["status"]["conditions"] = [READY]
+        yield node
+
+
+def _term(key: str) -> dict[str, Any]:
+    return {"labelSelector": SELECTOR, "topologyKey": key}
+
+
+SPREAD = {"topologySpreadConstraints": [{"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **_term(ZONE)}]}
+ANTI_AFFINITY = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_term(HOSTNAME)]}}}
+PREFERRED = [{"weight": 100, "podAffinityTerm": _term(ZONE)}]
+PREFERRED_AFFINITY = {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": PREFERRED}}}
+
+# In the order of their nodes: a cluster only grows.
+WORKLOADS = (
+    Workload(name="sixteen", nodes=16, pods=1000, more_than=3 * 317),
+    Workload(name="hundred", nodes=100, pods=5000, more_than=3 * 89.6),
+    Workload(name="paced", nodes=1000, pods=6000, pace=100),
+    Workload(name="bare", nodes=1000, pods=5000, bare=True),
+    Workload(name="basic-1000", nodes=1000, pods=5000, ratio=2, share=0.8),
+    Workload(name="basic-5000", nodes=5000, pods=5000, ratio=2, share=0.8),
+    Workload(name="spread", nodes=5000, pods=3000, spec=SPREAD, ratio=3),
+    Workload(name="anti-affinity", nodes=5000, pods=3000, spec=ANTI_AFFINITY, ratio=3),
+    Workload(name="affinity", nodes=5000, pods=3000, spec=PREFERRED_AFFINITY, ratio=3),
+    Workload(name="memory", nodes=5000, pods=10_000),
+)
