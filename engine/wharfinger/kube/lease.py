@@ -3,13 +3,16 @@
 Nobody's clock is trusted but one's own: a rival's lease has run out when it has not changed for its duration *as seen here*. The leader
 in turn gives up `renew_deadline` after the start of its last successful renewal, well before any rival may take over, and from that very
 moment `is_leader` is false, even if nothing has run since. Flags and defaults are kube-scheduler's (component-base/config, Kubernetes
-1.36).
+1.36). Unlike there, a lease under our identity counts as ours only when this very process wrote it: two processes that were given one
+identity do not lead together.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection
@@ -25,6 +29,12 @@ Report = Callable[[str, BaseException], None]
 Callback = Callable[[], Awaitable[None] | None]
 
 _JITTER = 1.2  # client-go/tools/leaderelection: retries of candidates are stretched by up to this factor
+_MOST_TRANSITIONS = 2**31 - 1  # the field's type in the API server
+_CLAIMS = 16  # own writes remembered: more than can be on their way
+
+
+class LeaseLost(WharfingerError):
+    """Somebody else may lead now; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +54,14 @@ class LeaseSettings:
 
 
 class _Elector:
-    """What is known of the lease."""
+    """The lease as last seen and since when, the `renewTime`s of own writes, and what the last attempt met."""
 
     def __init__(self) -> None:
         self.seen: dict[str, Any] | None = None
         self.seen_at = 0.0
+        self.claims: deque[str] = deque(maxlen=_CLAIMS)
+        self.conflict = False
+        self.failure = ""
 
 
 class LeaseElection:
@@ -61,6 +74,7 @@ class LeaseElection:
         self._report = report
         self._known = _Elector()
         self._leading_until: float | None = None
+        self._name = f"{settings.resource_namespace}/{settings.resource_name}"
         base = f"/apis/coordination.k8s.io/v1/namespaces/{settings.resource_namespace}/leases"
         self._collection, self._path = base, f"{base}/{settings.resource_name}"
 
@@ -80,87 +94,97 @@ class LeaseElection:
             while not await self._try():
                 await self._clock.sleep(self._settings.retry_period * random.uniform(1.0, _JITTER))
             await _call(on_started)
-            await self._keep()
+            why = await self._keep()
+            self._report("lease", LeaseLost(f"the lease {self._name} is lost: {why}"))
         finally:
             was_leader, self._leading_until = self._leading_until is not None, None
             if was_leader:
                 await _call(on_stopped)
                 await self._release()
 
-    async def _keep(self) -> None:
-        """None, once the lease could not be renewed until its deadline or somebody else has it."""
-        while self.is_leader:
-            deadline = self._leading_until or 0.0
-            await self._clock.sleep(min(self._settings.retry_period, max(deadline - self._clock.monotonic(), 0.0)))
-            left = deadline - self._clock.monotonic()
-            if left <= 0:
-                return
+    async def _keep(self) -> str:
+        """Why it ended: the lease could not be renewed until its deadline, or somebody else has it."""
+        while (left := self._left()) > 0:
+            await self._clock.sleep(min(self._settings.retry_period, left))
+            if (left := self._left()) <= 0:
+                break
             try:
                 async with asyncio.timeout(left):
-                    if not await self._try() and self.holder not in {"", self._settings.identity}:
-                        return
-            except TimeoutError as error:
-                self._report("lease", error)
+                    if not await self._try() and self.holder and not self._ours:
+                        return (
+                            f"{self.holder} has taken it" if self.holder != self._settings.identity else "another process has our identity"
+                        )
+            except TimeoutError:
+                self._known.failure = "no answer in time"
+        return f"not renewed for {self._settings.renew_deadline:g} s: {self._known.failure or 'this process stood still'}"
+
+    def _left(self) -> float:
+        return (self._leading_until or 0.0) - self._clock.monotonic()
 
     async def _try(self) -> bool:
-        """Whether the lease is ours after one attempt."""
+        """Whether the lease is ours after one attempt; after a conflict one more: somebody was faster, and it matters who."""
         began = self._clock.monotonic()
         try:
             held = await self._acquire_or_renew()
-        except refusals.ApiError as error:
+            if not held and self._known.conflict:
+                held = await self._acquire_or_renew()
+        except (refusals.ApiError, msgspec.DecodeError) as error:
+            self._known.failure = str(error)
             self._report("lease", error)
             return False
         if held:
+            self._known.failure = ""
             self._leading_until = began + self._settings.renew_deadline
         return held
 
     async def _acquire_or_renew(self) -> bool:
+        self._known.conflict = False
         try:
-            lease = msgspec.json.decode(await self._connection.request("GET", self._path, timeout=self._settings.renew_deadline))
+            lease = _decoded(await self._connection.request("GET", self._path, timeout=self._settings.renew_deadline))
         except refusals.NotFound:
-            return await self._create()
+            return await self._write("POST", self._collection, self._new())
         self._observe(lease)
-        spec = lease.setdefault("spec", {})
-        ours = self.holder == self._settings.identity
-        if not ours and self.holder and self._clock.monotonic() < self._known.seen_at + self._duration_of(spec):
+        spec = lease["spec"]
+        if not self._ours and self.holder and self._clock.monotonic() < self._known.seen_at + self._duration_of(spec):
             return False
-        lease["spec"] = self._claim(spec, taken_over=not ours)
+        return await self._write("PUT", self._path, {**lease, "spec": self._claim(spec, taken_over=not self._ours)})
+
+    async def _write(self, method: str, path: str, lease: dict[str, Any]) -> bool:
+        """Whether it was written; not, when somebody else has written meanwhile."""
+        self._known.claims.append(lease["spec"]["renewTime"])
+        body = msgspec.json.encode(lease)
         try:
-            answer = await self._connection.request(
-                "PUT", self._path, body=msgspec.json.encode(lease), timeout=self._settings.renew_deadline
-            )
-        except refusals.Conflict:
-            return False  # somebody was faster; the next look tells who
-        self._observe(msgspec.json.decode(answer))
+            answer = await self._connection.request(method, path, body=body, timeout=self._settings.renew_deadline)
+        except refusals.Conflict as error:
+            self._known.conflict, self._known.failure = True, str(error)
+            return False
+        self._observe(_decoded(answer))
         return True
 
-    async def _create(self) -> bool:
-        settings = self._settings
-        lease = {
+    @property
+    def _ours(self) -> bool:
+        """Whether the lease as last seen is what this process wrote."""
+        if self._known.seen is None or self.holder != self._settings.identity:
+            return False
+        return self._known.seen["spec"].get("renewTime") in self._known.claims
+
+    def _new(self) -> dict[str, Any]:
+        return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": settings.resource_name, "namespace": settings.resource_namespace},
+            "metadata": {"name": self._settings.resource_name, "namespace": self._settings.resource_namespace},
             "spec": self._claim({"leaseTransitions": -1}, taken_over=True),
         }
-        try:
-            answer = await self._connection.request(
-                "POST", self._collection, body=msgspec.json.encode(lease), timeout=settings.renew_deadline
-            )
-        except refusals.Conflict:
-            return False
-        self._observe(msgspec.json.decode(answer))
-        return True
 
     def _claim(self, spec: dict[str, Any], *, taken_over: bool) -> dict[str, Any]:
         now = micro_time(self._clock.now())
         claimed = {**spec, "holderIdentity": self._settings.identity, "renewTime": now}
-        claimed["leaseDurationSeconds"] = max(round(self._settings.lease_duration), 1)
+        claimed["leaseDurationSeconds"] = math.ceil(self._settings.lease_duration)  # less would let rivals in before the renewal is due
         if taken_over:
-            claimed |= {"acquireTime": now, "leaseTransitions": (spec.get("leaseTransitions") or 0) + 1}
+            claimed |= {"acquireTime": now, "leaseTransitions": min((spec.get("leaseTransitions") or 0) + 1, _MOST_TRANSITIONS)}
         return claimed
 
     def _observe(self, lease: dict[str, Any]) -> None:
-        lease.setdefault("spec", {})
         if self._known.seen is None or self._known.seen["spec"] != lease["spec"]:
             self._known.seen, self._known.seen_at = lease, self._clock.monotonic()
 
@@ -170,12 +194,14 @@ class LeaseElection:
     async def _release(self) -> None:
         """None; the lease is free at once if it is still ours and the server answers."""
         seen = self._known.seen
-        if seen is None or self.holder != self._settings.identity:
+        if seen is None or not self._ours:
             return
         spec = {**seen["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock.now())}
         try:
             body = msgspec.json.encode({**seen, "spec": spec})
             await self._connection.request("PUT", self._path, body=body, timeout=self._settings.retry_period)
+        except refusals.Conflict:
+            return  # somebody has it already
         except refusals.ApiError as error:
             self._report("lease", error)
 
@@ -183,6 +209,13 @@ class LeaseElection:
 def micro_time(seconds: float) -> str:
     """A time as Kubernetes' MicroTime: `2026-01-02T03:04:05.000006Z`."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _decoded(answer: bytes) -> dict[str, Any]:
+    """The lease of an answer; DecodeError when it is none, as from a portal in between."""
+    lease = msgspec.json.decode(answer, type=dict[str, Any])
+    lease["spec"] = lease.get("spec") or {}
+    return lease
 
 
 async def _call(callback: Callback) -> None:

@@ -158,6 +158,28 @@ def test_leadership_ends_at_its_deadline_even_if_nothing_has_run_since(run):
     run(scenario)
 
 
+def test_rivals_are_told_whole_seconds_that_are_never_less_than_the_lease(run):
+    async def scenario(server, connection):
+        leases, me = Leases(server), Replica(connection, lease_duration=1.4, renew_deadline=1.2)
+        async with running(me.run()):
+            await until(lambda: me.election.is_leader)
+            assert leases.lease["spec"]["leaseDurationSeconds"] == 2
+
+    run(scenario)
+
+
+def test_an_answer_that_is_no_lease_is_reported_and_asked_again(run):
+    async def scenario(server, connection):
+        leases, me = Leases(server), Replica(connection)
+        leases.broken = Answer(raw=b"<html>log in first</html>")
+        async with running(me.run()):
+            await until(lambda: me.recorder.reports)
+            leases.broken = None
+            await until(lambda: me.election.is_leader)
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("wrong", [{"lease_duration": 10.0}, {"renew_deadline": 2.0}, {"retry_period": 0.0}])
 def test_durations_have_to_fit_together(wrong):
     with pytest.raises(ValueError, match="leaseDuration"):

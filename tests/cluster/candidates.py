@@ -1,0 +1,99 @@
+"""Candidates for a lease in this process, each in a thread with a loop of its own, so that one can stand still while others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from wharfinger.framework.ports import Clock
+from wharfinger.kube.connection import Connection
+from wharfinger.kube.credentials import Credentials
+from wharfinger.kube.lease import LeaseElection, LeaseSettings
+from wharfinger.runtime.system_clock import SystemClock
+
+DURATION, DEADLINE, RETRY = 2.0, 1.2, 0.2
+
+
+class SkewedClock(SystemClock):
+    """The machine's clock with another time of day; how far off it is can be changed while it is used."""
+
+    def __init__(self, ahead: float = 0.0) -> None:
+        self.ahead = ahead
+
+    def now(self) -> float:
+        """Seconds since 1970, as somebody believes."""
+        return super().now() + self.ahead
+
+
+class Candidate:
+    """Runs for the lease `wharfinger` again and again while the context lasts. `told` has what happened to it, with monotonic times."""
+
+    def __init__(self, kubeconfig: Path, identity: str, clock: Clock | None = None, **settings: Any) -> None:
+        self.identity = identity
+        self.told: list[tuple[float, str]] = []
+        self.reports: list[str] = []
+        self._kubeconfig = kubeconfig
+        self._clock = clock or SystemClock()
+        durations = {"lease_duration": DURATION, "renew_deadline": DEADLINE, "retry_period": RETRY}
+        self._settings = LeaseSettings(identity=identity, **{**durations, **settings})
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name=identity, daemon=True)
+        self._ready = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(30), "the candidate did not start"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it may act, asked from another thread."""
+        return self._election.is_leader
+
+    def end(self) -> None:
+        """Ends it in an orderly way; twice does no harm."""
+        if not self._thread.is_alive():
+            return
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+        assert not self._thread.is_alive(), f"{self.identity} did not end"
+
+    def stand_still(self, seconds: float) -> None:
+        """Nothing of it runs for so long, as when its process is stopped; returns at once."""
+        self._loop.call_soon_threadsafe(time.sleep, seconds)
+
+    def when(self, what: str) -> float:
+        """The moment when it was last told `started` or `stopped`."""
+        return max(at for at, said in self.told if said == what)
+
+    def times(self, what: str) -> int:
+        """How often it was told so."""
+        return sum(said == what for _, said in self.told)
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        async with Connection(Credentials(str(self._kubeconfig), None, self._clock.monotonic)) as connection:
+            self._election = LeaseElection(connection, self._settings, self._clock, self._report)
+            self._ready.set()
+            running = asyncio.create_task(self._run())
+            await self._stop.wait()
+            running.cancel()
+            await asyncio.wait([running])
+        await asyncio.sleep(0.25)  # transports of TLS take some rounds of the loop to close
+
+    async def _run(self) -> None:
+        while True:
+            await self._election.run(self._tell("started"), self._tell("stopped"))
+
+    def _tell(self, what: str) -> Callable[[], None]:
+        return lambda: self.told.append((time.monotonic(), what))
+
+    def _report(self, where: str, error: BaseException) -> None:
+        self.reports.append(f"{where}: {error}")

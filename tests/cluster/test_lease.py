@@ -1,0 +1,200 @@
+"""Of several replicas one acts, whatever breaks between them and the lease: never two at a time, and never none for long."""
+
+import contextlib
+import threading
+import time
+
+import pytest
+
+from tests.cluster.api import Refused
+from tests.cluster.candidates import DEADLINE, DURATION, RETRY, Candidate, SkewedClock
+from tests.cluster.misbehaviour import Answer, Delay, Lose
+from tests.cluster.waiting import eventually
+
+SPACE = "kube-system"
+PATH = "/leases"
+ONE_WAIT = RETRY * 1.2 + 0.3  # a candidate looks so often; the rest is for a busy machine
+
+
+@pytest.fixture(autouse=True)
+def _no_lease(control_plane):
+    control_plane.api.delete("Lease", "wharfinger", SPACE)
+
+
+class Referee:
+    """Looks all the time whether two lead at once."""
+
+    def __init__(self, *candidates):
+        self._candidates = candidates
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.fouls = []
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._end.set()
+        self._thread.join()
+        assert self.fouls == []
+
+    def _watch(self):
+        while not self._end.wait(0.002):
+            leading = [candidate.identity for candidate in self._candidates if candidate.is_leader]
+            if len(leading) > 1:
+                self.fouls.append((time.monotonic(), leading))
+
+
+def _spec(control_plane):
+    return control_plane.api.get("Lease", "wharfinger", SPACE)["spec"]
+
+
+def test_one_of_two_leads_and_when_it_ends_the_other_follows_at_once(control_plane):
+    with _leading(control_plane, "one") as one, Candidate(control_plane.kubeconfig, "two") as two, Referee(one, two):
+        time.sleep(DURATION * 1.5)
+        assert (two.is_leader, one.is_leader, _spec(control_plane)["holderIdentity"]) == (False, True, "one")
+        one.end()
+        assert _spec(control_plane)["holderIdentity"] in {"", "two"}
+        eventually(lambda: two.is_leader, within=ONE_WAIT, every=0.01)
+        assert _spec(control_plane)["leaseTransitions"] == 1
+        assert (one.reports, two.reports) == ([], [])
+
+
+FAULTS = {
+    "no answer": Delay(seconds=30),
+    "500": Answer(status=500),
+    "429 with a long wait": Answer(status=429, retry_after=60),
+    "the connection breaks after the answer was lost": Lose(),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_who_cannot_renew_stops_at_the_deadline_and_says_so_and_another_leads_after_that(control_plane, proxy, fault):
+    with _leading(proxy, "one") as one, Candidate(control_plane.kubeconfig, "two") as two, Referee(one, two):
+        proxy.add(FAULTS[fault], path=PATH)
+        began = time.monotonic()
+
+        eventually(lambda: one.times("stopped"), within=DEADLINE + 1, every=0.005)
+        assert not one.is_leader
+        assert DEADLINE - RETRY * 2 < one.when("stopped") - began < DEADLINE + 0.3
+        eventually(lambda: two.is_leader, within=DURATION + ONE_WAIT, every=0.005)
+        assert two.when("started") > one.when("stopped")
+        assert any("lost" in report for report in one.reports), one.reports
+
+        proxy.clear()
+        time.sleep(ONE_WAIT)
+        assert (one.is_leader, two.is_leader) == (False, True)
+
+
+def test_updates_alone_that_are_refused_are_enough(control_plane, proxy):
+    with _leading(proxy, "one") as one:
+        proxy.add(Answer(status=409), method="PUT", path=PATH)
+
+        eventually(lambda: not one.is_leader, within=DEADLINE + 0.3, every=0.005)
+
+
+def test_a_short_trouble_costs_nothing(control_plane, proxy):
+    with _leading(proxy, "one") as one:
+        proxy.add(Answer(status=500), path=PATH, times=2)
+        proxy.add(Answer(status=409), path=PATH, method="PUT", times=2)
+        time.sleep(DURATION)
+
+        assert one.is_leader
+        assert [said for _, said in one.told] == ["started"]
+
+
+@pytest.mark.parametrize("ahead", [3600.0, -3600.0])
+def test_who_stood_still_for_longer_than_its_lease_does_not_lead_when_it_wakes_whatever_the_clocks_say(control_plane, ahead):
+    with _leading(control_plane, "one", SkewedClock(ahead)) as one, Candidate(control_plane.kubeconfig, "two") as two, Referee(one, two):
+        time.sleep(DURATION + ONE_WAIT)
+        assert (one.is_leader, two.is_leader) == (True, False)
+
+        one.stand_still(DURATION + ONE_WAIT * 2)
+        eventually(lambda: two.is_leader, within=DURATION + ONE_WAIT)
+        eventually(lambda: one.times("stopped"), within=DURATION + ONE_WAIT)
+        time.sleep(ONE_WAIT)
+        assert (one.is_leader, two.is_leader) == (False, True)
+
+
+def test_a_clock_that_jumps_while_it_leads_changes_nothing(control_plane):
+    clock = SkewedClock()
+    with _leading(control_plane, "one", clock) as one, Candidate(control_plane.kubeconfig, "two") as two, Referee(one, two):
+        for clock.ahead in (3600.0, -3600.0, 0.0):
+            time.sleep(DURATION / 2)
+        assert [said for _, said in one.told] == ["started"]
+
+
+def test_a_lease_that_somebody_deletes_is_made_anew(control_plane):
+    with _leading(control_plane, "one") as one:
+        for _ in range(3):
+            control_plane.api.delete("Lease", "wharfinger", SPACE)
+            eventually(lambda: _holder(control_plane) == "one", within=ONE_WAIT, every=0.02)
+        assert [said for _, said in one.told] == ["started"]
+
+
+def test_a_deleted_lease_that_a_rival_was_faster_to_make_is_lost_with_the_next_look(control_plane):
+    with _leading(control_plane, "one") as one:
+        control_plane.api.delete("Lease", "wharfinger", SPACE)
+        _create(control_plane, {"holderIdentity": "rival", "leaseDurationSeconds": 15})
+
+        eventually(lambda: not one.is_leader, within=ONE_WAIT, every=0.005)
+        assert any("rival" in report for report in one.reports), one.reports
+
+
+GARBAGE = {
+    "nothing at all": None,
+    "an empty spec": {},
+    "no holder, but a time": {"renewTime": "2099-01-01T00:00:00.000000Z"},
+    "a holder without a duration": {"holderIdentity": "who"},
+    "a holder from the future": {"holderIdentity": "who", "leaseDurationSeconds": 1, "renewTime": "2099-01-01T00:00:00.000000Z"},
+    "many transitions": {"holderIdentity": "who", "leaseDurationSeconds": 1, "leaseTransitions": 2**31 - 1},
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_lease_that_makes_little_sense_is_taken_over_when_it_has_not_changed(control_plane, garbage):
+    _create(control_plane, GARBAGE[garbage])
+    began = time.monotonic()
+    with Candidate(control_plane.kubeconfig, "one") as one:
+        eventually(lambda: one.is_leader, within=DURATION + ONE_WAIT, every=0.02)
+        held = (GARBAGE[garbage] or {}).get("holderIdentity") is not None
+        assert (time.monotonic() - began >= 1.0) == held
+        assert _spec(control_plane)["leaseDurationSeconds"] == DURATION
+
+
+def test_of_two_with_one_identity_still_only_one_leads(control_plane):
+    with Candidate(control_plane.kubeconfig, "same") as one, Candidate(control_plane.kubeconfig, "same") as two, Referee(one, two):
+        time.sleep(DURATION * 1.5)
+        assert one.is_leader != two.is_leader
+        leader, other = (one, two) if one.is_leader else (two, one)
+        leader.end()
+        eventually(lambda: other.is_leader, within=ONE_WAIT)
+
+
+def test_nobody_leads_before_the_api_server_is_there(control_plane):
+    control_plane.api_server.kill()
+    with Candidate(control_plane.kubeconfig, "one") as one:
+        time.sleep(0.5)
+        assert not one.is_leader
+        control_plane.start_api_server()
+        eventually(lambda: one.is_leader, within=15)
+
+
+@contextlib.contextmanager
+def _leading(way, identity, clock=None):
+    with Candidate(way.kubeconfig, identity, clock) as candidate:
+        eventually(lambda: candidate.is_leader, every=0.01)
+        yield candidate
+
+
+def _create(control_plane, spec):
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "wharfinger", "namespace": SPACE}}
+    control_plane.api.create(lease if spec is None else {**lease, "spec": spec})
+
+
+def _holder(control_plane):
+    try:
+        return _spec(control_plane)["holderIdentity"]
+    except Refused:
+        return None
