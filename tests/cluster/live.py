@@ -1,4 +1,4 @@
-"""The product's scheduler in this process, against the API server of a test: its parts put together, in a thread with a loop of its own."""
+"""The product's scheduler in this process, against the API server of a test: what `wharf run` runs, in a thread with a loop of its own."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Self, TypeVar
+from unittest.mock import Mock
 
+from wharfinger.daemon.compose import Daemon, connection_of
+from wharfinger.daemon.connecting import first_contact
+from wharfinger.daemon.settings import ClientConnection, LeaderElection, Settings
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.ports import Attempt, SilentObserver
-from wharfinger.kube.binder import ApiBinder
-from wharfinger.kube.connection import Connection
-from wharfinger.kube.credentials import Credentials
-from wharfinger.kube.events import EventRecorder, EventSettings
-from wharfinger.kube.informers import Informers
-from wharfinger.kube.volume_writer import ApiVolumeWriter
-from wharfinger.kube.writer import ApiWriter
 from wharfinger.runtime.scheduler import Scheduler
 from wharfinger.runtime.system_clock import SystemClock
-from wharfinger.runtime.world import Ports
 
 NAME = "wharfinger"
 T = TypeVar("T")
@@ -59,7 +55,7 @@ class LiveScheduler:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._scheduler.stop)
+        self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(30)
         assert not self._thread.is_alive(), "the scheduler did not stop"
         if self._error is not None:
@@ -98,18 +94,13 @@ class LiveScheduler:
             self._ready.set()
 
     async def _main(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        clock = SystemClock()
-        async with Connection(Credentials(str(self._kubeconfig), None, clock.monotonic)) as connection:
-            recorder = EventRecorder(connection, EventSettings(controller=NAME, instance=f"{NAME}-test"), clock, self.complaints.failed)
-            ports: dict[str, Any] = {"binder": ApiBinder(connection, clock), "writer": ApiWriter(connection, clock), "events": recorder}
-            ports["volumes"] = ApiVolumeWriter(connection, clock)
-            self._scheduler = Scheduler({NAME: self._chain}, Ports(clock=clock, observer=self.complaints, **ports))
-            informers = Informers(connection, clock, self.complaints.failed)
+        self._loop, self._stop, clock = asyncio.get_running_loop(), asyncio.Event(), SystemClock()
+        settings = Settings(
+            client_connection=ClientConnection(kubeconfig=str(self._kubeconfig)), leader_election=LeaderElection(leader_elect=False)
+        )
+        async with connection_of(settings, clock) as connection:
+            version = await first_contact(connection, clock, Mock())
+            daemon = Daemon(settings, {NAME: self._chain}, connection, version, observer=self.complaints, clock=clock, log=Mock())
+            self._scheduler = daemon.scheduler
             self._ready.set()
-            async with asyncio.TaskGroup() as group:
-                others = [group.create_task(informers.run(self._scheduler.sink)), group.create_task(recorder.run())]
-                await self._scheduler.run()
-                for other in others:
-                    other.cancel()
-        await asyncio.sleep(0.25)  # transports of TLS take some rounds of the loop to close
+            await daemon.run(self._stop)

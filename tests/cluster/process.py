@@ -8,6 +8,7 @@ It ends with the test whatever happens; what it writes is in `wharf.log`.
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from typing import Self
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.programs import Program, free_ports
+from tests.cluster.waiting import eventually
 
 TICKS = os.sysconf("SC_CLK_TCK")
 STARTED = "scheduling"
@@ -39,7 +41,7 @@ class WharfProcess:
         named = () if kubeconfig == Path() else (f"--kubeconfig={kubeconfig or cluster.kubeconfig}",)
         election = "--leader-elect" if elect else "--no-leader-elect"
         command = [Path(sys.executable).with_name("wharf"), "run", *named, election, f"--port={self.port}", *flags]
-        self._program = Program(name, command, cluster.folder, ready=self._is_scheduling, env={"PYTHONUNBUFFERED": "1", **(env or {})})
+        self._program = Program(name, command, cluster.folder, ready=self._is_ready, env={"PYTHONUNBUFFERED": "1", **(env or {})})
         self.exit_code: int | None = None
         self._written_before = 0
 
@@ -58,7 +60,7 @@ class WharfProcess:
         self._program.start()
 
     def wait_ready(self, within: float = 60.0) -> None:
-        """Returns when it schedules: it knows the cluster and leads; NotReady when it ends or takes too long."""
+        """Returns when it knows the cluster, and leads or stands by; NotReady when it ends or takes too long."""
         self._program.wait_ready(within)
 
     @property
@@ -115,8 +117,25 @@ class WharfProcess:
         lines = Path(f"/proc/{self.pid}/status").read_text("ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
-    def _is_scheduling(self) -> bool:
-        return STARTED in self.log[self._written_before :]
+    def wait_scheduling(self, within: float = 60.0) -> None:
+        """Returns when it leads and schedules; a replica that stands by is ready, but does not."""
+        eventually(lambda: STARTED in self.log[self._written_before :], within=within)
+
+    def get(self, path: str) -> tuple[int, str]:
+        """(status, body) of what it serves under a path."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def _is_ready(self) -> bool:
+        try:
+            return self.get("/readyz")[0] == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
 
 
 def run_to_end(cluster: ControlPlane, *flags: object, within: float = 30.0, **how: object) -> tuple[int, str]:

@@ -10,14 +10,18 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 from wharfinger.daemon.chains import chains_of
 from wharfinger.daemon.connecting import first_contact
+from wharfinger.daemon.health import Health
 from wharfinger.daemon.identity import identity
 from wharfinger.daemon.observing import LoggedFailures
+from wharfinger.daemon.ports import reporting, writing
 from wharfinger.daemon.settings import Settings
 from wharfinger.daemon.tasks import Tasks
 from wharfinger.errors import WharfingerError
@@ -32,7 +36,9 @@ from wharfinger.kube.lease import LeaseSettings
 from wharfinger.kube.resources import SCHEDULING
 from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
 from wharfinger.runtime.system_clock import SystemClock
-from wharfinger.runtime.world import Ports
+from wharfinger.web.app import application
+from wharfinger.web.debug import Debug
+from wharfinger.web.server import Server
 
 CONTROLLER = "wharfinger"
 """`reportingController` of events."""
@@ -67,24 +73,16 @@ class Daemon:
             lease=lease_of(settings, self.identity),
             version=version,
         )
-        server = self.server
-        ports = Ports(
-            binder=server.binder,
-            writer=server.writer,
-            volumes=server.volumes,
-            events=server.events,
-            leadership=server.leadership,
-            clock=clock,
-            observer=observer,
-        )
-        self.scheduler = Scheduler(chains, ports, limits_of(settings))
+        ways = reporting(clock, observer) if settings.dry_run else writing(self.server, clock, observer)
+        self.scheduler = Scheduler(chains, ways.ports, limits_of(settings))
+        self._sink = ways.sink(self.scheduler.sink)
 
     async def run(self, stop: asyncio.Event) -> None:
         """None, after `stop`, when everything under way has ended or the grace period is over; LeadershipLost when the lease is lost."""
         elected = asyncio.Event()
         async with Tasks() as tasks:
             tasks.start(self.server.recorder.run(), "events")
-            tasks.start(self.server.informers.run(self.scheduler.sink), "informers")
+            tasks.start(self.server.informers.run(self._sink), "informers")
             tasks.start(self._lead(elected), "election")
             await tasks.until(elected, stop)
             if stop.is_set():
@@ -110,16 +108,34 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     log = structlog.get_logger()
     chains = chains_of(settings, log.warning)
-    clock = SystemClock()
-    async with _connection(settings, clock) as connection, Tasks() as tasks:
-        contact = asyncio.ensure_future(first_contact(connection, clock, log.warning))
-        await tasks.until(contact, stop)
-        if stop.is_set():
-            contact.cancel()
+    clock, health = SystemClock(), Health()
+    async with AsyncExitStack() as opened:
+        if settings.port:
+            server = await opened.enter_async_context(Server(_application(health), settings.bind_address, settings.port))
+            log.info("serving", url=server.url)
+        connection = await opened.enter_async_context(connection_of(settings, clock))
+        version = await _reached(connection, clock, log, stop)
+        if version is None:
             return
-        version = contact.result()
-        log.info("connected", server=connection.credentials.server, version=version.text)
-        await Daemon(settings, chains, connection, version, observer=LoggedFailures(log), clock=clock, log=log).run(stop)
+        log.info("connected", server=connection.credentials.server, version=version.text, dry_run=settings.dry_run)
+        daemon = Daemon(settings, chains, connection, version, observer=LoggedFailures(log), clock=clock, log=log)
+        health.watch(daemon)
+        await daemon.run(stop)
+
+
+async def _reached(connection: Connection, clock: Clock, log: Any, stop: asyncio.Event) -> ServerVersion | None:
+    """The version of the API server as soon as it answers, None when told to stop before that."""
+    contact = asyncio.ensure_future(first_contact(connection, clock, log.warning))
+    async with Tasks() as tasks:
+        await tasks.until(contact, stop)
+    if contact.done():
+        return contact.result()
+    contact.cancel()
+    return None
+
+
+def _application(health: Health) -> Any:
+    return application(health.checks, CollectorRegistry(), Debug())
 
 
 def lease_of(settings: Settings, name: str) -> LeaseSettings | None:
@@ -148,7 +164,8 @@ def limits_of(settings: Settings) -> SchedulerSettings:
     )
 
 
-def _connection(settings: Settings, clock: Clock) -> Connection:
+def connection_of(settings: Settings, clock: Clock) -> Connection:
+    """The connection that the settings name, not opened yet."""
     named = settings.client_connection
     credentials = Credentials(named.kubeconfig, named.context, clock.monotonic)
     return Connection(credentials, Limits(connections=settings.limits.connections), user_agent="wharfinger")
