@@ -31,6 +31,7 @@ VERBS: Mapping[str, str] = {
     "fmt": "fmt",
     "test": "test",
     "dry-run": "dry_run",
+    "snapshot": "snapshot",
     "run": "run",
     "install": "install",
     "bench": "bench",

@@ -9,12 +9,14 @@ from typing import Annotated
 
 import typer
 
-from wharfinger.cli import chain_settings, dry_run_formats, options, policy_set, progress, streams
+from wharfinger.cli import chain_settings, dry_run_formats, live_cluster, options, policy_set, progress, streams
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.model.pod import PodView
 from wharfinger.runtime import cluster, policy_warnings
+from wharfinger.runtime.cluster import Cluster
 from wharfinger.runtime.dry_run import dry_run
+from wharfinger.runtime.profiles import DEFAULT_SCHEDULER
 from wharfinger.runtime.simulator import Mode
 
 
@@ -27,13 +29,19 @@ class Format(Enum):
 
 
 def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
-    snapshot: options.Snapshots,
+    snapshot: Annotated[list[str] | None, options.SNAPSHOT] = None,
+    live: Annotated[bool, typer.Option("--live", help="Take the cluster as it is now instead of a snapshot.")] = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
     policy: options.Policies = None,
     pods: Annotated[
         list[str] | None,
         typer.Option("--pods", "-f", metavar="FILE", help="Place these pods (or the pods of these workloads) instead of pending ones."),
     ] = None,
     pending: Annotated[bool, typer.Option("--pending", help="Place the snapshot's pods that have no node; the default.")] = False,
+    pods_of: Annotated[
+        str | None, typer.Option("--pods-of", metavar="NAME", help="Of the pending pods only those whose spec.schedulerName this is.")
+    ] = None,
     param: options.Params = None,
     config: options.Config = None,
     scheduler_name: options.SchedulerName = None,
@@ -52,10 +60,12 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     """Place pods of a snapshot and report where each goes or why not. Changes nothing anywhere."""
     if pods and pending:
         raise UsageError("--pods and --pending exclude each other: the first says which pods, the second takes the snapshot's")
+    if pods and pods_of is not None:
+        raise UsageError("--pods-of chooses among pending pods; --pods says itself which ones")
     policies = policy_set.compiled(policy, param)
     chain = assemble(policies, chain_settings.chosen(config, scheduler_name))
-    found = cluster.load_cluster(snapshot, skip_invalid=skip_invalid)
-    waiting, remarks = cluster.load_pods(pods, found, skip_invalid=skip_invalid) if pods else (found.pending, ())
+    found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=skip_invalid)
+    waiting, remarks = cluster.load_pods(pods, found, skip_invalid=skip_invalid) if pods else (_pending(found, pods_of), ())
     for sentence in [*found.skipped, *remarks, *policy_warnings.warnings(policies, found.state.snapshot(), waiting)]:
         streams.complain(f"warning: {sentence}")
     if not waiting:
@@ -75,6 +85,12 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         streams.complain(f"warning: {note}")
     streams.out(_RENDERERS[output](result, found))
     return 1 if exit_code and result.unplaced else 0
+
+
+def _pending(found: Cluster, scheduler: str | None) -> tuple[PodView, ...]:
+    if scheduler is None:
+        return found.pending
+    return tuple(pod for pod in found.pending if (pod.object.spec.scheduler_name or DEFAULT_SCHEDULER) == scheduler)
 
 
 def _wanted(explain: bool, nodes: list[str] | None, names: list[str] | None, waiting: tuple[PodView, ...]) -> Callable[[PodView], bool]:

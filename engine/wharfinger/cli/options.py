@@ -18,15 +18,13 @@ Policies = Annotated[
     list[str] | None,
     typer.Option("--policy", "-p", metavar="PATH", help="A policy file, or a folder of them; may be given several times."),
 ]
-Snapshots = Annotated[
-    list[str],
-    typer.Option(
-        "--snapshot",
-        "-s",
-        metavar="FILE",
-        help="What `kubectl get nodes,pods -A -o json` printed: files, folders, - for stdin, .gz; or openb:default, a trace.",
-    ),
-]
+SNAPSHOT = typer.Option(
+    "--snapshot",
+    "-s",
+    metavar="FILE",
+    help="What `wharf snapshot` or `kubectl get nodes,pods -A -o json` gave: files, folders, - for stdin, .gz; or openb:default, a trace.",
+)
+Snapshots = Annotated[list[str], SNAPSHOT]
 Params = Annotated[
     list[str] | None,
     typer.Option("--param", metavar="NAME=VALUE", help="Sets a param, as it would be written in the file: keep_free=20%."),
@@ -41,6 +39,13 @@ SchedulerName = Annotated[
         "--scheduler-name", metavar="NAME", help="Which profile of --config; needed where it has several and no default-scheduler."
     ),
 ]
+
+
+Kubeconfig = Annotated[
+    str | None,
+    typer.Option("--kubeconfig", metavar="FILE", help="How to connect; default: $KUBECONFIG, ~/.kube/config, the pod's account."),
+]
+Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="Which context of the kubeconfig.")]
 
 
 def existing(paths: Sequence[str] | None) -> list[str]:

@@ -15,12 +15,13 @@ from typing import Any, Protocol
 
 import yaml
 from kubernetes.aio.client import Configuration
-from kubernetes.aio.config import KUBE_CONFIG_DEFAULT_LOCATION, ConfigException, load_incluster_config
+from kubernetes.aio.config import ConfigException, load_incluster_config
 from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from wharfinger.errors import UsageError
 
 _UNREADABLE = (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError)  # the loaders trust the file
+_IN_HOME = "~/.kube/config"
 _ROTATION = 60.0  # seconds between looks at what may rotate, as the official loaders do
 
 
@@ -138,7 +139,7 @@ class Credentials:
 def _default_kubeconfig() -> str | None:
     """$KUBECONFIG or ~/.kube/config when it is there, else None inside a pod; UsageError when there is neither."""
     named = os.environ.get("KUBECONFIG", "")
-    path = named or os.path.expanduser(KUBE_CONFIG_DEFAULT_LOCATION)  # noqa: PTH111 — may be several paths joined by colons
+    path = named or os.path.expanduser(_IN_HOME)  # noqa: PTH111 — may be several paths joined by colons
     if named or Path(path).exists():
         return path
     if "KUBERNETES_SERVICE_HOST" in os.environ:

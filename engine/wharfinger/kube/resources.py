@@ -22,6 +22,21 @@ class Resource:
         """The Kubernetes kind: `Pod`."""
         return self.kind.__name__
 
+    @property
+    def plural(self) -> str:
+        """The name in paths and roles: `pods`."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def api_version(self) -> str:
+        """`v1`, or `apps/v1`."""
+        return self.path.rpartition("/")[0].removeprefix("/apis/").removeprefix("/api/")
+
+    @property
+    def group(self) -> str:
+        """The API group, empty for that of pods and nodes."""
+        return self.api_version.rpartition("/")[0]
+
 
 # As kube-scheduler's own informer for pods (scheduler.go, NewInformerFactory, Kubernetes 1.36): finished pods hold nothing. A pod that
 # finishes leaves the selection, which the watch tells as its deletion.

@@ -49,7 +49,7 @@ class ClusterState:
     def from_objects(cls, found: Objects, now: float | None = None) -> ClusterState:
         """The state described by objects that were read; pods that wait for a node are left out unless they are nominated.
 
-        `now` is the time of the picture, by default the latest one that occurs in it.
+        `now` is the time of the picture, by default the latest one that occurs in it or at which it was captured.
         """
         state = cls()
         state._now = now
@@ -61,6 +61,8 @@ class ClusterState:
             state.add_node(node)
         for pod in found.pods:
             state.add_pod(pod)
+        if now is None and found.taken_at is not None:
+            state._now = max(state._tables.newest, found.taken_at)
         taken = state.snapshot().now
         for name, samples in found.metrics.items():
             timed = {node: (value, taken if time is None else time) for node, (value, time) in samples.items()}

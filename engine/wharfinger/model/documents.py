@@ -37,6 +37,7 @@ class Document:
     items: Iterable[Item] | None = None
     is_list: bool = False
     metrics: Item | None = None
+    capture: Item | None = None
 
 
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
@@ -90,8 +91,7 @@ def split(stream: BinaryIO, *, yaml_likely: bool = False) -> Iterator[Document]:
             yield from _split_bytes(start + stream.read(), yaml_likely=yaml_likely)
         else:
             yield Document(kind="List", api_version=items.api_version, items=items, is_list=True)
-            if _given(items.metrics):
-                yield Document(metrics=items.metrics)
+            yield Document(metrics=_given(items.metrics), capture=_given(items.capture))
     except OSError as error:
         raise NotReadable(error.strerror or str(error)) from None
     except (EOFError, zlib.error) as error:
@@ -127,17 +127,18 @@ def _outlined(content: bytes) -> Document:
     if content.lstrip()[:1] == b"[":
         return Document(items=list(_ARRAY.decode(content)), is_list=True)
     outline = item_stream.OUTLINE.decode(content)
-    metrics = outline.metrics if _given(outline.metrics) else None
+    metrics, capture = _given(outline.metrics), _given(outline.capture)
     kind, api_version = outline.kind or "", outline.api_version or ""
     if outline.items is not None or kind.endswith("List"):
-        return Document(kind=kind, api_version=api_version, items=outline.items or [], is_list=True, metrics=metrics)
+        items = outline.items or []
+        return Document(kind=kind, api_version=api_version, items=items, is_list=True, metrics=metrics, capture=capture)
     if metrics is not None and kind in {"", "MetricSamples"}:
         return Document(kind=kind, api_version=api_version, metrics=metrics)
     return Document(kind=kind, api_version=api_version, items=[msgspec.Raw(content)])
 
 
-def _given(raw: msgspec.Raw) -> bool:
-    return bytes(raw) not in {b"", b"null"}
+def _given(raw: msgspec.Raw) -> msgspec.Raw | None:
+    return None if bytes(raw) in {b"", b"null"} else raw
 
 
 def _json_lines(content: bytes) -> list[Document]:
@@ -170,7 +171,8 @@ def _plain_document(document: Any) -> Document:
     if items is not None and not isinstance(items, list):
         raise NotReadable("items: expected a list")
     if items is not None or kind.endswith("List"):
-        return Document(kind=kind, api_version=api_version, items=items or [], is_list=True, metrics=metrics)
+        capture = document.get("capture")
+        return Document(kind=kind, api_version=api_version, items=items or [], is_list=True, metrics=metrics, capture=capture)
     if metrics is not None and kind in {"", "MetricSamples"}:
         return Document(kind=kind, api_version=api_version, metrics=metrics)
     return Document(kind=kind, api_version=api_version, items=[document])

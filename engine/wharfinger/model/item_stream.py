@@ -32,6 +32,7 @@ class Outline(msgspec.Struct, rename="camel"):
     api_version: str | None = None
     items: list[msgspec.Raw] | None = None
     metrics: msgspec.Raw = msgspec.Raw(b"")
+    capture: msgspec.Raw = msgspec.Raw(b"")
 
 
 OUTLINE = msgspec.json.Decoder(Outline)
@@ -42,11 +43,12 @@ class BrokenItem(Exception):
 
 
 class ItemStream:
-    """The items of a List read from a stream; `metrics` is known once all items were read."""
+    """The items of a List read from a stream; `metrics` and `capture` are known once all items were read."""
 
     def __init__(self, stream: BinaryIO, head: re.Match[bytes], start: bytes) -> None:
         self.api_version = head[1].decode(errors="replace")
         self.metrics = msgspec.Raw(b"")
+        self.capture = msgspec.Raw(b"")
         self._stream = stream
         self._buffer = start[head.end() :]
         self._opening = b"{" + head[2] + b'"apiVersion"'
@@ -90,7 +92,7 @@ class ItemStream:
             raise BrokenItem(decode.explain(str(error))) from None
         except _NOT_JSON as error:
             raise self._broken(error) from None
-        self.metrics = outline.metrics
+        self.metrics, self.capture = outline.metrics, outline.capture
         return outline.items or []
 
     def _broken(self, error: Exception) -> BrokenItem:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 import msgspec
 
 from wharfinger.errors import InvalidObject
-from wharfinger.model import decode, documents, item_stream, objects, samples, sharing, yaml_text
+from wharfinger.model import capture, decode, documents, item_stream, objects, samples, sharing, yaml_text
 
 T = TypeVar("T", bound=objects.KubeStruct)
 
@@ -36,7 +36,8 @@ class Objects:
 
     `by_kind` holds every object under its struct, in the order of reading and each key once (the last one read counts). `metrics` is
     metric name → node → (value, time). `ignored` counts kinds that no decision needs, `skipped` says what was broken and left out,
-    `replaced` counts objects of which a later version was read.
+    `replaced` counts objects of which a later version was read. `taken_at` is the latest time, in seconds since 1970, at which a file says
+    that it was captured.
     """
 
     by_kind: Mapping[type[objects.AnyObject], Sequence[objects.AnyObject]] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Objects:
     ignored: Mapping[str, int] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
     replaced: int = 0
+    taken_at: float | None = None
 
     def of(self, kind: type[T]) -> Sequence[T]:
         """The objects of one struct, in the order of reading."""
@@ -108,6 +110,7 @@ class _Reader:
         self._ignored: Counter[str] = Counter()
         self._skipped: list[str] = []
         self._replaced = 0
+        self._taken_at: float | None = None
 
     def finish(self) -> Objects:
         return Objects(
@@ -116,6 +119,7 @@ class _Reader:
             ignored=dict(sorted(self._ignored.items())),
             skipped=tuple(self._skipped),
             replaced=self._replaced,
+            taken_at=self._taken_at,
         )
 
     def read(self, label: str, stream: BinaryIO) -> None:
@@ -128,6 +132,8 @@ class _Reader:
     def _read_document(self, document: documents.Document, label: str, depth: int = 0) -> None:
         if document.metrics is not None:
             self._add_metrics(document.metrics, label)
+        if document.capture is not None:
+            self._add_capture(document.capture, label)
         if document.items is None:
             return
         implied = _implied_kind(document)
@@ -185,6 +191,15 @@ class _Reader:
                 self._metrics.setdefault(name, {}).update(by_node)
         except InvalidObject as error:
             self._refuse(f"{label}: metrics: {error}")
+
+    def _add_capture(self, word: documents.Item, label: str) -> None:
+        try:
+            found = capture.read_capture(word)
+        except InvalidObject as error:
+            self._refuse(f"{label}: capture: {error}")
+            return
+        self._taken_at = max(filter(None, (self._taken_at, found.seconds)), default=None)
+        self._skipped += [f"{label}: {sentence}" for sentence in found.not_read]
 
     def _refuse(self, message: str) -> None:
         if not self._skip_invalid:

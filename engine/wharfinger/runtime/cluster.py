@@ -134,4 +134,5 @@ def _joined(parts: Sequence[read.Objects]) -> read.Objects:
         ignored=ignored,
         skipped=tuple(sentence for part in parts for sentence in part.skipped),
         replaced=sum(part.replaced for part in parts),
+        taken_at=max((part.taken_at for part in parts if part.taken_at is not None), default=None),
     )

@@ -1,0 +1,37 @@
+"""`wharf snapshot`: everything that a decision depends on, as a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wharfinger.cli import live_cluster, options, snapshot_file, streams
+
+if TYPE_CHECKING:
+    from wharfinger.kube.capture import Captured
+from wharfinger.model import capture
+
+
+def command(
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to: compressed if the name ends in .gz, - for standard output.")
+    ],
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+) -> int:
+    """Capture a cluster for `wharf dry-run --snapshot FILE`: what scheduling reads of it, and nothing else. Changes nothing anywhere."""
+    with live_cluster.ended_tidily(), snapshot_file.whole(output) as stream:
+        found = live_cluster.capture(kubeconfig, context)
+        snapshot_file.write(stream, capture.document(found.items, found.word), compressed=output.endswith(".gz"))
+    for sentence in found.word.not_read:
+        streams.complain(f"warning: {sentence}")
+    streams.complain(_summary(found, output))
+    return 0
+
+
+def _summary(found: Captured, output: str) -> str:
+    nodes, pods = found.counts.get("Node", 0), found.counts.get("Pod", 0)
+    others = sum(found.counts.values()) - nodes - pods
+    where = "standard output" if output == snapshot_file.STDOUT else output
+    return f"{nodes} nodes, {pods} pods and {others} other objects as of {found.word} written to {where}"

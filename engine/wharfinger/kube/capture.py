@@ -1,0 +1,124 @@
+"""Everything that a decision depends on, read from an API server at one moment.
+
+The first kind is listed as it is now; the others are asked for as they were then, by the version of that list: one history numbers the
+changes of all kinds. A server that keeps some kind elsewhere, or has forgotten that version already, is asked for what there is now.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from wharfinger.errors import InvalidObject, UsageError
+from wharfinger.framework.ports import Clock
+from wharfinger.kube import lists, refusals, wire
+from wharfinger.kube.connection import Connection
+from wharfinger.kube.resources import SCHEDULING, Resource
+from wharfinger.kube.waits import Backoff
+from wharfinger.model import capture
+
+PAGE = 500
+_ATTEMPTS = 5
+_PASSING = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)
+_NOT_AT_THAT_VERSION = (refusals.Gone, refusals.BadRequest, refusals.Invalid, refusals.ServerError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """The items of a snapshot as its file has them, how many there are of each kind, and the word on how it was taken."""
+
+    items: Sequence[bytes]
+    counts: Mapping[str, int]
+    word: capture.Capture
+
+    @property
+    def content(self) -> bytes:
+        """The file."""
+        return b"".join(capture.document(self.items, self.word))
+
+
+async def captured(connection: Connection, clock: Clock, *, resources: Sequence[Resource] = SCHEDULING) -> Captured:
+    """What the API server has of these kinds.
+
+    UsageError when a kind cannot be read without which nothing can be decided; others that cannot, and objects, are named in `word`.
+    """
+    reading = _Reading(connection, clock)
+    taken_at = clock.now()
+    for resource in resources:
+        await reading.read(resource)
+    return Captured(items=reading.items, counts=reading.counts, word=capture.capture_at(taken_at, reading.not_read))
+
+
+@dataclass(slots=True)
+class _Reading:
+    connection: Connection
+    clock: Clock
+    version: str = ""
+    items: list[bytes] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    not_read: list[str] = field(default_factory=list)
+
+    async def read(self, resource: Resource) -> None:
+        """None; the objects of a kind are among the items, or why not among `not_read`."""
+        try:
+            found = await self._patiently(resource)
+        except (refusals.Forbidden, refusals.NotFound) as error:
+            if resource.required:
+                raise UsageError(f"cannot read {resource.plural}: {_remedy(resource, error)}") from error
+            self.not_read.append(f"{resource.plural} are missing: {_remedy(resource, error)}")
+        except refusals.Unauthorized as error:
+            raise UsageError(f"the API server {self.connection.credentials.server} refuses the credentials: {error}") from error
+        except (refusals.ApiError, InvalidObject) as error:
+            raise UsageError(f"cannot read {resource.plural} from {self.connection.credentials.server}: {error}") from error
+        else:
+            encoded = [item for raw in found if (item := self._item(resource, raw)) is not None]
+            self.items += encoded
+            self.counts[resource.name] += len(encoded)
+
+    def _item(self, resource: Resource, raw: msgspec.Raw) -> bytes | None:
+        try:
+            return capture.encoded(wire.struct_of(raw, resource.kind), resource.api_version)
+        except InvalidObject as error:
+            self.not_read.append(f"left out: {error}")
+            return None
+
+    async def _patiently(self, resource: Resource) -> list[msgspec.Raw]:
+        """The objects of a kind; a server that is busy is asked again some times."""
+        waits = Backoff()
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return await self._at_that_moment(resource)
+            except _PASSING as error:
+                await self.clock.sleep(waits.after(error))
+        return await self._at_that_moment(resource)
+
+    async def _at_that_moment(self, resource: Resource) -> list[msgspec.Raw]:
+        """The objects of a kind as they were when the first kind was listed, if the server can tell, or as they are."""
+        if self.version:
+            try:
+                return await self._pages(resource, {"resourceVersion": self.version, "resourceVersionMatch": "Exact"}, PAGE)
+            except _NOT_AT_THAT_VERSION:
+                pass
+        try:
+            return await self._pages(resource, {}, PAGE)
+        except refusals.Gone:
+            return await self._pages(resource, {}, 0)
+
+    async def _pages(self, resource: Resource, params: Mapping[str, str], size: int) -> list[msgspec.Raw]:
+        found: list[msgspec.Raw] = []
+        version = ""
+        async for items, version in lists.pages(self.connection, resource.path, {**resource.params, **params}, size):  # noqa: B007 — the last
+            found += items
+        self.version = self.version or version
+        return found
+
+
+def _remedy(resource: Resource, error: refusals.ApiError) -> str:
+    """What the server says, and what would change its mind."""
+    if isinstance(error, refusals.NotFound):
+        return f"the API server knows no {resource.plural} of {resource.api_version}"
+    rule = f'apiGroups: ["{resource.group}"], resources: [{resource.plural}], verbs: [list]'
+    return f"{error}; it takes a ClusterRole with the rule {{{rule}}}"
