@@ -88,7 +88,7 @@ def test_a_pod_uses_the_account_that_is_mounted(monkeypatch, tmp_path):
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    monkeypatch.setattr("wharfinger.kube.credentials.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
+    monkeypatch.setattr("wharfinger.kube.credentials._IN_HOME", str(tmp_path / "none"))
     monkeypatch.setattr("kubernetes.aio.config.incluster_config.SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr("kubernetes.aio.config.incluster_config.SERVICE_CERT_FILENAME", str(certificate))
 
@@ -178,7 +178,7 @@ def test_an_unknown_context_is_said(tmp_path):
 def test_without_kubeconfig_and_pod_it_is_said_what_is_missing(monkeypatch, tmp_path):
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    monkeypatch.setattr("wharfinger.kube.credentials.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
+    monkeypatch.setattr("wharfinger.kube.credentials._IN_HOME", str(tmp_path / "none"))
     with pytest.raises(UsageError, match="--kubeconfig"):
         asyncio.run(Credentials(None, None, time.monotonic).load())
 
