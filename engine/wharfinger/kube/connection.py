@@ -6,12 +6,14 @@ keep a binding waiting. Answers are raw bytes: what is in them is decoded by who
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
 import aiohttp
 from yarl import URL
@@ -23,6 +25,8 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
+_FAREWELL = 1.0  # seconds that open connections have to end when everything is closed
+_LOOK = 0.01
 _LONGEST_LINE = 64 * 2**20  # bytes; no object in etcd comes near
 _BROKEN = (aiohttp.ClientError, TimeoutError, ConnectionError, OSError)
 
@@ -49,6 +53,7 @@ class Connection:
         self._user_agent = user_agent
         self._requests: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
+        self._sockets: WeakSet[socket.socket] = WeakSet()
 
     async def __aenter__(self) -> Self:
         await self.credentials.load()
@@ -60,6 +65,7 @@ class Connection:
         for session in (self._requests, self._watches):
             if session is not None:
                 await session.close()
+        await self._see_sockets_closed()
 
     async def request(  # noqa: PLR0913 — the parts of a request
         self,
@@ -138,13 +144,25 @@ class Connection:
             raise refusals.of_answer(answer.status, content, answer.headers.get("Retry-After"))
         return content
 
+    async def _see_sockets_closed(self) -> None:
+        """None; what was broken off says goodbye in TLS after its session is closed, for which the event loop is needed a little longer."""
+        for _ in range(round(_FAREWELL / _LOOK)):
+            if all(each.fileno() < 0 for each in self._sockets):
+                return
+            await asyncio.sleep(_LOOK)
+
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        made = _socket(address)
+        self._sockets.add(made)
+        return made
+
     def _url(self, path: str) -> URL:
         return URL(self.credentials.server + path, encoded=True)  # names of Kubernetes need no quoting
 
     def _session(self, connections: int) -> aiohttp.ClientSession:
         tls = self.credentials.tls
         connector = aiohttp.TCPConnector(
-            limit=connections, ssl=True if tls is None else tls, ttl_dns_cache=60, keepalive_timeout=60, socket_factory=_socket
+            limit=connections, ssl=True if tls is None else tls, ttl_dns_cache=60, keepalive_timeout=60, socket_factory=self._socket
         )
         # Compression saves bytes where there are plenty and costs both sides the CPU that there is little of.
         headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": self._user_agent}
