@@ -18,6 +18,7 @@ from wharfinger.framework.diagnosis import Diagnosis
 from wharfinger.framework.evaluation import Evaluation
 from wharfinger.framework.extension import PostFilterOutcome, Rejection
 from wharfinger.framework.question import Question
+from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.framework.trial import Trial
 
 if TYPE_CHECKING:
@@ -36,12 +37,14 @@ def decide(chain: Chain, snapshot: Snapshot, pod: PodView) -> Decision:
 class Decider:
     """Decides like `decide`, and remembers.
 
-    Bounded: what was not asked for lately is forgotten once node × rule results of all templates exceed `most_cells`.
+    Bounded: what was not asked for lately is forgotten once node × rule results of all templates exceed `most_cells`. A `stopwatch` is told
+    what the decisions cost.
     """
 
-    def __init__(self, chain: Chain, most_cells: int = MOST_CELLS) -> None:
+    def __init__(self, chain: Chain, most_cells: int = MOST_CELLS, stopwatch: Stopwatch | None = None) -> None:
         self.chain = chain
         self._most_cells = most_cells
+        self._stopwatch = stopwatch
         self._kept: OrderedDict[Hashable, Evaluation] = OrderedDict()
 
     def decide(self, snapshot: Snapshot, pod: PodView) -> Decision:
@@ -54,7 +57,7 @@ class Decider:
             key = (key, pod.uid)
         evaluation = self._kept.get(key)
         if evaluation is None:
-            evaluation = Evaluation(self.chain.lineup(pod, snapshot.now))
+            evaluation = Evaluation(self.chain.lineup(pod, snapshot.now), self._stopwatch)
             self._kept[key] = evaluation
             self._forget(snapshot.n_nodes * self.chain.n_rules)
         else:
@@ -74,6 +77,7 @@ def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evalua
     message = ""
     if choice is None:
         outcome, message = _post_filter(chain, snapshot, pod, evaluation)
+    evaluation.concluded(choice)
     return Decision(
         pod=pod,
         node=None if choice is None else snapshot.names[choice.row],

@@ -21,6 +21,7 @@ from wharfinger.framework.filtering import Filtering
 from wharfinger.framework.lineup import Lineup
 from wharfinger.framework.question import Changes, Question
 from wharfinger.framework.scoring import Scoring
+from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
 
 if TYPE_CHECKING:
     from wharfinger.model.pod import PodView
@@ -38,13 +39,29 @@ class Choice:
 class Evaluation:
     """The kept result for one template. `version` grows whenever anything in it changes."""
 
-    __slots__ = ("_layout", "_message", "_nominee", "_now", "_scored", "cycle", "filtering", "lineup", "revision", "scoring", "version")
+    __slots__ = (
+        "_laps",
+        "_layout",
+        "_message",
+        "_nominee",
+        "_now",
+        "_scored",
+        "_stopwatch",
+        "cycle",
+        "filtering",
+        "lineup",
+        "revision",
+        "scoring",
+        "version",
+    )
 
-    def __init__(self, lineup: Lineup) -> None:
+    def __init__(self, lineup: Lineup, stopwatch: Stopwatch | None = None) -> None:
         self.lineup = lineup
         self.cycle = CycleState()
-        self.filtering = Filtering(lineup.filters)
-        self.scoring = Scoring(lineup)
+        self.filtering = Filtering(lineup.filters, stopwatch)
+        self.scoring = Scoring(lineup, stopwatch)
+        self._stopwatch = stopwatch
+        self._laps = NO_LAPS
         self.revision = -1
         self.version = 0
         self._layout = -1
@@ -65,11 +82,21 @@ class Evaluation:
         self._message = None
         asked = Question(self.cycle, pod, snapshot)
         changes = self._changes(snapshot)
+        if self._stopwatch is not None:
+            self._laps = self.filtering.laps = self.scoring.laps = self._stopwatch.begin(whole=changes is None)
         if changes is None:
             self._start(asked)
         else:
             self._refresh(asked, changes)
         self.revision, self._layout, self._now, self._nominee = revision, snapshot.layout_revision, snapshot.now, nominee
+
+    def concluded(self, choice: Choice | None) -> None:
+        """The decision that the last update was for has ended."""
+        if self._stopwatch is not None and self._laps is not NO_LAPS:
+            if choice is None:
+                self._laps.mark("PostFilter")
+            self._stopwatch.ended(self._laps, "Unschedulable" if choice is None else "Success")
+            self._laps = NO_LAPS
 
     def _changes(self, snapshot: Snapshot) -> Changes | None:
         """What happened since the last update; None if rows have moved or it is not known."""
@@ -83,12 +110,15 @@ class Evaluation:
     def _start(self, asked: Question) -> None:
         self.cycle.clear()
         self.filtering.evaluate(asked)
+        self._laps.mark("Filter")
         self._score(asked)
 
     def _refresh(self, asked: Question, changes: Changes) -> None:
         flips = self.filtering.refresh(asked, changes)
+        self._laps.mark("Filter")
         if self._scored and self.filtering.count and not isinstance(flips, slice):
             self.scoring.refresh(asked, changes, flips, self.filtering.feasible)
+            self._laps.mark("Score")
         else:
             self._score(asked)
 
@@ -96,6 +126,7 @@ class Evaluation:
         self._scored = self.filtering.count > 0
         if self._scored:
             self.scoring.evaluate(asked, self.filtering.feasible)
+            self._laps.mark("Score")
 
     def rejection_message(self, snapshot: Snapshot) -> str:
         """Why no node is feasible, as kube-scheduler would say it; made once, however many pods of the template ask."""

@@ -10,16 +10,18 @@ from numpy.typing import NDArray
 from wharfinger.framework import contract
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.question import ALL, Changes, Question
+from wharfinger.framework.stopwatch import Effort
 from wharfinger.framework.verdict import PreFilterAnswer, Reason, Skip
 
 
 class FilterSlot:
     """What the filter's PreFilter said, and its verdict bits `(n_nodes,)` with their reasons."""
 
-    __slots__ = ("answer", "bits", "one", "plugin", "reasons", "skipped", "volatility")
+    __slots__ = ("answer", "bits", "effort", "one", "plugin", "reasons", "skipped", "volatility")
 
-    def __init__(self, plugin: FilterPlugin) -> None:
+    def __init__(self, plugin: FilterPlugin, effort: Effort | None = None) -> None:
         self.plugin = plugin
+        self.effort = effort
         self.volatility = plugin.filter_volatility
         self.one = None if type(plugin).filter_one is FilterPlugin.filter_one else plugin.filter_one
         self.answer: PreFilterAnswer = None
@@ -40,6 +42,8 @@ class FilterSlot:
         contract.reasons(self.plugin.name, answer.reasons, int(answer.bits.max(initial=0)))
         self.reasons = answer.reasons
         self.bits = answer.bits.astype(_narrowest(len(answer.reasons)))  # a copy: what a plugin returns stays the plugin's
+        if self.effort is not None:
+            self._count(self.effort, self.bits)
 
     def patch(self, asked: Question, rows: NDArray[np.intp]) -> bool:
         """Ask about some rows; True if all had to be asked after all, because the reasons are others now."""
@@ -48,6 +52,8 @@ class FilterSlot:
             self.evaluate(asked)
             return True
         self.bits[rows] = answer.bits
+        if self.effort is not None:
+            self._count(self.effort, answer.bits)
         return False
 
     def patch_one(self, asked: Question, changes: Changes) -> bool:
@@ -58,7 +64,15 @@ class FilterSlot:
         if bits >> len(self.reasons):
             contract.reasons(self.plugin.name, self.reasons, bits)
         self.bits[changes.row] = bits
+        if self.effort is not None:
+            self.effort.evaluated += 1
+            self.effort.rejected += bits != 0
         return False
+
+    @staticmethod
+    def _count(effort: Effort, bits: NDArray[Any]) -> None:
+        effort.evaluated += len(bits)
+        effort.rejected += int(np.count_nonzero(bits))
 
 
 def _narrowest(n_reasons: int) -> type[np.unsignedinteger[Any]]:

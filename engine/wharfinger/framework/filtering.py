@@ -16,6 +16,7 @@ from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.filter_slot import FilterSlot
 from wharfinger.framework.nominated_room import NominatedRoom
 from wharfinger.framework.question import ALL, NO_ROWS, Changes, Question, union
+from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.catalogue import Volatility
 
@@ -23,10 +24,11 @@ from wharfinger.language.catalogue import Volatility
 class Filtering:
     """The feasible set of one template: `feasible` `(n_nodes,) bool`, its size `count`, or the `refusal` of a PreFilter."""
 
-    __slots__ = ("_global", "_local", "_room", "_row", "_static", "count", "feasible", "local", "node_set", "refusal", "slots")
+    __slots__ = ("_global", "_local", "_room", "_row", "_static", "count", "feasible", "laps", "local", "node_set", "refusal", "slots")
 
-    def __init__(self, plugins: tuple[FilterPlugin, ...]) -> None:
-        self.slots = tuple(FilterSlot(plugin) for plugin in plugins)
+    def __init__(self, plugins: tuple[FilterPlugin, ...], stopwatch: Stopwatch | None = None) -> None:
+        self.slots = tuple(FilterSlot(plugin, None if stopwatch is None else stopwatch.effort(plugin)) for plugin in plugins)
+        self.laps = NO_LAPS
         self._global = tuple(slot for slot in self.slots if slot.volatility is Volatility.GLOBAL)
         self._static: tuple[FilterSlot, ...] = ()  # of the STATIC and ROW filters, those with something to say of the pod
         self._row: tuple[FilterSlot, ...] = ()
@@ -49,7 +51,8 @@ class Filtering:
 
     def evaluate(self, asked: Question) -> None:
         """Run PreFilter, and every filter over every node; and once more over the nodes where room is being made for others."""
-        self.refusal, self.node_set = pre_filtering.run(self.slots, asked)
+        self.refusal, self.node_set = pre_filtering.run(self.laps.each("PreFilter", self.slots), asked)
+        self.laps.mark("PreFilter")
         self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
         self._row = tuple(slot for slot in self.slots if slot.volatility is Volatility.ROW and not slot.skipped)
         self._local = (*self._static, *self._row)
@@ -58,9 +61,8 @@ class Filtering:
             self.feasible = self.local = np.zeros(asked.snapshot.n_nodes, np.bool_)
             self.count = 0
             return
-        for slot in self.slots:
-            if not slot.skipped:
-                slot.evaluate(asked)
+        for slot in self.laps.each("Filter", [slot for slot in self.slots if not slot.skipped]):
+            slot.evaluate(asked)
         self._room.update(self.slots, asked, self._worth, None)
         self._combine_local(asked.snapshot.n_nodes)
         self._combine()
@@ -94,7 +96,7 @@ class Filtering:
     def _refresh_global(self, asked: Question, since: int) -> Rows | None:
         """The rows that GLOBAL filters were asked about again; None if a PreFilter has changed its mind and all has to be done again."""
         renewed: Rows = NO_ROWS
-        for slot in self._global:
+        for slot in self.laps.each("Filter", self._global):
             changed = slot.plugin.filter_changes(*asked, since)
             if changed is None:
                 continue
@@ -115,14 +117,14 @@ class Filtering:
         """Ask the STATIC and ROW filters about the rows that concern them; True if one was asked about all."""
         wholly = False
         if changes.row >= 0:
-            for slot in self._row:
+            for slot in self.laps.each("Filter", self._row):
                 wholly |= slot.patch_one(asked, changes)
             return wholly
         if len(changes.node_rows):
-            for slot in self._static:
+            for slot in self.laps.each("Filter", self._static):
                 wholly |= slot.patch(asked, changes.node_rows)
         if len(changes.rows):
-            for slot in self._row:
+            for slot in self.laps.each("Filter", self._row):
                 wholly |= slot.patch(asked, changes.rows)
         return wholly
 

@@ -42,6 +42,7 @@ class PolicyFilter(FilterPlugin):
         self._index = index
         self._rule = rule = policy.filters[index]
         self.name = f"{policy.name}/{rule.name}"
+        self.origin = policy.name, rule.name
         self.filter_volatility = rule.volatility
         self._wakes = policy_wakes.of_filter(policy, index)
         self.wakes_on = self._wakes.events
@@ -87,6 +88,7 @@ class PolicyScore(ScorePlugin):
         self._index = index
         self._rule = rule = policy.scores[index]
         self.name = f"{policy.name}/{rule.name}"
+        self.origin = policy.name, rule.name
         self.score_volatility = rule.volatility
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — a rule is scored node by node

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from wharfinger.framework.stopwatch import Stopwatch
     from wharfinger.model.objects import PersistentVolume, PersistentVolumeClaim, Pod
     from wharfinger.model.pod import PodView
 
@@ -207,6 +208,9 @@ class Observer(Protocol):
     def failed(self, where: str, error: BaseException) -> None:
         """None; something went wrong that the scheduler goes on without: a write, a plugin, an object that cannot be read."""
 
+    def stopwatch(self, profile: str) -> Stopwatch | None:
+        """What measures the decisions of a profile; None if nobody does."""
+
 
 class SilentObserver:
     """An observer that makes nothing of it."""
@@ -225,6 +229,10 @@ class SilentObserver:
 
     def failed(self, where: str, error: BaseException) -> None:
         """None."""
+
+    def stopwatch(self, profile: str) -> Stopwatch | None:  # noqa: ARG002 — of no profile
+        """None."""
+        return None
 
 
 class AlwaysLeader:

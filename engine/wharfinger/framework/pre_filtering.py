@@ -6,7 +6,7 @@ after a resolvable one the other plugins still run (one may say that it is unres
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -61,7 +61,7 @@ class Prepared(Protocol):
         """Run PreFilter and keep its `answer`."""
 
 
-def run(filters: Sequence[Prepared], asked: Question) -> tuple[Refusal | None, Chosen | None]:
+def run(filters: Iterable[Prepared], asked: Question) -> tuple[Refusal | None, Chosen | None]:
     """Why the pod is refused as a whole, if it is; and the nodes worth a look, if not all are."""
     refusal: Refusal | None = None
     names: frozenset[str] | None = None

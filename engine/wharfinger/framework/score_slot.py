@@ -12,6 +12,7 @@ from wharfinger.framework.extension import ScorePlugin
 from wharfinger.framework.lineup import ScoreTerm
 from wharfinger.framework.question import ALL, NO_ROWS, Changes, Question, union
 from wharfinger.framework.scale import NO_EXTENT, Extent
+from wharfinger.framework.stopwatch import Effort
 from wharfinger.framework.verdict import Mask, Rows
 
 N_ENDS = 2  # an extent of two numbers is the lowest and the highest raw score
@@ -26,6 +27,7 @@ class ScoreSlot:
 
     __slots__ = (
         "_holders",
+        "effort",
         "extent",
         "group",
         "one",
@@ -40,9 +42,10 @@ class ScoreSlot:
         "weight",
     )
 
-    def __init__(self, term: ScoreTerm, group: int) -> None:
+    def __init__(self, term: ScoreTerm, group: int, effort: Effort | None = None) -> None:
         self.term = term
         self.group = group
+        self.effort = effort
         self.plugin = term.plugin
         self.one = None if type(term.plugin).score_one is ScorePlugin.score_one else term.plugin.score_one
         self.scale = term.scale
@@ -86,7 +89,12 @@ class ScoreSlot:
     def patch_one(self, asked: Question, changes: Changes, feasible: Mask) -> bool:
         """`patch` for the one row that changed, and that is as feasible as it was; whether all points are new."""
         row = changes.row
-        value = self._ask(asked, changes.rows, 1).item() if self.one is None else self.scale.checked(self.one(*asked, row))
+        if self.one is None:
+            value = self._ask(asked, changes.rows, 1).item()
+        else:
+            value = self.scale.checked(self.one(*asked, row))
+            if self.effort is not None:
+                self.effort.evaluated += 1
         before = self.raw.item(row)
         if value == before:
             return False
@@ -100,6 +108,8 @@ class ScoreSlot:
         return False
 
     def _ask(self, asked: Question, rows: Rows, n_rows: int) -> NDArray[Any]:
+        if self.effort is not None:
+            self.effort.evaluated += n_rows
         return self.scale.raw(self.plugin.score(*asked, rows), n_rows)
 
     def _may_move(self, before: float, value: float, feasible: Mask) -> bool:

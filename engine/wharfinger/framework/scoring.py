@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from wharfinger.framework.lineup import Lineup
 from wharfinger.framework.question import ALL, NO_ROWS, Changes, Question, union
 from wharfinger.framework.score_slot import ScoreSlot
+from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
 from wharfinger.framework.totals import FIRST_GLOBAL, ROW, STATIC, TierTotals
 from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.catalogue import Volatility
@@ -20,10 +21,14 @@ from wharfinger.language.catalogue import Volatility
 class Scoring:
     """The scores of one template: `keys` `(n_nodes,) float64` is the first tier's total in quanta, −inf where a node is not feasible."""
 
-    __slots__ = ("_global", "_n_groups", "_row", "_static", "keys", "slots", "tiers")
+    __slots__ = ("_global", "_n_groups", "_row", "_static", "keys", "laps", "slots", "tiers")
 
-    def __init__(self, lineup: Lineup) -> None:
-        self.slots = tuple(ScoreSlot(term, group) for term, group in zip(lineup.scores, _groups(lineup), strict=True))
+    def __init__(self, lineup: Lineup, stopwatch: Stopwatch | None = None) -> None:
+        self.slots = tuple(
+            ScoreSlot(term, group, None if stopwatch is None else stopwatch.effort(term.plugin))
+            for term, group in zip(lineup.scores, _groups(lineup), strict=True)
+        )
+        self.laps = NO_LAPS
         self._n_groups = max((slot.group for slot in self.slots), default=ROW) + 1
         self.tiers = tuple(
             TierTotals(tier, lineup.quantum(tier), [slot for slot in self.slots if slot.term.tier == tier], self._n_groups)
@@ -36,7 +41,7 @@ class Scoring:
 
     def evaluate(self, asked: Question, feasible: Mask) -> None:
         """Score every node by every term."""
-        for slot in self.slots:
+        for slot in self.laps.each("Score", self.slots):
             slot.prepare(asked, feasible)
             if not slot.skipped:
                 slot.evaluate(asked, feasible)
@@ -66,19 +71,20 @@ class Scoring:
 
     def _renewed(self, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> list[tuple[ScoreSlot, Rows]]:
         """Each term with the rows for which its points are new."""
+        each = self.laps.each
         return [
-            *((slot, slot.patch(asked, changes.node_rows, flips, feasible)) for slot in self._static),
-            *((slot, slot.patch(asked, changes.rows, flips, feasible)) for slot in self._row),
-            *((slot, self._refresh_global(slot, asked, changes.since, flips, feasible)) for slot in self._global),
+            *((slot, slot.patch(asked, changes.node_rows, flips, feasible)) for slot in each("Score", self._static)),
+            *((slot, slot.patch(asked, changes.rows, flips, feasible)) for slot in each("Score", self._row)),
+            *((slot, self._refresh_global(slot, asked, changes.since, flips, feasible)) for slot in each("Score", self._global)),
         ]
 
     def _refresh_one(self, asked: Question, changes: Changes, feasible: Mask) -> None:
         """`refresh` for the one row that changed, which is as feasible as it was."""
         whole_from, extra = self._n_groups, NO_ROWS
-        for slot in self._row:
+        for slot in self.laps.each("Score", self._row):
             if slot.patch_one(asked, changes, feasible):
                 whole_from = ROW
-        for slot in self._global:
+        for slot in self.laps.each("Score", self._global):
             touched = self._refresh_global(slot, asked, changes.since, NO_ROWS, feasible)
             if isinstance(touched, slice):
                 whole_from = min(whole_from, slot.group)

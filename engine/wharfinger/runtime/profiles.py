@@ -9,6 +9,8 @@ from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.extension import BindPlugin, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
+from wharfinger.framework.ports import Observer, SilentObserver
+from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.framework.verdict import Reason
 from wharfinger.model.pod import PodView
 
@@ -19,14 +21,15 @@ DEFAULT_SCHEDULER = "default-scheduler"
 class Profile:
     """A scheduler name, its chain, and the decider that remembers for it."""
 
-    def __init__(self, name: str, chain: Chain) -> None:
+    def __init__(self, name: str, chain: Chain, stopwatch: Stopwatch | None = None) -> None:
         self.name = name
+        self._stopwatch = stopwatch
         self.adopt(chain)
 
     def adopt(self, chain: Chain) -> None:
         """None; from now on this chain decides. It has the plugins of the one before, and other policies."""
         self.chain = chain
-        self.decider = Decider(chain)
+        self.decider = Decider(chain, stopwatch=self._stopwatch)
         self.reserves = tuple(plugin for plugin in chain.at("Reserve") if isinstance(plugin, ReservePlugin))
         self.permits = tuple(plugin for plugin in chain.at("Permit") if isinstance(plugin, PermitPlugin))
         self.pre_binds = tuple(plugin for plugin in chain.at("PreBind") if isinstance(plugin, PreBindPlugin))
@@ -49,10 +52,11 @@ class Profile:
 class Profiles:
     """The profiles of one scheduler by name; all of them order the queue the same way."""
 
-    def __init__(self, chains: Mapping[str, Chain]) -> None:
+    def __init__(self, chains: Mapping[str, Chain], observer: Observer | None = None) -> None:
         if not chains:
             raise UsageError("a scheduler needs at least one profile")
-        self._by_name = {name: Profile(name, chain) for name, chain in chains.items()}
+        observer = observer or SilentObserver()
+        self._by_name = {name: Profile(name, chain, observer.stopwatch(name)) for name, chain in chains.items()}
         if len({type(profile.chain.queue_sort) for profile in self._by_name.values()}) > 1:
             raise UsageError(f"profiles {', '.join(sorted(self._by_name))} share one queue; they must order it by the same plugin")
 

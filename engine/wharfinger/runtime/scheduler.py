@@ -62,7 +62,7 @@ class Scheduler:
         self.queue = SchedulingQueue(
             ports.clock, self._world.snapshot, settings=self.settings.queue, observer=ports.observer, stirred=self._wake.set
         )
-        self.profiles = Profiles(chains)
+        self.profiles = Profiles(chains, ports.observer)
         self._stopping = False
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.observer, self.settings.most_writes)
         permits = Permits(ports.clock)

@@ -13,12 +13,14 @@ from typing import Any
 
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Attempt, BindFailed, WriteFailed
+from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.model.pod import PodView
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import blotted
 from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.places import place_of
 from wharfinger.telemetry.repeats import Repeats
+from wharfinger.telemetry.stopwatch import DecisionStopwatch, Efforts
 
 MANY = 15
 """Attempts from which on they are counted together, as kube-scheduler does (schedule_one.go, `getAttemptsLabel`)."""
@@ -36,6 +38,8 @@ class TelemetryObserver:
 
     def __init__(self, metrics: Metrics, log: Any, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._log = log.bind()
+        self._metrics = metrics
+        self._efforts = Efforts(metrics)
         self._repeats = Repeats(monotonic)
         counter, histogram = metrics.counter, metrics.histogram
         self._attempts = cache(counter(Metric.ATTEMPTS).labels)
@@ -87,6 +91,10 @@ class TelemetryObserver:
         if self._repeats.admits((place, kind)):
             self._tell(where, place, kind, error)
         self._tell_held_back()
+
+    def stopwatch(self, profile: str) -> Stopwatch:
+        """What measures the decisions of a profile."""
+        return DecisionStopwatch(self._metrics, self._efforts, profile)
 
     def close(self) -> None:
         """Tell of all that was held back."""

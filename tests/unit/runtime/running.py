@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from wharfinger.framework.chain import assemble
+from wharfinger.framework.ports import SilentObserver
 from wharfinger.model import objects
 from wharfinger.model.pod import PodView
 from wharfinger.runtime.in_memory import InMemoryCluster, ManualClock
@@ -13,7 +14,7 @@ from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
 from wharfinger.runtime.world import Ports
 
 
-class Watching:
+class Watching(SilentObserver):
     """An observer that keeps everything."""
 
     def __init__(self):

@@ -1,0 +1,100 @@
+"""Where the time of decisions goes, for whoever wants to know.
+
+The core has no clock. A `Decider` may be given a stopwatch that has one; without it nothing is measured and no decision is another for it.
+Two clock readings per rule are much beside an update of a single row, so the stopwatch says anew for each decision whether it is measured.
+Evaluations are counted always: that is one addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from wharfinger.framework.extension import Plugin
+
+
+@dataclass(slots=True)
+class Effort:
+    """What a rule has done so far: nodes it was evaluated on, those of them that it rejected, and seconds."""
+
+    evaluated: int = 0
+    rejected: int = 0
+    seconds: float = 0.0
+
+
+class Slot(Protocol):
+    """A plugin's place in a chain, with what is known of its effort."""
+
+    plugin: Any
+    effort: Effort | None
+
+
+S = TypeVar("S", bound=Slot)
+
+
+class Laps:
+    """The laps of one decision that nobody measures."""
+
+    __slots__ = ()
+
+    def each(self, point: str, slots: Iterable[S]) -> Iterable[S]:  # noqa: ARG002 — the point matters to whoever measures
+        """The slots; what happens between one and the next is a lap of the former at an extension point."""
+        return slots
+
+    def mark(self, point: str) -> None:
+        """What happened since the last mark belongs to an extension point."""
+
+
+NO_LAPS = Laps()
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """Seconds that one plugin took at one point."""
+
+    point: str
+    slot: Slot
+    seconds: float
+
+
+class TimedLaps(Laps):
+    """The laps of one decision: `laps` by plugin, `points` the seconds by extension point. `whole`: no earlier result was of use."""
+
+    __slots__ = ("_clock", "_since", "laps", "points", "whole")
+
+    def __init__(self, clock: Callable[[], float], *, whole: bool) -> None:
+        self._clock = clock
+        self._since = clock()
+        self.whole = whole
+        self.laps: list[Lap] = []
+        self.points: dict[str, float] = {}
+
+    def each(self, point: str, slots: Iterable[S]) -> Iterator[S]:
+        """The slots, each measured until the next is asked for."""
+        for slot in slots:
+            began = self._clock()
+            try:
+                yield slot
+            finally:  # also when nobody asks for the next
+                self.laps.append(Lap(point, slot, self._clock() - began))
+
+    def mark(self, point: str) -> None:
+        """What happened since the last mark belongs to an extension point."""
+        now = self._clock()
+        self.points[point] = self.points.get(point, 0.0) + now - self._since
+        self._since = now
+
+
+class Stopwatch(Protocol):
+    """Measures the decisions of one profile."""
+
+    def effort(self, plugin: Plugin) -> Effort | None:
+        """Where a plugin's effort is to be kept; None if nobody asks for it."""
+
+    def begin(self, *, whole: bool) -> Laps:
+        """The laps of a decision that begins now; `whole`: it is made from scratch."""
+
+    def ended(self, laps: Laps, status: str) -> None:
+        """The decision of these laps has ended with a `Success` or as `Unschedulable`."""

@@ -1,0 +1,95 @@
+"""Measures the decisions of a running scheduler.
+
+Decisions from scratch look at every node and are measured each. Updates after a placement look at one node or two and come by the thousand:
+one of ten, chosen by chance, is measured and stands for ten where seconds are summed. Histograms see one of ten of both kinds, so that they
+show what decisions are like.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+
+from wharfinger.framework.extension import Plugin
+from wharfinger.framework.policy_rules import PolicyFilter, PolicyScore
+from wharfinger.framework.stopwatch import NO_LAPS, Effort, Laps, TimedLaps
+from wharfinger.telemetry.declarations import Metric
+from wharfinger.telemetry.metrics import Metrics
+
+ONE_OF = 10
+"""Of how many decisions one is measured, as kube-scheduler measures its plugins (schedule_one.go, `pluginMetricsSamplePercent`)."""
+
+
+class Efforts:
+    """What the rules of policies have done so far, whichever profile they are in and however often their policy was read anew."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._of: dict[tuple[str, str], Effort] = {}
+        metrics.read(Metric.RULE_EVALUATIONS, lambda: self._read("evaluated"))
+        metrics.read(Metric.RULE_REJECTIONS, lambda: self._read("rejected"))
+        metrics.read(Metric.RULE_SECONDS, lambda: self._read("seconds"))
+
+    def of(self, rule: tuple[str, str]) -> Effort:
+        """The effort of a policy's rule."""
+        return self._of.setdefault(rule, Effort())
+
+    def _read(self, part: str) -> Mapping[tuple[str, ...], float]:
+        return {rule: getattr(effort, part) for rule, effort in self._of.items()}
+
+
+class DecisionStopwatch:
+    """The `Stopwatch` of one profile; `chance` gives numbers in [0, 1)."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        efforts: Efforts,
+        profile: str,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._efforts = efforts
+        self._profile = profile
+        self._clock = clock
+        self._chance = chance
+        self._points = cache(metrics.histogram(Metric.POINT_DURATION).labels)
+        self._plugins = cache(metrics.histogram(Metric.PLUGIN_DURATION).labels)
+
+    def effort(self, plugin: Plugin) -> Effort | None:
+        """Where the effort of a policy's rule is kept; None for plugins of other kinds."""
+        return self._efforts.of(plugin.origin) if isinstance(plugin, PolicyFilter | PolicyScore) else None
+
+    def begin(self, *, whole: bool) -> Laps:
+        """The laps of a decision that begins now."""
+        shown = self._chance() * ONE_OF < 1
+        return Measured(self._clock, whole=whole, shown=shown) if whole or shown else NO_LAPS
+
+    def ended(self, laps: Laps, status: str) -> None:
+        """None; the rules' seconds are added up, and what is shown is shown."""
+        if not isinstance(laps, Measured):
+            return
+        stands_for = 1 if laps.whole else ONE_OF
+        for lap in laps.laps:
+            if lap.slot.effort is not None:
+                lap.slot.effort.seconds += lap.seconds * stands_for
+        if laps.shown:
+            self._show(laps, status)
+
+    def _show(self, laps: TimedLaps, status: str) -> None:
+        for point, seconds in laps.points.items():
+            self._points(point, status, self._profile).observe(seconds)
+        for lap in laps.laps:
+            self._plugins(lap.slot.plugin.name, lap.point, status).observe(lap.seconds)
+
+
+class Measured(TimedLaps):
+    """Laps that are measured; those that are `shown` go into the histograms."""
+
+    __slots__ = ("shown",)
+
+    def __init__(self, clock: Callable[[], float], *, whole: bool, shown: bool) -> None:
+        super().__init__(clock, whole=whole)
+        self.shown = shown
