@@ -65,7 +65,7 @@ class ClusterFeed:
         self._stirred()
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """Make these all that there are of a kind."""
+        """Make these all that there are of a kind. Pods are told by age, so that those of one priority queue as dry runs place them."""
         there = {objects.key_of(obj) for obj in objs}
         for key, known in list(self._known.get(kind, {}).items()):
             if key not in there:
@@ -73,7 +73,7 @@ class ClusterFeed:
                     self._pod_gone(known)
                 else:
                     self._gone(kind, key)
-        for obj in objs:
+        for obj in sorted(objs, key=_age) if kind == "Pod" else objs:
             self.upsert(kind, obj)
         self._stirred()
 
@@ -185,3 +185,9 @@ class ClusterFeed:
         node = pod.nominated_node if placed is None else placed[1].node_name
         if self._state.remove_pod(pod):
             self._queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=node or None, pod=pod))
+
+
+def _age(pod: objects.Pod) -> tuple[bool, float, str]:
+    """Older first, those of one second by name: `simulator.queue_order` without the priority."""
+    created = pod.metadata.creation_timestamp
+    return created is None, 0.0 if created is None else created.timestamp(), objects.key_of(pod)
