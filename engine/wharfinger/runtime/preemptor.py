@@ -38,6 +38,7 @@ class Preemptor:
         self._permits = permits
         self._staying: dict[str, set[str]] = {}  # preemptor → victims that are not seen to be leaving yet
         self._seen = asyncio.Event()
+        self._evictions: dict[str, asyncio.Task[bool]] = {}  # victim → its one eviction, whoever wanted it first
         self._tasks: set[asyncio.Task[None]] = set()
 
     def evicting_for(self, uid: str) -> bool:
@@ -46,6 +47,7 @@ class Preemptor:
 
     def leaving(self, uid: str) -> None:
         """A pod is gone, or is being deleted."""
+        self._evictions.pop(uid, None)
         for victims in self._staying.values():
             victims.discard(uid)
         if self._staying:
@@ -58,7 +60,7 @@ class Preemptor:
         self._displace(pod, node)
         self._world.state.nominate(pod, node)
         self._ports.observer.preempted(pod, node, len(victims))
-        self._staying[pod.uid] = {victim.uid for victim in victims}
+        self._staying[pod.uid] = {victim.uid for victim in victims if not victim.terminating}
         task = asyncio.ensure_future(self._evict(queued, node, victims))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -70,7 +72,7 @@ class Preemptor:
 
     def cancel(self) -> None:
         """Stop evicting."""
-        for task in self._tasks:
+        for task in (*self._tasks, *self._evictions.values()):
             task.cancel()
 
     def _displace(self, pod: PodView, node: str) -> None:
@@ -86,14 +88,27 @@ class Preemptor:
     async def _evict(self, queued: QueuedPod, node: str, victims: tuple[PodView, ...]) -> None:
         uid = queued.uid
         try:
-            evicted = await asyncio.gather(*(self._evict_one(queued, node, victim) for victim in victims))
+            evicted = await asyncio.gather(*(self._evict_once(queued, node, victim) for victim in victims))
             if not all(evicted):
                 self._give_up(queued.pod)
             else:
                 await self._see_them_leave(uid)
         finally:
-            self._staying.pop(uid, None)
-        self._queue.activate(uid)
+            for staying in self._staying.pop(uid, ()):
+                self._evictions.pop(staying, None)  # who is not seen to leave has to be told again
+            self._queue.activate(uid)
+
+    async def _evict_once(self, queued: QueuedPod, node: str, victim: PodView) -> bool:
+        """Whether the victim is leaving. One that another pod's preemption evicts already is not evicted again."""
+        if victim.uid not in self._staying[queued.uid]:
+            return True  # it is seen to be leaving
+        eviction = self._evictions.get(victim.uid)
+        if eviction is None:
+            eviction = self._evictions[victim.uid] = asyncio.ensure_future(self._evict_one(queued, node, victim))
+        leaves = await asyncio.shield(eviction)
+        if not leaves:
+            self._evictions.pop(victim.uid, None)
+        return leaves
 
     async def _see_them_leave(self, uid: str) -> None:
         clock = self._ports.clock
@@ -114,6 +129,9 @@ class Preemptor:
         except WriteFailed as error:
             self._ports.observer.failed(f"preemption of pod {victim.key}", error)
             return error.gone
+        except Exception as error:  # noqa: BLE001 — the pod that room is made for must not be lost by it
+            self._ports.observer.failed(f"preemption of pod {victim.key}", error)
+            return False
         self._ports.events.record(
             victim,
             type=NORMAL,

@@ -64,6 +64,54 @@ def test_an_eviction_that_fails_gives_the_nomination_up_and_is_tried_again():
     story_of(story)
 
 
+def test_an_eviction_that_breaks_is_tried_again():
+    async def story():
+        async with running(node("a", cpu="1"), pod("low")) as world:
+            disrupt = world.cluster.disrupt
+
+            async def fail(victim, condition):
+                world.cluster.disrupt = disrupt
+                raise RuntimeError("broken")
+
+            world.cluster.disrupt = fail
+            world.cluster.put(pod("high", priority=100))
+            await world.pass_time(15)
+            assert world.cluster.nodes_of_pods() == {"default/high": "a"}
+            assert [str(error) for _, error in world.seen.failures] == ["broken"]
+
+    story_of(story)
+
+
+def test_a_victim_that_is_wrongly_said_to_be_gone_is_evicted_again():
+    async def story():
+        async with running(node("a", cpu="1"), pod("low")) as world:
+            disrupt = world.cluster.disrupt
+
+            async def pretend(victim, condition):
+                world.cluster.disrupt = disrupt
+
+            world.cluster.disrupt = pretend
+            world.cluster.put(pod("high", priority=100))
+            await world.pass_time(20)
+            assert world.cluster.nodes_of_pods() == {"default/high": "a"}
+
+    story_of(story)
+
+
+def test_a_pod_is_evicted_once_although_several_want_it_gone():
+    async def story():
+        small = [pod(f"low-{i}") for i in range(4)]
+        async with running(node("a", cpu="4"), *small) as world:
+            world.cluster.graceful = True
+            for i in range(3):
+                world.cluster.put(pod(f"high-{i}", priority=100))
+            await world.pass_time(5)
+            preempted = [event.pod for event in world.cluster.events if event.reason == "Preempted"]
+            assert len(preempted) == len(set(preempted)) == 3
+
+    story_of(story)
+
+
 def test_nobody_is_evicted_in_vain():
     async def story():
         async with running(node("a", cpu="1"), pod("low")) as world:
