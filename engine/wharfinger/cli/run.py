@@ -6,7 +6,7 @@ import asyncio
 import signal
 
 from wharfinger.cli.run_flags import Flags, settings_of, taking_flags
-from wharfinger.daemon.compose import serve
+from wharfinger.daemon.serve import serve
 from wharfinger.daemon.settings import Settings
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -8,19 +8,10 @@ ends with an error, as kube-scheduler does: whoever supervises the process start
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from typing import Any
 
-import structlog
-from prometheus_client import CollectorRegistry
-
-from wharfinger.daemon.chains import chains_of
-from wharfinger.daemon.connecting import first_contact
-from wharfinger.daemon.health import Health
 from wharfinger.daemon.identity import identity
-from wharfinger.daemon.observing import LoggedFailures
 from wharfinger.daemon.ports import reporting, writing
 from wharfinger.daemon.settings import Settings
 from wharfinger.daemon.tasks import Tasks
@@ -35,10 +26,6 @@ from wharfinger.kube.events import EventSettings
 from wharfinger.kube.lease import LeaseSettings
 from wharfinger.kube.resources import SCHEDULING
 from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
-from wharfinger.runtime.system_clock import SystemClock
-from wharfinger.web.app import application
-from wharfinger.web.debug import Debug
-from wharfinger.web.server import Server
 
 CONTROLLER = "wharfinger"
 """`reportingController` of events."""
@@ -77,6 +64,11 @@ class Daemon:
         self.scheduler = Scheduler(chains, ways.ports, limits_of(settings))
         self._sink = ways.sink(self.scheduler.sink)
 
+    @property
+    def leads(self) -> bool:
+        """Whether this process may act now."""
+        return self.server.leadership.is_leader
+
     async def run(self, stop: asyncio.Event) -> None:
         """None, after `stop`, when everything under way has ended or the grace period is over; LeadershipLost when the lease is lost."""
         elected = asyncio.Event()
@@ -97,45 +89,10 @@ class Daemon:
     async def _lead(self, elected: asyncio.Event) -> None:
         """Never returns: leads until cancelled, or raises LeadershipLost."""
         await self.server.leadership.run(elected.set, self.scheduler.abandon)
-        if not self.server.leadership.is_leader:
+        if not self.leads:
             lease = self._settings.leader_election
             raise LeadershipLost(f"lost the lease {lease.resource_namespace}/{lease.resource_name}; nothing more is bound by this process")
         await asyncio.Event().wait()
-
-
-async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
-    """None, after `stop`: schedules until then. PolicyError or UsageError before anything is connected to, LeadershipLost later."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    log = structlog.get_logger()
-    chains = chains_of(settings, log.warning)
-    clock, health = SystemClock(), Health()
-    async with AsyncExitStack() as opened:
-        if settings.port:
-            server = await opened.enter_async_context(Server(_application(health), settings.bind_address, settings.port))
-            log.info("serving", url=server.url)
-        connection = await opened.enter_async_context(connection_of(settings, clock))
-        version = await _reached(connection, clock, log, stop)
-        if version is None:
-            return
-        log.info("connected", server=connection.credentials.server, version=version.text, dry_run=settings.dry_run)
-        daemon = Daemon(settings, chains, connection, version, observer=LoggedFailures(log), clock=clock, log=log)
-        health.watch(daemon)
-        await daemon.run(stop)
-
-
-async def _reached(connection: Connection, clock: Clock, log: Any, stop: asyncio.Event) -> ServerVersion | None:
-    """The version of the API server as soon as it answers, None when told to stop before that."""
-    contact = asyncio.ensure_future(first_contact(connection, clock, log.warning))
-    async with Tasks() as tasks:
-        await tasks.until(contact, stop)
-    if contact.done():
-        return contact.result()
-    contact.cancel()
-    return None
-
-
-def _application(health: Health) -> Any:
-    return application(health.checks, CollectorRegistry(), Debug())
 
 
 def lease_of(settings: Settings, name: str) -> LeaseSettings | None:

@@ -18,11 +18,11 @@ class Health:
     """The checks; they know nothing but that there is no connection until a daemon is `watched`."""
 
     def __init__(self) -> None:
-        self._daemon: Daemon | None = None
+        self.daemon: Daemon | None = None
 
     def watch(self, daemon: Daemon) -> None:
         """None; the API server has answered, and this is what runs on the connection."""
-        self._daemon = daemon
+        self.daemon = daemon
 
     @property
     def checks(self) -> Checks:
@@ -30,14 +30,14 @@ class Health:
         return Checks(ready={"api-server": self._api_server, "informer-sync": self._informers, "permissions": self._permissions})
 
     def _api_server(self) -> str | None:
-        return "it has not answered yet" if self._daemon is None else None
+        return "it has not answered yet" if self.daemon is None else None
 
     def _informers(self) -> str | None:
-        if self._daemon is None:
+        if self.daemon is None:
             return "not started"
-        missing = self._daemon.scheduler.missing_kinds
+        missing = self.daemon.scheduler.missing_kinds
         return f"not listed yet: {', '.join(sorted(missing))}" if missing else None
 
     def _permissions(self) -> str | None:
-        refused = {} if self._daemon is None else self._daemon.server.informers.refused
+        refused = {} if self.daemon is None else self.daemon.server.informers.refused
         return "; ".join(f"{kind}: {said}" for kind, said in sorted(refused.items())) or None

@@ -22,9 +22,8 @@ class Tasks:
             task = self._tasks.pop()
             task.cancel()
             await asyncio.wait({task})
-            failure = None if task.cancelled() else task.exception()
-            if failure is not None and error is None:
-                raise failure
+            if error is None and not task.cancelled():
+                _succeeded(task)
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """The task that does the work from now on."""
@@ -41,7 +40,7 @@ class Tasks:
             while not any(goal.done() for goal in waiting):
                 done, _ = await asyncio.wait({*waiting, *self._running()}, return_when=asyncio.FIRST_COMPLETED)
                 for task in done & set(self._tasks):
-                    task.result()
+                    _succeeded(task)
         finally:
             for wait, goal in zip(waiting, goals, strict=True):
                 if isinstance(goal, asyncio.Event):
@@ -49,3 +48,12 @@ class Tasks:
 
     def _running(self) -> set[asyncio.Task[Any]]:
         return {task for task in self._tasks if not task.done()}
+
+
+def _succeeded(task: asyncio.Future[Any]) -> None:
+    """None; raises what a task failed with, of a group of tasks the first failure: one sentence says more than the sum of them."""
+    error = task.exception()
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if error is not None:
+        raise error

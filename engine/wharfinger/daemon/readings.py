@@ -1,0 +1,54 @@
+"""Metrics that stand somewhere anyway, and are read when somebody asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import wharfinger
+from wharfinger.runtime.queued_pod import Place
+from wharfinger.telemetry.declarations import Metric
+from wharfinger.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from wharfinger.daemon.compose import Daemon
+
+Values = Mapping[tuple[str, ...], float]
+
+
+def read_from(daemon: Daemon, metrics: Metrics, lease: str) -> None:
+    """None; from now on the metrics tell of this daemon, which elects its leader by the lease of that name."""
+    scheduler = daemon.scheduler
+    metrics.read(Metric.PENDING_PODS, lambda: _pending(daemon))
+    metrics.read(Metric.UNSCHEDULABLE_PODS, lambda: _unschedulable(daemon))
+    metrics.read(Metric.CACHE_SIZE, lambda: _sizes(daemon))
+    metrics.read(Metric.UNDER_WAY, lambda: {("binding",): scheduler.n_binding, ("status",): scheduler.n_writing})
+    metrics.read(Metric.LEADER, lambda: {(lease,): float(daemon.leads)})
+    metrics.read(Metric.POLICY_ACTIVE, lambda: _policies(daemon))
+    metrics.read(Metric.STATE_REVISION, lambda: {(): scheduler.state.revision})
+    metrics.read(Metric.BUILD, lambda: {(wharfinger.__version__,): 1})
+
+
+def _pending(daemon: Daemon) -> Values:
+    depths = daemon.scheduler.queue.depths
+    return {(queue,): depths[queue] for queue in ("active", "backoff", "unschedulable", "gated")}
+
+
+def _unschedulable(daemon: Daemon) -> Values:
+    return Counter(
+        (plugin.name, queued.profile.name)
+        for queued in daemon.scheduler.queue
+        if queued.place is Place.UNSCHEDULABLE
+        for plugin in queued.rejectors
+    )
+
+
+def _sizes(daemon: Daemon) -> Values:
+    assumed = Counter(assumed for _, assumed in daemon.scheduler.state.placements())
+    nodes = daemon.scheduler.state.snapshot().n_nodes
+    return {("nodes",): nodes, ("pods",): assumed[False], ("assumed_pods",): assumed[True]}
+
+
+def _policies(daemon: Daemon) -> Values:
+    return {(policy.name, policy.revision[:12]): 1 for profile in daemon.scheduler.profiles for policy in profile.chain.policies}

@@ -1,0 +1,78 @@
+"""`wharf run` from its settings to its end: policies, logs, the web server, the connection, the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from wharfinger.daemon.cache_report import cache_report
+from wharfinger.daemon.chains import chains_of
+from wharfinger.daemon.compose import Daemon, connection_of
+from wharfinger.daemon.connecting import first_contact
+from wharfinger.daemon.health import Health
+from wharfinger.daemon.readings import read_from
+from wharfinger.daemon.settings import Settings
+from wharfinger.daemon.tasks import Tasks
+from wharfinger.errors import WharfingerError
+from wharfinger.framework.ports import Clock
+from wharfinger.kube.connection import Connection
+from wharfinger.kube.discovery import ServerVersion
+from wharfinger.runtime.system_clock import SystemClock
+from wharfinger.telemetry import logs
+from wharfinger.telemetry.metrics import Metrics
+from wharfinger.telemetry.observer import TelemetryObserver
+from wharfinger.web.app import application
+from wharfinger.web.debug import Debug
+from wharfinger.web.server import Server
+
+
+async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
+    """None, after `stop`: schedules until then. PolicyError or UsageError before anything is connected to, LeadershipLost later."""
+    async with AsyncExitStack() as opened:
+        opened.callback(logs.configure(settings.logging.format, settings.logging.level).close)
+        log = structlog.get_logger()
+        chains = chains_of(settings, log.warning)
+        clock, health, metrics = SystemClock(), Health(), Metrics(CollectorRegistry())
+        connection = connection_of(settings, clock)
+        if settings.port:
+            debug = Debug(cache=partial(_cache, health, connection))
+            server = Server(application(health.checks, metrics.registry, debug), settings.bind_address, settings.port)
+            log.info("serving", url=(await opened.enter_async_context(server)).url)
+        await opened.enter_async_context(connection)
+        version = await _reached(connection, clock, log, stop)
+        if version is None:
+            return
+        if settings.dry_run:
+            log = log.bind(dry_run=True)
+        log.info("connected", server=connection.credentials.server, version=version.text)
+        observer = TelemetryObserver(metrics, log, clock.monotonic)
+        opened.callback(observer.close)
+        daemon = Daemon(settings, chains, connection, version, observer=observer, clock=clock, log=log)
+        read_from(daemon, metrics, settings.leader_election.resource_name)
+        health.watch(daemon)
+        await daemon.run(stop)
+        log.info("stopped")
+
+
+async def _cache(health: Health, connection: Connection) -> Mapping[str, Any]:
+    """What `/debug/cache` answers."""
+    if health.daemon is None:
+        raise WharfingerError("the API server has not answered yet")
+    return await cache_report(connection, health.daemon.scheduler.state)
+
+
+async def _reached(connection: Connection, clock: Clock, log: Any, stop: asyncio.Event) -> ServerVersion | None:
+    """The version of the API server as soon as it answers, None when told to stop before that."""
+    contact = asyncio.ensure_future(first_contact(connection, clock, log.warning))
+    async with Tasks() as tasks:
+        await tasks.until(contact, stop)
+    if contact.done():
+        return contact.result()
+    contact.cancel()
+    return None
