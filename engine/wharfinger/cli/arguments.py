@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 LISTS: Mapping[str, frozenset[str]] = {
     "dry-run": frozenset({"--snapshot", "-s", "--policy", "-p", "--pods", "-f"}),
     "run": frozenset({"--policy", "-p"}),
+    "config": frozenset({"--policy", "-p"}),
     "bench": frozenset({"--snapshot", "-s", "--policy", "-p"}),
     "demo": frozenset({"--policy", "-p"}),
 }

@@ -62,19 +62,22 @@ class Flags:
     log_level: Annotated[LogLevel | None, typer.Option("--log-level", help="From where on something is logged; default: info.")] = None
 
 
-def taking_flags(verb: Callable[[Flags], int]) -> Callable[..., int]:
-    """The verb as a command of typer, with a parameter for every flag."""
+def taking_flags(verb: Callable[[Flags], int], **arguments: Any) -> Callable[..., int]:
+    """The verb as a command of typer, with a parameter for every flag; `arguments` (name to annotation) are asked for and left out."""
     hints = typing.get_type_hints(Flags, include_extras=True)
 
     def command(**given: Any) -> int:
-        return verb(Flags(**given))
+        return verb(Flags(**{name: value for name, value in given.items() if name not in arguments}))
 
     parameters = [
-        inspect.Parameter(flag.name, inspect.Parameter.KEYWORD_ONLY, default=flag.default, annotation=hints[flag.name])
-        for flag in fields(Flags)
+        *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation) for name, annotation in arguments.items()),
+        *(
+            inspect.Parameter(flag.name, inspect.Parameter.KEYWORD_ONLY, default=flag.default, annotation=hints[flag.name])
+            for flag in fields(Flags)
+        ),
     ]
     vars(command)["__signature__"] = inspect.Signature(parameters, return_annotation=int)  # what typer asks for
-    command.__annotations__ = {**hints, "return": int}
+    command.__annotations__ = {**arguments, **hints, "return": int}
     command.__doc__ = verb.__doc__
     return command
 

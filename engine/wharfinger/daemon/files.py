@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import ValidationError
 
-from wharfinger.daemon.settings import API_VERSION, KIND, Profile, Settings
+from wharfinger.daemon.settings import API_VERSION, KIND, Settings
 from wharfinger.errors import UsageError
 from wharfinger.framework import faults, scheduler_configuration
 from wharfinger.model import yaml_text
@@ -23,14 +24,7 @@ def read(path: str) -> Settings:
     _refuse_other_kinds(path, document)
     settings = validated(document, path)
     folder = Path() if path == "-" else Path(path).parent
-    return settings.model_copy(
-        update={
-            "profiles": tuple(_from(folder, profile) for profile in settings.profiles),
-            "client_connection": settings.client_connection.model_copy(
-                update={"kubeconfig": _path(folder, settings.client_connection.kubeconfig)}
-            ),
-        }
-    )
+    return _with_paths(settings, lambda name: str(folder / Path(name).expanduser()))
 
 
 def validated(document: Mapping[str, Any], where: str) -> Settings:
@@ -39,6 +33,12 @@ def validated(document: Mapping[str, Any], where: str) -> Settings:
         return Settings.model_validate(document)
     except ValidationError as error:
         raise UsageError("\n".join(f"{where}: {line}" for line in faults.sentences(error, Settings))) from error
+
+
+def written(settings: Settings) -> str:
+    """The settings as the content of a file that says the same wherever it is kept: with every field, and paths from the root."""
+    document = _with_paths(settings, lambda path: str(Path(path).absolute())).model_dump(by_alias=True, mode="json", exclude_none=True)
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
 def _document(path: str) -> Mapping[str, Any]:
@@ -65,14 +65,24 @@ def _refuse_other_kinds(path: str, document: Mapping[str, Any]) -> None:
         raise UsageError(f"{path}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; a {KIND} begins with {_HEAD}")
 
 
-def _from(folder: Path, profile: Profile) -> Profile:
-    return profile.model_copy(
-        update={
-            "policies": tuple(str(_path(folder, path)) for path in profile.policies),
-            "kube_scheduler_configuration": _path(folder, profile.kube_scheduler_configuration),
-        }
+def _with_paths(settings: Settings, change: Callable[[str], str]) -> Settings:
+    """The settings with every path of a file changed."""
+
+    def changed(path: str | None) -> str | None:
+        return None if path is None else change(path)
+
+    connection = settings.client_connection
+    profiles = (
+        profile.model_copy(
+            update={
+                "policies": tuple(map(change, profile.policies)),
+                "kube_scheduler_configuration": changed(profile.kube_scheduler_configuration),
+            }
+        )
+        for profile in settings.profiles
     )
-
-
-def _path(folder: Path, path: str | None) -> str | None:
-    return None if path is None else str(folder / Path(path).expanduser())
+    update = {
+        "client_connection": connection.model_copy(update={"kubeconfig": changed(connection.kubeconfig)}),
+        "profiles": tuple(profiles),
+    }
+    return settings.model_copy(update=update)
