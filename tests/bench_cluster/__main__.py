@@ -80,8 +80,10 @@ def _taken() -> str:
 
 def _one_line(run: Run) -> str:
     latency = "" if run.p99 is None else f"  p50 {run.p50 * 1000:.0f} ms  p99 {run.p99 * 1000:.0f} ms"
-    used = "" if run.contender == BARE else f"  {run.cpu_per_thousand:.2f} CPU s/1,000  {run.megabytes:.0f} MB  {run.events} events"
-    return f"{run.workload:14} {run.contender:15} {run.bound} of {run.pods} bound  {run.rate:.0f} pods/s{latency}{used}"
+    server = f"  server {run.server_cpu_seconds * 1000 / max(1, run.bound):.2f}" if run.server_cpu_seconds else ""
+    burst = f" (burst {run.burst_cpu_seconds * 1000 / max(1, run.bound):.2f})" if run.burst_cpu_seconds else ""
+    used = "" if run.contender == BARE else f"  {run.cpu_per_thousand:.2f} CPU s/1,000{burst}  {run.megabytes:.0f} MB  {run.events} events"
+    return f"{run.workload:14} {run.contender:15} {run.bound} of {run.pods} bound  {run.rate:.0f} pods/s{latency}{used}{server}"
 
 
 # ── the table ──

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,12 @@ QUIET = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What was seen. `rate`: pods/s from the first to the last binding; latencies in seconds from the creation of a pod to its binding."""
+    """What was seen.
+
+    `rate`: pods/s from the first to the last binding; latencies in seconds from the creation of a pod to its binding. `cpu_seconds` are
+    those of the scheduler until its events are written; until the last binding it had used `burst_cpu_seconds`, and the API server with
+    its etcd `server_cpu_seconds`.
+    """
 
     workload: str
     contender: str
@@ -38,6 +43,8 @@ class Run:
     p50: float | None = None
     p99: float | None = None
     cpu_seconds: float = 0.0
+    burst_cpu_seconds: float = 0.0
+    server_cpu_seconds: float = 0.0
     megabytes: float = 0.0
     events: int = 0
 
@@ -73,22 +80,29 @@ class Bench:
         try:
             self._load.send(self._pods(workload, BARE))
             watch, file = self._watch(BARE, workload.pods)
+            served = self._server_cpu()
             self._load.send(self._bindings(workload))
             bound = self._bindings_seen(watch, file)
+            served = self._server_cpu() - served
         finally:
             self._cluster.end_others()
             self._clear()
-        return Run(workload=workload.name, contender=BARE, pods=workload.pods, bound=len(bound), rate=_rate(bound))
+        return Run(
+            workload=workload.name, contender=BARE, pods=workload.pods, bound=len(bound), rate=_rate(bound), server_cpu_seconds=served
+        )
 
     def _burst(self, workload: Workload, contender: Contender, pods: list[Request]) -> Run:
         """All pods wait before the scheduler starts."""
         self._load.send(pods)
         events = self._events()
         watch, file = self._watch(contender.answers_to, workload.pods)
+        served = self._server_cpu()
         scheduler = contender.start(self._cluster)
         bound = self._bindings_seen(watch, file, scheduler)
+        used = {"burst_cpu_seconds": cpu_seconds(scheduler), "server_cpu_seconds": self._server_cpu() - served}
         self._settle(scheduler)
-        return self._run(workload, contender, scheduler, bound, cpu=cpu_seconds(scheduler), events=self._events() - events)
+        run = self._run(workload, contender, scheduler, bound, cpu=cpu_seconds(scheduler), events=self._events() - events)
+        return replace(run, **used)
 
     def _paced(self, workload: Workload, contender: Contender, pods: list[Request]) -> Run:
         """Pods come one after another to a scheduler that runs already."""
@@ -147,6 +161,9 @@ class Bench:
         """Delete all pods. Events stay: they cost nothing but space, and deleting them a minute."""
         names = [pod["metadata"]["name"] for pod in self._cluster.api.list("Pod", "default")]
         self._load.send(Load.request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0", name) for name in names)
+
+    def _server_cpu(self) -> float:
+        return cpu_seconds(self._cluster.api_server) + cpu_seconds(self._cluster.etcd)
 
     def _events(self) -> int:
         """How many events there are."""
