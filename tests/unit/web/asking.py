@@ -1,0 +1,32 @@
+"""An application asked without a network; who asks can be anywhere."""
+
+import asyncio
+
+import httpx
+from prometheus_client import CollectorRegistry
+
+from wharfinger.web.app import application
+from wharfinger.web.health import Checks
+
+NEAR, FAR = ("127.0.0.1", 50000), ("192.0.2.7", 50000)
+
+
+class Asking:
+    """Asks one application."""
+
+    def __init__(self, app, client):
+        self._transport = httpx.ASGITransport(app, client=client, raise_app_exceptions=False)
+
+    def request(self, method, path, **more):
+        async def ask():
+            async with httpx.AsyncClient(transport=self._transport, base_url="http://scheduler") as client:
+                return await client.request(method, path, **more)
+
+        return asyncio.run(ask())
+
+    def get(self, path, **more):
+        return self.request("GET", path, **more)
+
+
+def asking(checks=None, registry=None, debug=None, extra_routes=(), client=NEAR):
+    return Asking(application(checks or Checks(), registry or CollectorRegistry(), debug, extra_routes), client)

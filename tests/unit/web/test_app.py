@@ -1,0 +1,130 @@
+"""What is where, who may ask, and what is never told."""
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from tests.unit.web.asking import FAR, NEAR, asking
+from wharfinger.errors import WharfingerError
+from wharfinger.web.debug import Debug
+
+
+async def _report():
+    return {"equal": True, "missing_nodes": ["a"]}
+
+
+async def _unreachable():
+    raise WharfingerError("GET /api/v1/nodes: no answer in time")
+
+
+async def _broken(_request=None):
+    raise RuntimeError("secret of the house")
+
+
+@pytest.fixture
+def registry():
+    made = CollectorRegistry()
+    attempts = Counter("scheduler_schedule_attempts", "Attempts", ["result", "profile"], registry=made)
+    for i in range(40):
+        attempts.labels("scheduled", f"profile-{i}").inc(3)
+    Counter("other", "Other", registry=made)
+    return made
+
+
+def test_the_index_names_every_path(registry):
+    extra = Route("/plans", lambda _: PlainTextResponse("plans"))
+    client = asking(registry=registry, debug=Debug(cache=_report), extra_routes=[extra])
+    paths = client.get("/").text.splitlines()
+    assert paths == ["/debug/cache", "/debug/profile", "/healthz", "/livez", "/metrics", "/plans", "/readyz"]
+    assert all(client.get(path, params={"seconds": "0.01"}).status_code == 200 for path in paths)
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/metrics/", "/readyz/", "/debug/", "/../etc/passwd"])
+def test_unknown_paths_are_404(path):
+    answer = asking(debug=Debug()).get(path)
+    assert (answer.status_code, answer.text) == (404, "404 Not Found\n")
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/readyz/ping", "/debug/profile"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_other_methods_are_405(method, path):
+    answer = asking(debug=Debug()).request(method, path)
+    assert (answer.status_code, answer.text) == (405, "405 Method Not Allowed\n")
+    assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
+
+
+def test_a_head_has_no_body():
+    answer = asking().request("HEAD", "/healthz")
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_nothing_inside_is_told_when_something_breaks():
+    client = asking(debug=Debug(cache=_broken), extra_routes=[Route("/broken", _broken)])
+    for path in ("/debug/cache", "/broken"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.text) == (500, "500 Internal Server Error\n")
+
+
+class TestMetrics:
+    def test_are_text_for_whoever_does_not_say(self, registry):
+        answer = asking(registry=registry).get("/metrics", headers={"Accept": "*/*", "Accept-Encoding": "identity"})
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        assert 'scheduler_schedule_attempts_total{profile="profile-0",result="scheduled"} 3.0\n' in answer.text
+
+    def test_are_openmetrics_for_whoever_asks(self, registry):
+        answer = asking(registry=registry).get(
+            "/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
+        )
+        assert answer.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+        assert answer.text.endswith("# EOF\n")
+
+    def test_are_compressed_for_whoever_can(self, registry):
+        client = asking(registry=registry)
+        packed = client.get("/metrics", headers={"Accept-Encoding": "gzip"})
+        assert packed.headers["content-encoding"] == "gzip"
+        assert int(packed.headers["content-length"]) < len(packed.text) / 4
+        assert "# HELP scheduler_schedule_attempts_total" in packed.text
+        assert "content-encoding" not in client.get("/metrics", headers={"Accept-Encoding": "identity"}).headers
+
+    def test_can_be_chosen_by_name(self, registry):
+        text = asking(registry=registry).get("/metrics", params={"name[]": "other_total"}).text
+        assert "other_total 0.0" in text
+        assert "scheduler_schedule_attempts" not in text
+
+
+class TestDebug:
+    def test_is_not_there_unless_wanted(self):
+        assert asking().get("/debug/profile").status_code == 404
+
+    @pytest.mark.parametrize(
+        ("client", "from_anywhere", "status"),
+        [
+            (NEAR, False, 200),
+            (("::1", 1), False, 200),
+            (("::ffff:127.0.0.1", 1), False, 200),
+            (FAR, False, 403),
+            (("::ffff:192.0.2.7", 1), False, 403),
+            (("testclient", 1), False, 403),
+            (FAR, True, 200),
+        ],
+    )
+    def test_is_for_the_machine_itself(self, client, from_anywhere, status):
+        asked = asking(debug=Debug(cache=_report, from_anywhere=from_anywhere), client=client)
+        assert asked.get("/debug/cache").status_code == status
+        assert asked.get("/debug/profile?seconds=0.01", headers={"X-Forwarded-For": "127.0.0.1"}).status_code == status
+        assert asked.get("/healthz").status_code == 200
+
+    def test_the_cache_is_told_as_json(self):
+        answer = asking(debug=Debug(cache=_report)).get("/debug/cache")
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.json() == {"equal": True, "missing_nodes": ["a"]}
+
+    def test_a_comparison_that_cannot_be_made_says_why(self):
+        answer = asking(debug=Debug(cache=_unreachable)).get("/debug/cache")
+        assert (answer.status_code, answer.text) == (503, "cannot compare: GET /api/v1/nodes: no answer in time\n")
+
+    @pytest.mark.parametrize("seconds", ["0", "-1", "60.1", "1e9", "nan", "inf", "five", ""])
+    def test_a_profile_has_a_limit(self, seconds):
+        answer = asking(debug=Debug()).get("/debug/profile", params={"seconds": seconds})
+        assert (answer.status_code, answer.text) == (400, "seconds: expected a number above 0 and up to 60\n")

@@ -1,0 +1,70 @@
+"""Health is told as Kubernetes' components tell it (apiserver/pkg/server/healthz/healthz_test.go, Kubernetes 1.36)."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.web.asking import asking
+from wharfinger.web import health
+from wharfinger.web.health import Checks
+
+
+async def _slowly_well():
+    await asyncio.sleep(0)
+
+
+async def _unwell():
+    return "two\nlines"
+
+
+def _broken():
+    raise ValueError("no such thing")
+
+
+ALL_WELL = Checks(ready={"informer-sync": lambda: None, "leader": _slowly_well})
+ONE_UNWELL = Checks(ready={"informer-sync": lambda: None, "leader": lambda: "somebody else leads"}, live={"loop": _unwell})
+
+
+@pytest.mark.parametrize(
+    ("checks", "path", "status", "text"),
+    [
+        (ALL_WELL, "/readyz", 200, "ok"),
+        (ALL_WELL, "/healthz", 200, "ok"),
+        (ALL_WELL, "/livez/ping", 200, "ok"),
+        (ALL_WELL, "/readyz?verbose", 200, "[+]ping ok\n[+]informer-sync ok\n[+]leader ok\nreadyz check passed\n"),
+        (
+            ALL_WELL,
+            "/readyz?verbose=1&exclude=leader",
+            200,
+            "[+]ping ok\n[+]informer-sync ok\n[+]leader excluded: ok\nreadyz check passed\n",
+        ),
+        (ALL_WELL, "/readyz/leader", 200, "ok"),
+        (ALL_WELL, "/readyz/liver", 404, "there is no check liver; there are ping, informer-sync, leader\n"),
+        (ONE_UNWELL, "/readyz", 500, "[+]ping ok\n[+]informer-sync ok\n[-]leader failed: somebody else leads\nreadyz check failed\n"),
+        (ONE_UNWELL, "/readyz?exclude=leader", 200, "ok"),
+        (ONE_UNWELL, "/readyz?exclude=leader,informer-sync", 200, "ok"),
+        (ONE_UNWELL, "/readyz/leader", 500, "internal server error: somebody else leads\n"),
+        (ONE_UNWELL, "/readyz/informer-sync", 200, "ok"),
+        (ONE_UNWELL, "/livez", 500, "[+]ping ok\n[-]loop failed: two lines\nlivez check failed\n"),
+        (ONE_UNWELL, "/healthz/loop", 500, "internal server error: two lines\n"),
+        (Checks(live={"loop": _broken}), "/livez/loop", 500, "internal server error: ValueError: no such thing\n"),
+    ],
+)
+def test_answers(checks, path, status, text):
+    answer = asking(checks).get(path)
+    assert (answer.status_code, answer.text) == (status, text)
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_an_exclusion_of_what_is_not_there_is_told():
+    answer = asking(ALL_WELL).get("/readyz?verbose&exclude=lieder&exclude=leader")
+    assert answer.status_code == 200
+    assert 'warn: some health checks cannot be excluded: no matches for "lieder"\nreadyz check passed\n' in answer.text
+
+
+def test_a_check_that_hangs_fails(monkeypatch):
+    monkeypatch.setattr(health, "PATIENCE", 0.02)
+    answer = asking(Checks(live={"loop": asyncio.Event().wait, "other": lambda: None})).get("/livez")
+    assert answer.status_code == 500
+    assert answer.text == "[+]ping ok\n[-]loop failed: no answer within 0.02 s\n[+]other ok\nlivez check failed\n"
