@@ -70,9 +70,16 @@ def check(policies: Sequence[CompiledPolicy], registry: Registry) -> None:
     overriding = [policy for policy in policies if policy.base]
     for index, left in enumerate(overriding):
         for right in overriding[index + 1 :]:
-            if _surely_meet(left, right):
-                for note in settle([left, right]).notes:
-                    raise UsageError(f"{note}; both govern the same pods")
+            sentence = contradiction(left, right)
+            if sentence is not None:
+                raise UsageError(sentence)
+
+
+def contradiction(left: CompiledPolicy, right: CompiledPolicy) -> str | None:
+    """In what two policies contradict each other about a base plugin for pods that both surely govern; None if they do not."""
+    if not left.base or not right.base or not _surely_meet(left, right):
+        return None
+    return next((f"{note}; both govern the same pods" for note in settle([left, right]).notes), None)
 
 
 def _surely_meet(left: CompiledPolicy, right: CompiledPolicy) -> bool:

@@ -28,7 +28,8 @@ class PolicyText:
     """One file of a source, as bytes: it may be anything. `name` is what diagnostics call it; imports are relative to it.
 
     `params` are texts or plain values in base units, as in `compiler.params`. `generation` is that of a custom resource, 0 elsewhere.
-    `about` is the object that holds the text and gets the events about it; None for a file.
+    `about` is the object that holds the text and gets the events about it; None for a file. `trouble` says why there is no content.
+    One that is not `wanted` is only there for others to import.
     """
 
     name: str
@@ -37,6 +38,8 @@ class PolicyText:
     params: Mapping[str, Any] = field(default_factory=dict)
     generation: int = 0
     about: Reference | None = None
+    trouble: str = ""
+    wanted: bool = True
 
 
 class PolicySink(Protocol):

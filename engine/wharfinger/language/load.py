@@ -88,7 +88,7 @@ class _Loader:
 
     def add(self, name: str) -> None:
         """Reads a file, and the file of its tests or of what it tests."""
-        partner = _partner(name)
+        partner = partner_of(name)
         if name in self.files:
             return
         self.read(name)
@@ -112,7 +112,7 @@ class _Loader:
         found: list[typed.Policy | None] = []
         for name in dict.fromkeys(self.wanted):
             file = self.files[name]
-            if file is not None and _only_tests(file):
+            if file is not None and only_tests(file):
                 self._tests_belong(name, file)
             else:
                 found.append(self.checked(self._with_tests(name, file)) if file is not None else None)
@@ -124,16 +124,16 @@ class _Loader:
 
     def _with_tests(self, name: str, file: ast.File) -> ast.File:
         """A file together with the tests kept beside it."""
-        beside = _partner(name)
+        beside = partner_of(name)
         tests = self.files.get(beside) if beside is not None and not name.endswith(TEST_SUFFIX) else None
-        return replace(file, tests=file.tests + tests.tests) if tests is not None and _only_tests(tests) else file
+        return replace(file, tests=file.tests + tests.tests) if tests is not None and only_tests(tests) else file
 
     def _tests_belong(self, name: str, file: ast.File) -> None:
         """Reports tests that belong to no policy."""
-        tested = self.files.get(_partner(name) or "") if name.endswith(TEST_SUFFIX) else None
+        tested = self.files.get(partner_of(name) or "") if name.endswith(TEST_SUFFIX) else None
         if tested is not None and tested.policy is not None:
             return
-        beside = f"`{_partner(name)}`" if name.endswith(TEST_SUFFIX) else f"a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
+        beside = f"`{partner_of(name)}`" if name.endswith(TEST_SUFFIX) else f"a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
         title = file.tests[0].title.span
         help_ = (
             f"they are tests of the policy in {beside}" if name.endswith(TEST_SUFFIX) else f"put them beside the rules, or into {beside}"
@@ -196,11 +196,12 @@ class _Loader:
 _IMPORT_HELP = "the path is relative to this file"
 
 
-def _only_tests(file: ast.File) -> bool:
+def only_tests(file: ast.File) -> bool:
+    """Whether a file holds tests and nothing that they could be tests of."""
     return file.policy is None and not file.items and bool(file.tests)
 
 
-def _partner(name: str) -> str | None:
+def partner_of(name: str) -> str | None:
     """The file of the tests of a policy file, or the policy file of a file of tests."""
     if name.endswith(TEST_SUFFIX):
         return name.removesuffix(TEST_SUFFIX) + SUFFIX

@@ -20,11 +20,11 @@ def compile_all(policies: Sequence[typed.Policy], params: Mapping[str, Any]) -> 
         if name not in known:
             meant = suggest.closest(name, known)
             raise UnknownObject(f"no policy has a param {name}" + (f"; did you mean {meant}?" if meant else ""))
-    return tuple(compile_policy(policy, _own(policy, params)) for policy in policies)
+    return tuple(compile_policy(policy, own_params(policy, params)) for policy in policies)
 
 
-def _own(policy: typed.Policy, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The values for one policy; one given for this policy alone outweighs one given for all."""
+def own_params(policy: typed.Policy, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The values among `params` that are for one policy; one given for this policy alone outweighs one given for all."""
     declared = [param.name for param in policy.params]
     own = {name: params[name] for name in declared if name in params}
     return own | {name: params[f"{policy.name}.{name}"] for name in declared if f"{policy.name}.{name}" in params}

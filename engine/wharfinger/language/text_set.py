@@ -1,0 +1,121 @@
+"""Texts that belong together but are no files of this machine: the keys of a ConfigMap, what a folder held at one moment, a resource.
+
+They are checked one by one, so that whoever has many of them can do so in small steps and only where something has changed. Imports reach
+nothing outside of the set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from wharfinger.language import ast, typed
+from wharfinger.language.catalogue import Catalogue
+from wharfinger.language.check import check, import_key
+from wharfinger.language.check.fights import report_fights
+from wharfinger.language.check.lints import allowed_by
+from wharfinger.language.codes import Code
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.load import MOST_IMPORTS, SUFFIX, TEST_SUFFIX, only_tests, partner_of
+from wharfinger.language.parser import parse
+from wharfinger.language.source_file import decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedText:
+    """What a text turned out to be. `policy` is None where it has errors, or is a library or a file of tests.
+
+    `title` is the name that its `policy` line gives, also where the rest has errors; None if none can be read. `silent`: it is a library or
+    a file of tests, so that nobody misses a policy. `needs` are the names of the other texts that the outcome depends on, there or not.
+    """
+
+    policy: typed.Policy | None
+    title: str | None
+    silent: bool
+    needs: frozenset[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class TextSet:
+    """Texts by name; names are paths as far as imports are concerned. Without `imports` each text stands alone."""
+
+    texts: Mapping[str, bytes]
+    imports: bool = True
+    _parsed: dict[str, tuple[ast.File | None, Diagnostics]] = field(default_factory=dict)
+
+    def check(self, name: str, catalogue: Catalogue, diagnostics: Diagnostics) -> CheckedText:
+        """The policy of one text with its tests and imports; whatever is wrong goes to `diagnostics`."""
+        file = self._read(name, diagnostics)
+        beside = partner_of(name)
+        needs = {beside} if beside is not None else set()
+        if file is None:
+            return CheckedText(policy=None, title=None, silent=False, needs=frozenset(needs))
+        if only_tests(file):
+            self._belongs(name, file, diagnostics)
+            return CheckedText(policy=None, title=None, silent=True, needs=frozenset(needs))
+        file = self._with_tests(name, file, diagnostics)
+        imported = dict(self._imported(file, needs, diagnostics))
+        policy = check(file, catalogue, diagnostics, imported)
+        if policy is not None and file.policy is not None:
+            report_fights([policy], allowed_by(file.policy), diagnostics)
+        title = file.policy.name.value if file.policy is not None else None
+        return CheckedText(policy=policy, title=title, silent=file.policy is None, needs=frozenset(needs))
+
+    def _read(self, name: str, diagnostics: Diagnostics) -> ast.File | None:
+        """The syntax tree of a text; what is wrong with a text is told to everyone who reads it."""
+        if name not in self._parsed:
+            found = Diagnostics()
+            source = decode(self.texts[name], name, found)
+            self._parsed[name] = (None if source is None else parse(source, found), found)
+        file, found = self._parsed[name]
+        for diagnostic in found:
+            diagnostics.add(diagnostic)
+        return file
+
+    def _with_tests(self, name: str, file: ast.File, diagnostics: Diagnostics) -> ast.File:
+        beside = partner_of(name)
+        if beside is None or beside not in self.texts or name.endswith(TEST_SUFFIX):
+            return file
+        tests = self._read(beside, diagnostics)
+        return replace(file, tests=file.tests + tests.tests) if tests is not None and only_tests(tests) else file
+
+    def _belongs(self, name: str, file: ast.File, diagnostics: Diagnostics) -> None:
+        tested = partner_of(name) if name.endswith(TEST_SUFFIX) else None
+        if tested not in self.texts:
+            title = file.tests[0].title.span
+            help_ = f"put them beside the rules, or into a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
+            diagnostics.error(Code.P604, "these tests belong to no policy", title, label="the first of them", help=help_)
+
+    def _imported(self, file: ast.File, needs: set[str], diagnostics: Diagnostics) -> Iterator[tuple[str, ast.File]]:
+        """Every text that is imported, directly or by another import; their names go to `needs`."""
+        seen: set[str] = set()
+        pending = list(file.imports)
+        while pending:
+            item = pending.pop(0)
+            key = import_key(item.span.source.name, item.path.value)
+            if key in seen:
+                continue
+            seen.add(key)
+            needs.add(key)
+            why = self._refusal(key, len(seen))
+            found = self._read(key, diagnostics) if why is None else None
+            if found is None:
+                why = why or "it holds no declarations"
+                diagnostics.error(
+                    Code.P308, f"cannot import `{item.path.value}`: {why}", item.path.span, label="not imported", help=_IMPORT_HELP
+                )
+                continue
+            pending.extend(found.imports)
+            yield key, found
+
+    def _refusal(self, key: str, count: int) -> str | None:
+        if not self.imports:
+            return "a policy that stands alone has nothing to import"
+        if count > MOST_IMPORTS:
+            return f"there are more than {MOST_IMPORTS} imports"
+        if key not in self.texts:
+            return f"there is no such {SUFFIX} file where this one comes from"
+        return None
+
+
+_IMPORT_HELP = "only files of the same folder or ConfigMap can be imported"

@@ -1,0 +1,107 @@
+"""One text of one source, with everything that is known about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wharfinger.framework.policy_source import Mode, PolicyText
+from wharfinger.framework.policy_status import Finding, PolicyStatus, Result
+from wharfinger.runtime.policy_store.candidate import Outcome, Version, digest
+from wharfinger.runtime.policy_store.choosing import Choice
+from wharfinger.runtime.policy_store.last_known_good import Record
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Entry:
+    """What a source offers under a key, and the version that holds meanwhile.
+
+    `candidate` is the last version that was accepted by itself; `held` the one that decides since `since`, or the one that was restored
+    from `stored`. They differ while `objection` says why the candidate cannot hold beside other policies.
+    """
+
+    source: str
+    key: str
+    place: tuple[int, str]
+    text: PolicyText
+    outcome: Outcome | None = None
+    candidate: Version | None = None
+    held: Version | None = None
+    since: float | None = None
+    attempted: float = 0.0
+    objection: str = ""
+    stored: Record | None = None
+    newly: bool = False
+
+    @property
+    def mode(self) -> Mode:
+        """What the policy may do; said by the source, so it holds for former versions as well."""
+        return self.text.mode
+
+    def stale(self, texts: Mapping[str, bytes]) -> bool:
+        """Whether anything that the outcome depends on has another content now."""
+        if self.outcome is None:
+            return True
+        return any(digest(texts.get(name)) != known for name, known in self.outcome.needs.items())
+
+    def took(self, outcome: Outcome, now: float) -> None:
+        """None; this has come of the text."""
+        self.outcome = outcome
+        self.attempted = now
+        self.newly = True
+        if outcome.version is not None:
+            self.candidate = outcome.version
+        else:
+            self.candidate = None if outcome.silent else self.held
+
+    def hold(self, choice: Choice, now: float) -> None:
+        """None; this holds from now on, and is what `stored` was kept for."""
+        before = None if self.held is None else self.held.policy
+        self.objection = choice.objection
+        if self.mode is Mode.OFF or (self.candidate is not None and choice.policy is self.candidate.policy):
+            self.held = self.candidate
+        elif choice.policy is None:
+            self.held = None
+        now_held = None if self.held is None else self.held.policy
+        if now_held is not None and (before is None or before.revision != now_held.revision):
+            self.since = self.stored.since if self.stored is not None and before is None else now
+        self.stored = None if self.held is not None else self.stored
+
+    @property
+    def is_policy(self) -> bool:
+        """Whether anybody wants to know of it as a policy."""
+        return self.candidate is not None or self.held is not None or (self.outcome is not None and not self.outcome.silent)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the last text holds, or would if its mode let it."""
+        return self.outcome is not None and self.outcome.version is not None and not self.objection
+
+    @property
+    def status(self) -> PolicyStatus:
+        """The entry as people are to see it."""
+        held = None if self.mode is Mode.OFF else self.held
+        outcome = self.outcome or Outcome(version=None)
+        findings = outcome.findings
+        report = outcome.report
+        if self.objection:
+            clash = Finding(severity="error", code="set", message=self.objection, file=self.text.name)
+            findings = (clash, *findings)
+            report = f"error: {clash}\n{report}"
+        return PolicyStatus(
+            name=held.policy.name if held is not None else self.candidate.policy.name if self.candidate is not None else outcome.title,
+            source=self.source,
+            key=self.key,
+            mode=self.mode,
+            result=Result.ACCEPTED if self.accepted else Result.REFUSED,
+            revision=None if held is None else held.policy.revision,
+            version=None if held is None else held.policy.version,
+            since=None if held is None else self.since,
+            attempted=self.attempted,
+            generation=self.text.generation,
+            held_generation=0 if held is None else held.text.generation,
+            findings=findings,
+            omitted=outcome.omitted,
+            report=report,
+            about=self.text.about,
+        )

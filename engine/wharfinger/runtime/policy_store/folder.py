@@ -1,0 +1,116 @@
+"""What a folder of policies holds at one moment, read as its writer meant it.
+
+The kubelet writes a ConfigMap into a folder of its own (`..2026_01_01…`) and then turns the symlink `..data` to it; the names that people
+see are symlinks through `..data`. So everything is read from where `..data` points, and again if it points elsewhere afterwards: keys of
+two versions are never mixed, and no key is seen twice. A file that is mounted by itself (`subPath`) never changes, which is said.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from wharfinger.language.load import SUFFIX
+from wharfinger.language.source_file import MOST_BYTES
+
+MOST_FILES = 2000
+KUBELET = "..data"
+MOUNTS = Path("/proc/self/mountinfo")
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """The files of a folder by their path in it: content, or why there is none. `lost` says why the folder cannot be read, "" if it can."""
+
+    files: Mapping[str, bytes | str]
+    notes: tuple[str, ...] = ()
+    lost: str = ""
+
+
+def read(path: str, mounts: Path = MOUNTS) -> Contents:
+    """The policy files in a folder and below, or of one file and what stands beside it."""
+    for _ in range(_ATTEMPTS):
+        turned = _points_to(path)
+        found = _read(path, mounts)
+        if _points_to(path) == turned:
+            return found
+    return Contents(files={}, lost=f"{path} changes faster than it can be read")
+
+
+def folder_of(path: str) -> str:
+    """The folder to watch for a path: itself, or the one that a file stands in."""
+    return path if Path(path).is_dir() else str(Path(path).parent)
+
+
+def _points_to(path: str) -> str | None:
+    link = Path(folder_of(path), KUBELET)
+    return str(link.readlink()) if link.is_symlink() else None
+
+
+def _read(path: str, mounts: Path) -> Contents:
+    folder = folder_of(path)
+    data = Path(folder, KUBELET)
+    root = data if data.is_symlink() else Path(folder)
+    try:
+        names = _names(root, deep=Path(path).is_dir())
+    except OSError as error:
+        return Contents(files={}, lost=f"{error.filename}: {error.strerror}")
+    if not Path(path).is_dir() and not Path(path).exists():
+        return Contents(files={}, lost=f"{path}: no such file")
+    dropped = names[MOST_FILES:]
+    notes = [f"{len(dropped)} files beyond the first {MOST_FILES} are not read"] if dropped else []
+    files = {name: content for name in names[:MOST_FILES] if (content := _content(root / name)) is not None}
+    return Contents(files=files, notes=(*notes, *_frozen(folder, files, mounts)))
+
+
+def _names(root: Path, *, deep: bool) -> list[str]:
+    """The paths of policy files in a folder, and below if wanted, sorted; hidden folders are nobody's policies."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    found: list[str] = []
+    for parent, folders, names in os.walk(root, onerror=refuse):
+        folders[:] = [name for name in folders if deep and not name.startswith(".")]
+        found += [os.path.relpath(os.path.join(parent, name), root) for name in names if name.endswith(SUFFIX)]  # noqa: PTH118 — thousands of paths
+    return sorted(found)
+
+
+def _content(path: Path) -> bytes | str | None:
+    """A file's content, as much as any policy may have and a little more, or why it cannot be read; None for one that has just gone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe must not wait for its writer
+    except FileNotFoundError:
+        return f"{path.name} points to nothing" if path.is_symlink() else None
+    except OSError as error:
+        return f"{path.name} cannot be read: {error.strerror}"
+    with open(descriptor, "rb") as stream:  # noqa: PTH123 — it is open already
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return f"{path.name} is no regular file"
+        try:
+            return stream.read(MOST_BYTES + 4)
+        except OSError as error:
+            return f"{path.name} cannot be read: {error.strerror}"
+
+
+def _frozen(folder: str, files: Mapping[str, bytes | str], mounts: Path) -> Iterator[str]:
+    """A sentence for each file that is a mount of its own."""
+    mounted = _mount_points(mounts)
+    for name in files if mounted else ():
+        if os.path.realpath(Path(folder, name)) in mounted:
+            yield (
+                f"{name} is mounted by itself (subPath), so changes of its ConfigMap never arrive; mount the whole ConfigMap as a folder"
+            )
+
+
+def _mount_points(mounts: Path) -> frozenset[str]:
+    """The mount points of this process (proc(5), the fifth field of mountinfo); none where the system does not tell."""
+    try:
+        lines = mounts.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(line.split(" ")[4].replace("\\040", " ") for line in lines if line.count(" ") > 4)

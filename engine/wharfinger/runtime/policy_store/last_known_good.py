@@ -1,0 +1,111 @@
+"""The last version of each policy that was accepted, on disk, so that a restart does not lose what a broken edit has not.
+
+One file per policy, replaced as a whole: whatever happens to the process or the machine, a file holds the old version or the new one. One
+that holds neither is passed over and said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+_MOST_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What a policy was made of. `texts` are by name, its own under `name`; `params` are the ones of the text itself."""
+
+    source: str
+    key: str
+    name: str
+    texts: Mapping[str, bytes]
+    mode: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    generation: int = 0
+    since: float = 0.0
+
+
+class LastKnownGood:
+    """Records in a folder, which is made when the first is written."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "policies"
+
+    def load(self) -> tuple[list[Record], list[str]]:
+        """The records that can be read, by source and key, and a sentence for each that cannot."""
+        records: list[Record] = []
+        troubles: list[str] = []
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                records.append(_read(path))
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                troubles.append(f"{path} cannot be read and is passed over: {error}")
+        return sorted(records, key=lambda record: (record.source, record.key)), troubles
+
+    def keep(self, record: Record) -> None:
+        """None, once the record is on disk; raises OSError."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        body = {
+            "source": record.source,
+            "key": record.key,
+            "name": record.name,
+            "mode": record.mode,
+            "generation": record.generation,
+            "since": record.since,
+            "params": dict(record.params),
+            "texts": {name: content.decode() for name, content in sorted(record.texts.items())},
+        }
+        _replace(self._path(record.source, record.key), {"format": FORMAT, "sha256": _digest(body), "policy": body})
+
+    def drop(self, source: str, key: str) -> None:
+        """None, once there is no such record; raises OSError."""
+        self._path(source, key).unlink(missing_ok=True)
+
+    def _path(self, source: str, key: str) -> Path:
+        return self._folder / f"{_digest({'source': source, 'key': key})[:40]}.json"
+
+
+def _read(path: Path) -> Record:
+    if path.stat().st_size > _MOST_BYTES:
+        raise ValueError("it is too large")
+    whole = json.loads(path.read_text("utf-8"))
+    if whole["format"] != FORMAT:
+        raise ValueError(f"it has format {whole['format']!r}, expected {FORMAT}")
+    body = whole["policy"]
+    if whole["sha256"] != _digest(body):
+        raise ValueError("its digest does not match what it holds")
+    texts = {name: content.encode() for name, content in body.pop("texts").items()}
+    record = Record(texts=texts, **body)
+    if record.name not in texts:
+        raise ValueError("it does not hold its own text")
+    return record
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _replace(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a file so that there is never half of it."""
+    beside = path.with_suffix(".new")
+    with beside.open("w", encoding="utf-8") as stream:
+        json.dump(document, stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+    beside.replace(path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,161 @@
+"""What every source has offered, and what of it has to be built anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wharfinger.framework.policy_source import Mode, PolicySource, PolicyText
+from wharfinger.framework.policy_status import SourceStatus
+from wharfinger.language.text_set import TextSet
+from wharfinger.runtime.policy_store.entry import Entry
+from wharfinger.runtime.policy_store.last_known_good import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supply:
+    """A source, the profiles that its policies decide in, and values for their params."""
+
+    source: PolicySource
+    profiles: frozenset[str]
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What a source said last: its texts, or None and why it is lost."""
+
+    texts: Mapping[str, PolicyText] | None
+    notes: tuple[str, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A text to be built, among the others of its source."""
+
+    entry: Entry
+    text: PolicyText
+    texts: TextSet
+    params: Mapping[str, Any]
+
+
+EMPTIED = "nothing is left there; what was there last stays"
+
+
+class Ledger:
+    """The entries of all supplies."""
+
+    def __init__(self, supplies: Sequence[Supply], records: Sequence[Record] = ()) -> None:
+        self.supplies = {supply.source.name: supply for supply in supplies}
+        self.entries: dict[tuple[str, str], Entry] = {}
+        self._order = {name: index for index, name in enumerate(self.supplies)}
+        self._sources: dict[str, SourceStatus] = {}
+        self._stored = {(record.source, record.key): record for record in records}
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(sorted(self.entries.values(), key=lambda entry: entry.place))
+
+    @property
+    def unheard(self) -> frozenset[str]:
+        """The sources of which nothing is known: they have offered nothing yet, and nothing is kept of them."""
+        return frozenset(name for name in self.supplies if name not in self._sources or (self._sources[name].lost and not self._has(name)))
+
+    @property
+    def sources(self) -> tuple[SourceStatus, ...]:
+        """The sources that have said something, in order."""
+        return tuple(self._sources[name] for name in self.supplies if name in self._sources)
+
+    @property
+    def orphans(self) -> list[Record]:
+        """Records of sources that are no longer there."""
+        return [record for record in self._stored.values() if record.source not in self.supplies]
+
+    def take(self, source: str, offer: Offer) -> tuple[list[Job], list[Entry], SourceStatus | None]:
+        """(what to build, the entries that were removed, the source's status if it has changed)."""
+        texts = offer.texts
+        why = offer.why
+        if texts is not None and not _wanted(texts) and self.supplies[source].source.lasting:
+            texts, why = None, EMPTIED if self._has(source) or self._kept(source) else "there are no policies"
+        if texts is None:
+            return self._lost(source), [], self._heard(source, why, offer.notes)
+        return self._changed(source, texts), self._removed(source, _wanted(texts)), self._heard(source, "", offer.notes)
+
+    def _heard(self, source: str, why: str, notes: tuple[str, ...]) -> SourceStatus | None:
+        count = sum(1 for entry in self.entries.values() if entry.source == source)
+        status = SourceStatus(name=source, lost=why, notes=notes, texts=count)
+        before, self._sources[source] = self._sources.get(source), status
+        said = (before.lost, before.notes) if before is not None else ("", ())
+        return None if said == (why, notes) else status
+
+    def _lost(self, source: str) -> list[Job]:
+        """What is on disk of a source that cannot be read from the start."""
+        found = [] if self._has(source) else self._kept(source)
+        return [self._job(self._entry(record.source, record.key, text_of(record)), record) for record in found]
+
+    def _changed(self, source: str, texts: Mapping[str, PolicyText]) -> list[Job]:
+        by_name = {text.name: text.content for text in texts.values()}
+        shared = TextSet(texts=by_name, imports=self.supplies[source].source.imports)
+        jobs = []
+        for key, text in _wanted(texts).items():
+            entry = self.entries.get((source, key))
+            if entry is None:
+                entry = self._entry(source, key, text)
+            elif not _differs(entry, text, by_name):
+                entry.text = text  # another mode or generation asks for no building
+                continue
+            entry.text = text
+            jobs.append(Job(entry=entry, text=text, texts=shared, params=self.supplies[source].params))
+        return jobs
+
+    def _entry(self, source: str, key: str, text: PolicyText) -> Entry:
+        stored = self._stored.pop((source, key), None)
+        entry = self.entries[source, key] = Entry(source=source, key=key, place=(self._order[source], key), text=text, stored=stored)
+        return entry
+
+    def _job(self, entry: Entry, record: Record) -> Job:
+        """The job to build what is on disk of an entry."""
+        supply = self.supplies[entry.source]
+        return Job(
+            entry=entry, text=text_of(record), texts=TextSet(texts=record.texts, imports=supply.source.imports), params=supply.params
+        )
+
+    def fallback(self, entry: Entry) -> Job | None:
+        """The job to build what is on disk of an entry of which nothing holds; None if nothing is."""
+        return None if entry.stored is None or entry.held is not None else self._job(entry, entry.stored)
+
+    def _removed(self, source: str, texts: Mapping[str, PolicyText]) -> list[Entry]:
+        gone = [entry for entry in self if entry.source == source and entry.key not in texts]
+        for entry in gone:
+            del self.entries[entry.source, entry.key]
+        for place in [place for place in self._stored if place[0] == source]:
+            record = self._stored.pop(place)  # removed while nobody was running
+            gone.append(Entry(source=source, key=record.key, place=(self._order[source], record.key), text=text_of(record), stored=record))
+        return gone
+
+    def _has(self, source: str) -> bool:
+        return any(entry.source == source for entry in self.entries.values())
+
+    def _kept(self, source: str) -> list[Record]:
+        return [record for record in self._stored.values() if record.source == source]
+
+
+def text_of(record: Record) -> PolicyText:
+    """The text that a record was made of, as its source would offer it."""
+    return PolicyText(
+        name=record.name,
+        content=record.texts[record.name],
+        mode=Mode(record.mode),
+        params=record.params,
+        generation=record.generation,
+    )
+
+
+def _wanted(texts: Mapping[str, PolicyText]) -> dict[str, PolicyText]:
+    return {key: text for key, text in texts.items() if text.wanted}
+
+
+def _differs(entry: Entry, text: PolicyText, by_name: Mapping[str, bytes]) -> bool:
+    old = entry.text
+    return (old.name, old.params, old.trouble) != (text.name, text.params, text.trouble) or entry.stale(by_name)

@@ -1,0 +1,202 @@
+"""The policy store: what sources offer becomes the set of policies that decides.
+
+Texts are built in a thread, only those that have changed; the finished set is handed over on the event loop in one step. While a set is
+being built the former one decides, and what is offered meanwhile waits for its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from wharfinger.framework.policy_source import PolicyText
+from wharfinger.framework.policy_status import PolicyObserver, PolicyStatus, SilentPolicyObserver, SourceStatus
+from wharfinger.runtime.policy_store.active import ActivePolicies, activated
+from wharfinger.runtime.policy_store.candidate import Outcome, build
+from wharfinger.runtime.policy_store.choosing import Choice, Claim, choose
+from wharfinger.runtime.policy_store.ledger import Job, Ledger, Offer, Supply
+from wharfinger.runtime.policy_store.records import Records
+
+if TYPE_CHECKING:
+    from wharfinger.framework.chain import Chain
+    from wharfinger.framework.ports import Clock
+    from wharfinger.runtime.policy_store.entry import Entry
+    from wharfinger.runtime.policy_store.last_known_good import LastKnownGood
+    from wharfinger.runtime.policy_store.sample import Sample
+
+SETTLE = 0.05
+"""Seconds to wait after an offer for others, so that changes made together are adopted together."""
+
+
+class PolicyStore:
+    """A `PolicySink` for the sources of its supplies. `chains` are those without policies, by profile.
+
+    `heard` is set once something is known of every source: before that nobody should decide. `adopt` is told of every new set, on the event
+    loop; `sample` gives a part of the live cluster to try policies on, None as long as there
+    is none.
+    """
+
+    def __init__(
+        self,
+        supplies: Sequence[Supply],
+        chains: Mapping[str, Chain],
+        clock: Clock,
+        *,
+        observer: PolicyObserver | None = None,
+        kept: LastKnownGood | None = None,
+    ) -> None:
+        self._records = Records(kept)
+        self._ledger = Ledger(supplies, self._records.loaded)
+        self._clock = clock
+        self._observer = observer or SilentPolicyObserver()
+        self._pending: dict[str, Offer] = {}
+        self._offered = asyncio.Event()
+        self._settled = asyncio.Lock()
+        self.heard = asyncio.Event()
+        self.active = ActivePolicies(chains=dict(chains), shadows={profile: {} for profile in chains})
+        self.adopt: Callable[[ActivePolicies], None] = lambda _active: None
+        self.sample: Callable[[], Sample | None] = lambda: None
+        self.reloads = 0
+
+    # ── what sources say ──
+
+    def offer(self, source: str, texts: Mapping[str, PolicyText], *, notes: tuple[str, ...] = ()) -> None:
+        """None, at once; these are all the texts of a source, to be built soon."""
+        self._pending[source] = Offer(texts=dict(texts), notes=notes)
+        self._offered.set()
+
+    def lose(self, source: str, why: str) -> None:
+        """None, at once; the source cannot be read, and what it had stays."""
+        self._pending[source] = Offer(texts=None, why=why)
+        self._offered.set()
+
+    async def run(self) -> None:
+        """None, when cancelled: listens to all sources and keeps the set up to date."""
+        async with asyncio.TaskGroup() as group:
+            for supply in self._ledger.supplies.values():
+                group.create_task(supply.source.run(self), name=f"policies of {supply.source.name}")
+            while True:
+                await self._offered.wait()
+                await self._clock.sleep(SETTLE)
+                await self.settle()
+
+    # ── what there is ──
+
+    @property
+    def statuses(self) -> tuple[PolicyStatus, ...]:
+        """Every policy, in the order of sources and keys."""
+        return tuple(entry.status for entry in self._ledger if entry.is_policy)
+
+    @property
+    def sources(self) -> tuple[SourceStatus, ...]:
+        """The sources that have said something, in order."""
+        return self._ledger.sources
+
+    @property
+    def unheard(self) -> frozenset[str]:
+        """Sources of which nothing is known yet; nobody should decide without them."""
+        return self._ledger.unheard
+
+    @property
+    def troubles(self) -> Sequence[str]:
+        """What went wrong with the files that outlast a restart."""
+        return self._records.troubles
+
+    # ── building and adopting ──
+
+    async def settle(self) -> None:
+        """None, once everything offered so far has been built and what holds of it has been adopted."""
+        async with self._settled:
+            while self._pending:
+                self._offered.clear()
+                await self._reload()
+
+    async def _reload(self) -> None:
+        began = self._clock.monotonic()
+        pending, self._pending = self._pending, {}
+        jobs: list[Job] = []
+        removed: list[Entry] = []
+        for source, offer in pending.items():
+            more, gone, said = self._ledger.take(source, offer)
+            jobs += more
+            removed += gone
+            if said is not None:
+                self._observer.source_changed(said)
+        sample = self.sample() if jobs else None
+        outcomes = await asyncio.to_thread(_built, jobs, sample)
+        self._take(zip(jobs, outcomes, strict=True), removed)
+        await self._restore(job.entry for job in jobs)
+        await self._choose(removed)
+        self.reloads += 1
+        if not self.unheard:
+            self.heard.set()
+        self._observer.policies_hold(self.statuses, self._clock.monotonic() - began)
+
+    def _take(self, built: Iterable[tuple[Job, Outcome]], removed: Sequence[Entry]) -> None:
+        now = self._clock.now()
+        leaving = {entry.held.policy.name: entry for entry in removed if entry.held is not None}
+        for job, outcome in built:
+            entry = job.entry
+            if entry.held is None and outcome.version is None and outcome.title in leaving:  # the file was renamed, and broken
+                former = leaving.pop(outcome.title)
+                entry.held, entry.since = former.held, former.since
+            entry.took(outcome, now)
+
+    async def _restore(self, entries: Iterable[Entry]) -> None:
+        """Build from disk what was accepted before the process began, where nothing better is at hand."""
+        jobs = [job for entry in entries if entry.candidate is None and (job := self._ledger.fallback(entry)) is not None]
+        outcomes = await asyncio.to_thread(_built, jobs, None)
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            job.entry.candidate = outcome.version
+            if job.entry.stored is not None:
+                job.entry.since = job.entry.stored.since
+
+    async def _choose(self, removed: Sequence[Entry]) -> None:
+        entries = [entry for entry in self._ledger if entry.candidate is not None]
+        claims = [self._claim(entry) for entry in entries]
+        choices, active = await asyncio.to_thread(_chosen, self.active, claims)
+        if active.revision != self.active.revision:
+            self.active = active
+            self.adopt(active)
+        self._hold(entries, choices)
+        self._tell(removed)
+        await asyncio.to_thread(self._records.write, list(self._ledger), removed)
+
+    def _claim(self, entry: Entry) -> Claim:
+        assert entry.candidate is not None  # noqa: S101 — asked by the caller
+        return Claim(
+            place=entry.place,
+            mode=entry.mode,
+            profiles=self._ledger.supplies[entry.source].profiles,
+            candidate=entry.candidate.policy,
+            held=None if entry.held is None else entry.held.policy,
+            since=entry.stored.since if entry.stored is not None else entry.since or 0.0,
+        )
+
+    def _hold(self, entries: Sequence[Entry], choices: Sequence[Choice]) -> None:
+        now = self._clock.now()
+        for entry, choice in zip(entries, choices, strict=True):
+            entry.hold(choice, now)
+        for entry in self._ledger:
+            if entry.candidate is None:
+                entry.held = None
+
+    def _tell(self, removed: Sequence[Entry]) -> None:
+        for entry in removed:
+            self._observer.policy_removed(entry.status)
+        for entry in self._ledger:
+            if entry.newly and entry.is_policy:
+                self._observer.policy_tried(entry.status)
+            entry.newly = False
+
+
+def _built(jobs: Sequence[Job], sample: Sample | None) -> list[Outcome]:
+    return [build(job.text, job.texts, job.params, sample) for job in jobs]
+
+
+def _chosen(before: ActivePolicies, claims: Sequence[Claim]) -> tuple[list[Choice], ActivePolicies]:
+    choices = choose(claims)
+    active = activated(before, claims, choices)
+    _ = active.revision  # worked out here, where nobody waits for it
+    return choices, active

@@ -1,0 +1,120 @@
+"""A policy store with sources that tests speak for."""
+
+import asyncio
+
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.policy_source import Mode, PolicyText
+from wharfinger.runtime.in_memory import ManualClock
+from wharfinger.runtime.policy_store.last_known_good import LastKnownGood
+from wharfinger.runtime.policy_store.ledger import Supply
+from wharfinger.runtime.policy_store.store import PolicyStore
+
+BASE = assemble()
+
+
+def policy(name, label="a", *, test=None, more=""):
+    """A policy that wants nodes with a label, and perhaps a test that expects a node of another."""
+    text = f'policy "{name}"\n{more}filter pool {{ require node.labels["pool"] == "{label}" else "not {label}" on missing reject }}\n'
+    if test is not None:
+        text += f'test "goes there" {{\n node n {{ labels: {{"pool": "{test}"}} }}\n pod p {{}}\n place p\n expect p on n\n}}\n'
+    return text
+
+
+BROKEN = 'policy "x"\nfilter pool { require node.lables == }\n'
+
+
+class Place:
+    """A source that does nothing by itself."""
+
+    def __init__(self, name="folder", lasting=True, imports=True):
+        self.name = name
+        self.lasting = lasting
+        self.imports = imports
+
+    async def run(self, sink):
+        await asyncio.Event().wait()
+
+
+class Seen:
+    """An observer that keeps everything."""
+
+    def __init__(self):
+        self.tried = []
+        self.removed = []
+        self.held = []
+        self.sources = []
+
+    def policy_tried(self, status):
+        self.tried.append((status.key, status.result.value))
+
+    def policy_removed(self, status):
+        self.removed.append(status.key)
+
+    def policies_hold(self, statuses, seconds):
+        self.held.append(statuses)
+
+    def source_changed(self, status):
+        self.sources.append((status.name, status.lost))
+
+
+class World:
+    def __init__(self, *places, state=None, profiles=("wharfinger",), params=None):
+        self.clock = ManualClock()
+        self.seen = Seen()
+        self.adopted = []
+        places = places or (Place(),)
+        supplies = [
+            place if isinstance(place, Supply) else Supply(source=place, profiles=frozenset(profiles), params=params or {})
+            for place in places
+        ]
+        kept = None if state is None else LastKnownGood(state)
+        self.store = PolicyStore(supplies, dict.fromkeys(profiles, BASE), self.clock, observer=self.seen, kept=kept)
+        self.store.adopt = self.adopted.append
+
+    async def offer(self, texts, source="folder", **more):
+        """Offer texts (by key; or PolicyText) and wait for what comes of it."""
+        made = {
+            key: text if isinstance(text, PolicyText) else PolicyText(name=key, content=text.encode(), **more)
+            for key, text in texts.items()
+        }
+        self.clock.move(1)
+        self.store.offer(source, made)
+        await self.store.settle()
+
+    async def lose(self, why="gone", source="folder"):
+        self.store.lose(source, why)
+        await self.store.settle()
+
+    def deciding(self, profile="wharfinger"):
+        """The labels that policies want, by name."""
+        return {
+            found.name: found.policy.filters[0].clauses[0].message.parts[0].removeprefix("not ")
+            for found in self.store.active.chains[profile].policies
+        }
+
+    def states(self):
+        return {status.key: status.state for status in self.store.statuses}
+
+    def status(self, key):
+        return next(status for status in self.store.statuses if status.key == key)
+
+
+def text(content, **more):
+    return PolicyText(name=more.pop("name", "a.policy"), content=content if isinstance(content, bytes) else content.encode(), **more)
+
+
+def story(scenario):
+    """A test function that runs a coroutine."""
+
+    def test(**fixtures):
+        asyncio.run(scenario(**fixtures))
+
+    import functools
+    import inspect
+
+    functools.update_wrapper(test, scenario)
+    test.__signature__ = inspect.signature(scenario)
+    return test
+
+
+__all__ = ["BASE", "BROKEN", "Mode", "Place", "Seen", "World", "policy", "story", "text"]

@@ -1,0 +1,114 @@
+"""What was accepted outlasts the process."""
+
+import json
+
+import pytest
+
+from tests.unit.runtime.policy_store.stores import BROKEN, Mode, Place, World, policy, story, text
+
+
+def files(tmp_path):
+    return sorted((tmp_path / "policies").glob("*.json"))
+
+
+@story
+async def test_a_policy_that_broke_is_still_there_after_a_restart_with_its_error(tmp_path):
+    before = World(state=tmp_path)
+    await before.offer({"a.policy": policy("a", "one"), "b.policy": policy("b")})
+    await before.offer({"a.policy": BROKEN, "b.policy": policy("b")})
+    since = before.status("a.policy").since
+
+    after = World(state=tmp_path)
+    after.clock.move(100)
+    await after.offer({"a.policy": BROKEN, "b.policy": policy("b")})
+    assert after.deciding() == {"a": "one", "b": "a"}
+    assert after.states() == {"a.policy": "kept", "b.policy": "active"}
+    assert "lables" in after.status("a.policy").report
+    assert after.status("a.policy").since == since
+
+
+@story
+async def test_a_source_that_is_lost_at_the_start_has_what_it_had(tmp_path):
+    before = World(Place("one"), Place("two"), state=tmp_path)
+    await before.offer({"a.policy": policy("a", "one")}, "one")
+    await before.offer({"b.policy": policy("b", "two")}, "two", mode=Mode.SHADOW)
+
+    after = World(Place("one"), Place("two"), state=tmp_path)
+    await after.lose("no such folder", "one")
+    await after.offer({}, "two")
+    assert after.deciding() == {"a": "one"}
+    assert set(after.store.active.shadows["wharfinger"]) == {"b"}
+    assert not after.store.unheard
+    assert [source.lost for source in after.store.sources] == ["no such folder", "nothing is left there; what was there last stays"]
+
+
+@story
+async def test_what_it_imports_is_kept_with_it(tmp_path):
+    user = (
+        'import "lib.policy" as lib\npolicy "a"\nfilter pool { require node.labels["pool"] == lib.pool else "not one" on missing reject }\n'
+    )
+    before = World(state=tmp_path)
+    await before.offer({"a.policy": user, "lib.policy": 'let pool = "one"\n'})
+
+    after = World(state=tmp_path)
+    await after.offer({"a.policy": user, "lib.policy": "let pool = \n"})
+    assert after.deciding() == {"a": "one"}
+    assert after.status("a.policy").revision == before.status("a.policy").revision
+
+
+@story
+async def test_what_was_removed_meanwhile_does_not_come_back(tmp_path):
+    before = World(state=tmp_path)
+    await before.offer({"a.policy": policy("a"), "b.policy": policy("b")})
+
+    after = World(state=tmp_path)
+    await after.offer({"b.policy": policy("b")})
+    assert after.deciding() == {"b": "a"}
+    assert after.seen.removed == ["a.policy"]
+    assert len(files(tmp_path)) == 1
+
+
+@story
+async def test_the_first_of_two_with_one_name_is_first_after_a_restart_too(tmp_path):
+    before = World(state=tmp_path)
+    await before.offer({"b.policy": policy("same", "first")})
+
+    after = World(state=tmp_path)
+    await after.offer({"a.policy": policy("same", "second"), "b.policy": policy("same", "first")})
+    assert after.deciding() == {"same": "first"}
+
+
+@pytest.mark.parametrize("damage", ["half", "other", "nothing", "list"])
+def test_a_record_that_is_damaged_is_passed_over_and_said(tmp_path, damage):
+    @story
+    async def scenario():
+        before = World(state=tmp_path)
+        await before.offer({"a.policy": policy("a", "one"), "b.policy": policy("b", "one")})
+        path = next(path for path in files(tmp_path) if '"a.policy"' in path.read_text())
+        whole = path.read_text()
+        path.write_text({"half": whole[:100], "other": whole.replace("not one", "not two"), "nothing": "", "list": "[]"}[damage])
+
+        after = World(state=tmp_path)
+        await after.lose()
+        assert after.deciding() == {"b": "one"}
+        assert len(after.store.troubles) == 1
+        assert path.name in after.store.troubles[0]
+
+    scenario()
+
+
+@story
+async def test_a_disk_that_is_full_is_said_and_stops_nothing(tmp_path):
+    (tmp_path / "policies").write_text("this is no folder")
+    world = World(state=tmp_path)
+    await world.offer({"a.policy": policy("a")})
+    assert world.deciding() == {"a": "a"}
+    assert "cannot be kept" in world.store.troubles[-1]
+
+
+@story
+async def test_records_hold_the_texts_as_they_were_written(tmp_path):
+    world = World(state=tmp_path)
+    await world.offer({"a.policy": text(policy("a"), params={}, generation=7)})
+    body = json.loads(files(tmp_path)[0].read_text())["policy"]
+    assert (body["texts"], body["generation"], body["mode"]) == ({"a.policy": policy("a")}, 7, "Enforce")
