@@ -137,8 +137,10 @@ class BindingCycle:
                 await self._prepare(queued, placement)
         await self._writes.settled(queued.uid)
         sent = clock.monotonic()
-        await self._send(queued, placement)
-        queued.stages["bind"] = clock.monotonic() - sent
+        try:
+            await self._send(queued, placement)
+        finally:
+            queued.stages["bind"] = clock.monotonic() - sent
 
     async def _prepare(self, queued: QueuedPod, placement: Placement) -> None:
         """Permit and PreBind, which may take minutes."""
@@ -150,11 +152,13 @@ class BindingCycle:
             if refusal is not None:
                 raise Refused(*refusal)
         started = clock.monotonic()
-        for plugin in profile.pre_binds:
-            if (reason := await plugin.pre_bind(placement)) is not None:
-                raise BindFailed(f"{plugin.name}: {reason.text}")
-        await self._volumes.bind(placement)
-        queued.stages["pre_bind"] = clock.monotonic() - started
+        try:
+            for plugin in profile.pre_binds:
+                if (reason := await plugin.pre_bind(placement)) is not None:
+                    raise BindFailed(f"{plugin.name}: {reason.text}")
+            await self._volumes.bind(placement)
+        finally:
+            queued.stages["pre_bind"] = clock.monotonic() - started
 
     @contextmanager
     def _aside(self) -> Iterator[None]:

@@ -90,7 +90,8 @@ class SchedulingCycle:
         except Exception:
             self._binding.undo(queued, placement, known=False)
             raise
-        queued.stages["reserve"] = self._clock.monotonic() - started
+        finally:
+            queued.stages["reserve"] = self._clock.monotonic() - started
         return None
 
     def _rejected(self, queued: QueuedPod, decision: Decision) -> None:

@@ -101,15 +101,14 @@ class TelemetryObserver:
         self._tell_held_back(all_of_it=True)
 
     def _stages(self, attempt: Attempt) -> None:
-        stages, profile = attempt.stages, attempt.profile
-        decide = stages.get("decide")
-        if decide is not None:
-            self._algorithm.observe(decide)
-        ran = [(point, stages[stage]) for stage, point in POINTS.items() if stage in stages]
-        for point, seconds in ran:
-            status = STATUS[attempt.result] if point == ran[-1][0] else "Success"
-            self._point_seconds(point, status, profile).observe(seconds)
-            if point == "Permit":
+        last = next(reversed(attempt.stages), "")  # what came of the attempt came of its last stage
+        for stage, seconds in attempt.stages.items():
+            status = STATUS[attempt.result] if stage == last else "Success"
+            if stage in POINTS:
+                self._point_seconds(POINTS[stage], status, attempt.profile).observe(seconds)
+            if stage == "decide":
+                self._algorithm.observe(seconds)
+            elif stage == "permit":
                 self._permit_wait(status).observe(seconds)
 
     def _placed(self, attempt: Attempt) -> None:
