@@ -22,7 +22,7 @@ _ATTEMPTS = 5  # a server that is busy says so; beyond these the pod queues agai
 
 
 class ApiBinder:
-    """A Binder that writes to an API server. `may_write` is asked before every request: whoever lost the lease binds nothing."""
+    """A Binder that writes to an API server. `may_write` is asked right before sending: whoever lost the lease binds nothing."""
 
     def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool] = lambda: True) -> None:
         self._connection = connection
@@ -41,10 +41,8 @@ class ApiBinder:
     async def _bind(self, pod: PodView, node: str) -> None:
         waits = Backoff()
         for left in reversed(range(_ATTEMPTS)):
-            if not self._may_write():
-                raise BindFailed("this process is not the leader any more")
             try:
-                await self._connection.request("POST", f"{path_of(pod)}/binding", body=binding(pod, node))
+                await self._connection.request("POST", f"{path_of(pod)}/binding", body=binding(pod, node), before=self._still_leading)
             except refusals.TooManyRequests as error:
                 if not left:
                     raise BindFailed(f"the API server is too busy: {error}") from error
@@ -54,6 +52,10 @@ class ApiBinder:
                 return
             else:
                 return
+
+    def _still_leading(self) -> None:
+        if not self._may_write():
+            raise BindFailed("this process is not the leader any more")
 
     async def _classify(self, pod: PodView, node: str, error: refusals.ApiError) -> None:
         """None when the binding was written after all; BindFailed otherwise."""

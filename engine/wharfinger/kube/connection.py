@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -44,6 +44,10 @@ class Limits:
     watch_silence: float = 90.0
 
 
+def _nothing() -> None:
+    """Is no condition."""
+
+
 class Connection:
     """Requests to one API server, with credentials that renew themselves."""
 
@@ -51,14 +55,15 @@ class Connection:
         self.credentials = credentials
         self.limits = limits or Limits()
         self._user_agent = user_agent
+        self._slots = asyncio.Semaphore(self.limits.connections)
         self._requests: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
         self._sockets: WeakSet[socket.socket] = WeakSet()
 
     async def __aenter__(self) -> Self:
         await self.credentials.load()
-        self._requests = self._session(self.limits.connections)
-        self._watches = self._session(0)
+        self._requests = self._session()
+        self._watches = self._session()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -75,16 +80,31 @@ class Connection:
         params: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = JSON,
-        timeout: float | None = None,  # noqa: ASYNC109 — of the whole request, credentials included
+        timeout: float | None = None,  # noqa: ASYNC109 — of the exchange with the server
+        urgent: bool = False,
+        before: Callable[[], None] = _nothing,
     ) -> bytes:
-        """The body of the answer; ApiError when it is not one of success. A 401 is asked again once if there are other credentials."""
+        """The body of the answer; ApiError when it is not one of success. A 401 is asked again once if there are other credentials.
+
+        Requests wait until there is a connection for them, unless they are `urgent`. `before` is called right before sending: when that
+        raises, nothing is sent.
+        """
+
+        async def ask(authorization: str | None) -> bytes:
+            if urgent:
+                before()
+                return await self._request(method, path, authorization, params, body, content_type, timeout)
+            async with self._slots:
+                before()
+                return await self._request(method, path, authorization, params, body, content_type, timeout)
+
         refused = await self.credentials.authorization()
         try:
-            return await self._request(method, path, refused, params, body, content_type, timeout)
+            return await ask(refused)
         except refusals.Unauthorized:
             if not await self.credentials.renew(refused):
                 raise
-        return await self._request(method, path, await self.credentials.authorization(), params, body, content_type, timeout)
+        return await ask(await self.credentials.authorization())
 
     @asynccontextmanager
     async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -159,10 +179,10 @@ class Connection:
     def _url(self, path: str) -> URL:
         return URL(self.credentials.server + path, encoded=True)  # names of Kubernetes need no quoting
 
-    def _session(self, connections: int) -> aiohttp.ClientSession:
+    def _session(self) -> aiohttp.ClientSession:
         tls = self.credentials.tls
         connector = aiohttp.TCPConnector(
-            limit=connections, ssl=True if tls is None else tls, ttl_dns_cache=60, keepalive_timeout=60, socket_factory=self._socket
+            limit=0, ssl=True if tls is None else tls, ttl_dns_cache=60, keepalive_timeout=60, socket_factory=self._socket
         )
         # Compression saves bytes where there are plenty and costs both sides the CPU that there is little of.
         headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": self._user_agent}

@@ -140,7 +140,7 @@ class LeaseElection:
     async def _acquire_or_renew(self) -> bool:
         self._known.conflict = False
         try:
-            lease = _decoded(await self._connection.request("GET", self._path, timeout=self._settings.renew_deadline))
+            lease = _decoded(await self._connection.request("GET", self._path, timeout=self._settings.renew_deadline, urgent=True))
         except refusals.NotFound:
             return await self._write("POST", self._collection, self._new())
         self._observe(lease)
@@ -154,7 +154,7 @@ class LeaseElection:
         self._known.claims.append(lease["spec"]["renewTime"])
         body = msgspec.json.encode(lease)
         try:
-            answer = await self._connection.request(method, path, body=body, timeout=self._settings.renew_deadline)
+            answer = await self._connection.request(method, path, body=body, timeout=self._settings.renew_deadline, urgent=True)
         except refusals.Conflict as error:
             self._known.conflict, self._known.failure = True, str(error)
             return False
@@ -199,7 +199,7 @@ class LeaseElection:
         spec = {**seen["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock.now())}
         try:
             body = msgspec.json.encode({**seen, "spec": spec})
-            await self._connection.request("PUT", self._path, body=body, timeout=self._settings.retry_period)
+            await self._connection.request("PUT", self._path, body=body, timeout=self._settings.retry_period, urgent=True)
         except refusals.Conflict:
             return  # somebody has it already
         except refusals.ApiError as error:

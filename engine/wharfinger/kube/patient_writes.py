@@ -14,7 +14,7 @@ _PASSING = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable
 
 
 class PatientWrites:
-    """Writes to an API server while `may_write` says so, which is asked before every attempt."""
+    """Writes to an API server while `may_write` says so, which is asked right before sending."""
 
     def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool]) -> None:
         self._connection = connection
@@ -25,10 +25,8 @@ class PatientWrites:
         """None, once it is written; WriteFailed, from the ApiError that says why, otherwise."""
         waits = Backoff()
         for left in reversed(range(_ATTEMPTS)):
-            if not self._may_write():
-                raise WriteFailed("this process is not the leader any more")
             try:
-                await self._connection.request(method, path, body=body, content_type=content_type)
+                await self._connection.request(method, path, body=body, content_type=content_type, before=self._still_leading)
             except _PASSING as error:
                 if not left:
                     raise WriteFailed(str(error)) from error
@@ -37,6 +35,10 @@ class PatientWrites:
                 raise _failure(error) from error
             else:
                 return
+
+    def _still_leading(self) -> None:
+        if not self._may_write():
+            raise WriteFailed("this process is not the leader any more")
 
 
 def _failure(error: refusals.ApiError) -> WriteFailed:

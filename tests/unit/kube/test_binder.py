@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from tests.unit.kube.conftest import RealClock
+from tests.unit.kube.conftest import RealClock, until
 from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.framework.ports import BindFailed
 from wharfinger.kube.binder import ApiBinder
@@ -118,3 +120,20 @@ def test_who_loses_the_lease_while_waiting_does_not_ask_again(bind):
     leading = iter([True, False])
     _, server, _ = bind(refused(429), Answer(status=201), may_write=lambda: next(leading))
     assert len(server.requests("POST")) == 1
+
+
+def test_a_binding_that_waits_for_a_connection_while_leadership_is_lost_is_not_sent(run):
+    async def scenario(server, connection):
+        server.on("POST", BINDING, Answer(status=201, delay=0.2))
+        leading = True
+        binder = ApiBinder(connection, RealClock(), lambda: leading)
+        binds = [asyncio.ensure_future(binder.bind(pod(), "n1")) for _ in range(3)]
+        await until(lambda: server.seen)
+        leading = False
+        outcomes = await asyncio.gather(*binds, return_exceptions=True)
+
+        assert outcomes[0] is None
+        assert [str(outcome) for outcome in outcomes[1:]] == ["this process is not the leader any more"] * 2
+        assert len(server.seen) == 1
+
+    run(scenario, connections=1)

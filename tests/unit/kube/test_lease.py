@@ -146,6 +146,21 @@ def test_a_lease_that_another_took_is_lost_at_once(run):
     run(scenario)
 
 
+def test_a_renewal_does_not_wait_for_a_connection_behind_other_requests(run):
+    async def scenario(server, connection):
+        leases, me = Leases(server), Replica(connection)
+        server.on("POST", "/slow", Answer(delay=20))
+        async with running(me.run()):
+            await until(lambda: me.election.is_leader)
+            async with running(connection.request("POST", "/slow")):
+                await until(lambda: any(seen.path == "/slow" for seen in server.seen))
+                renewed = len(leases.holders)
+                await until(lambda: len(leases.holders) > renewed + 3)
+                assert me.election.is_leader
+
+    run(scenario, connections=1)
+
+
 def test_leadership_ends_at_its_deadline_even_if_nothing_has_run_since(run):
     async def scenario(server, connection):
         Leases(server)

@@ -1,0 +1,91 @@
+"""Two replicas of `wharf run`, each behind a proxy of its own, so that it is known which of them sent what and when."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.cluster import objects
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.process import WharfProcess
+from tests.cluster.proxy import Exchange, Proxy
+from tests.cluster.waiting import eventually
+
+NAME = "wharfinger"
+DURATION, DEADLINE, RETRY = 4.0, 3.0, 0.4
+BINDING = re.compile(r"/namespaces/([^/]+)/pods/([^/]+)/binding$")
+CREATED = 201
+
+
+def configuration(cluster: ControlPlane, **more: Any) -> Path:
+    """The path of a configuration with a lease that is short enough to wait for."""
+    election = {"leaseDuration": f"{DURATION}s", "renewDeadline": f"{DEADLINE}s", "retryPeriod": f"{RETRY}s"}
+    document = {"apiVersion": "config.wharfinger.dev/v1alpha1", "kind": "WharfingerConfiguration", "leaderElection": election, **more}
+    path = cluster.folder / "wharfinger.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+class Replica(WharfProcess):
+    """One of several; `proxy` is its way to the API server."""
+
+    def __init__(self, cluster: ControlPlane, proxy: Proxy, name: str) -> None:
+        super().__init__(cluster, f"--config={configuration(cluster)}", name=name, kubeconfig=proxy.kubeconfig, elect=True)
+        self.proxy = proxy
+
+    def bindings(self) -> list[Exchange]:
+        """The bindings that it has asked for."""
+        return [exchange for exchange in tuple(self.proxy.seen) if BINDING.search(exchange.path)]
+
+    def bound(self) -> Counter[str]:
+        """How often it was told that a pod is bound, by the pod's name."""
+        return Counter(exchange.path.split("/")[-2] for exchange in self.bindings() if exchange.status == CREATED)
+
+
+@contextlib.contextmanager
+def two_replicas(cluster: ControlPlane) -> Iterator[tuple[Replica, Replica]]:
+    """(the leader, the one that stands by), both ready."""
+    cluster.api.delete("Lease", NAME, "kube-system")
+    with Proxy(cluster) as one, Proxy(cluster) as two, Replica(cluster, one, "leader") as leader:
+        leader.wait_scheduling()
+        with Replica(cluster, two, "standby") as standby:
+            yield leader, standby
+
+
+@contextlib.contextmanager
+def arriving(cluster: ControlPlane, n: int) -> Iterator[None]:
+    """While the context lasts n small pods are created; all of them are there when it is left."""
+    made = (objects.pod(f"pod-{i:04d}", scheduler=NAME, cpu="10m", memory="16Mi") for i in range(n))
+    thread = threading.Thread(target=cluster.api.create_many, args=(made,), daemon=True)
+    thread.start()
+    yield
+    thread.join(60)
+    assert not thread.is_alive(), "creating pods takes too long"
+
+
+def wait_bound(cluster: ControlPlane, n: int, within: float = 60.0) -> None:
+    """Returns when n pods are bound."""
+
+    def count() -> bool:
+        bound = sum("nodeName" in pod["spec"] for pod in cluster.api.list("Pod"))
+        assert bound == n, f"{bound} of {n} pods are bound"
+        return True
+
+    eventually(count, within=within, every=0.3)
+
+
+def wait_for_bindings(replica: Replica, n: int) -> None:
+    """Returns when the replica has bound n pods or more."""
+    eventually(lambda: len(replica.bindings()) >= n, every=0.005)
+
+
+def now() -> float:
+    """The time that exchanges bear."""
+    return time.monotonic()

@@ -1,0 +1,104 @@
+"""Two replicas: whatever becomes of the one that leads, every pod is bound exactly once, and who leads no more binds nothing."""
+
+import signal
+import time
+
+import pytest
+
+from tests.cluster.misbehaviour import Answer, Delay
+from tests.cluster.replicas import (
+    DEADLINE,
+    DURATION,
+    RETRY,
+    arriving,
+    now,
+    two_replicas,
+    wait_bound,
+    wait_for_bindings,
+)
+from tests.cluster.soundness import assert_sound
+
+N_NODES = 50
+N_PODS = 2000
+MIDDLE = 500
+TAKE_OVER = DURATION + RETRY * 1.2 + 1.0  # seconds at most; the last is for a busy machine
+
+
+@pytest.fixture
+def replicas(control_plane, nodes):
+    nodes(N_NODES)
+    with two_replicas(control_plane) as both:
+        yield both
+
+
+def test_the_leader_is_killed_in_the_middle(control_plane, replicas):
+    leader, standby = replicas
+    with arriving(control_plane, N_PODS):
+        wait_for_bindings(leader, MIDDLE)
+        leader.kill()
+        killed_at = now()
+        assert standby.bindings() == []
+        wait_for_bindings(standby, 1)
+        took = now() - killed_at
+    wait_bound(control_plane, N_PODS)
+
+    assert_sound(control_plane)
+    assert took < TAKE_OVER
+    assert MIDDLE <= sum(leader.bound().values()) < N_PODS
+    assert max((leader.bound() + standby.bound()).values()) == 1
+
+
+def test_the_leader_is_stopped_for_longer_than_its_lease_and_binds_nothing_when_it_goes_on(control_plane, replicas):
+    leader, standby = replicas
+    with arriving(control_plane, N_PODS):
+        wait_for_bindings(leader, MIDDLE)
+        leader.signal(signal.SIGSTOP)
+        time.sleep(0.2)  # what it had sent arrives
+        before = len(leader.bindings())
+        wait_for_bindings(standby, 100)
+        leader.signal(signal.SIGCONT)
+        assert leader.wait() == 1
+    wait_bound(control_plane, N_PODS)
+
+    assert_sound(control_plane)
+    assert len(leader.bindings()) == before
+    assert "lost the lease" in leader.log
+    assert max((leader.bound() + standby.bound()).values()) == 1
+
+
+@pytest.mark.parametrize("fault", [Answer(status=500), Delay(seconds=20)], ids=["refused", "unanswered"])
+def test_a_leader_that_cannot_renew_binds_nothing_after_the_deadline(control_plane, replicas, fault):
+    leader, standby = replicas
+    with arriving(control_plane, N_PODS):
+        wait_for_bindings(leader, 100)
+        leader.proxy.add(fault, method="PUT", path="/leases/")
+        refused_at = now()
+        assert leader.wait() == 1
+        ended_after = now() - refused_at
+    wait_bound(control_plane, N_PODS)
+
+    assert_sound(control_plane)
+    last_renewal = max(seen.at for seen in leader.proxy.seen if seen.method == "PUT" and "/leases/" in seen.path and seen.status == 200)
+    assert max(seen.at for seen in leader.bindings()) < last_renewal + DEADLINE
+    assert min(seen.at for seen in standby.bindings()) > last_renewal + DEADLINE
+    assert ended_after < DEADLINE + RETRY * 2 + 1.0
+    assert f"not renewed for {DEADLINE:g} s" in leader.log
+
+
+def test_a_leader_that_is_told_to_stop_ends_what_it_began_and_gives_the_lease_back(control_plane, replicas):
+    leader, standby = replicas
+    with arriving(control_plane, N_PODS):
+        wait_for_bindings(leader, MIDDLE)
+        told_at = now()
+        assert leader.terminate() == 0
+        ended_at = now()
+        wait_for_bindings(standby, 1)
+    wait_bound(control_plane, N_PODS)
+
+    assert_sound(control_plane)
+    assert min(seen.at for seen in standby.bindings()) - ended_at < RETRY * 1.2 + 0.5
+    assert ended_at - told_at < 10
+    bound = leader.bound()
+    told = {event["regarding"]["name"] for event in control_plane.api.list("Event") if event["reason"] == "Scheduled"}
+    assert bound.keys() - told == set()
+    assert max((bound + standby.bound()).values()) == 1
