@@ -1,0 +1,150 @@
+"""Configuration files: what is in them, and what is said of what cannot be followed."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from wharfinger.daemon import files
+from wharfinger.daemon.duration import seconds, text
+from wharfinger.daemon.settings import Settings
+from wharfinger.errors import UsageError
+
+HEAD = "apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\n"
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(content, head=HEAD, name="wharf.yaml"):
+        path = tmp_path / name
+        path.write_text(head + content)
+        return str(path)
+
+    return write
+
+
+def test_a_file_that_says_nothing_has_the_defaults(file):
+    assert files.read(file("")) == Settings()
+
+
+def test_paths_are_those_of_the_file(file, tmp_path):
+    settings = files.read(
+        file(
+            "clientConnection: {kubeconfig: kube/config}\n"
+            "profiles:\n- policies: [policies/, /etc/a.policy]\n  kubeSchedulerConfiguration: scheduler.yaml\n"
+        )
+    )
+
+    assert settings.client_connection.kubeconfig == str(tmp_path / "kube/config")
+    assert settings.profiles[0].policies == (str(tmp_path / "policies"), "/etc/a.policy")
+    assert settings.profiles[0].kube_scheduler_configuration == str(tmp_path / "scheduler.yaml")
+
+
+def test_home_is_home(file):
+    assert files.read(file("clientConnection: {kubeconfig: ~/.kube/config}\n")).client_connection.kubeconfig == str(
+        Path("~/.kube/config").expanduser()
+    )
+
+
+def test_params_may_be_written_as_yaml_has_them(file):
+    settings = files.read(file("profiles: [{params: {share: 20%, count: 3, part: 0.5, strict: true, zones: [a, b]}}]"))
+
+    assert settings.profiles[0].params == {"share": "20%", "count": "3", "part": "0.5", "strict": "true", "zones": "a,b"}
+
+
+SENTENCES = {
+    "an unknown field": (
+        "leaderElection: {leaderElection: true}",
+        "leaderElection.leaderElection: there is no such field; did you mean leaderElect?",
+    ),
+    "an unknown field of a profile": ("profiles: [{policie: [a]}]", "profiles[0].policie: there is no such field; did you mean policies?"),
+    "a wrong type": ("port: many", "port: Input should be a valid integer, unable to parse string as an integer, not 'many'"),
+    "a number out of range": ("port: 70000", "port: Input should be less than or equal to 65535, not 70000"),
+    "a choice that is none": ("logging: {format: xml}", "logging.format: Input should be 'console' or 'json', not 'xml'"),
+    "no duration": (
+        "leaderElection: {leaseDuration: soon}",
+        "leaderElection.leaseDuration: expected a duration such as 15s or 1m30s, not 'soon'",
+    ),
+    "durations that cannot be": (
+        "leaderElection: {leaseDuration: 5s}",
+        "leaderElection: leaseDuration must be longer than renewDeadline, and that longer than 1.2 times retryPeriod",
+    ),
+    "two profiles of one name": (
+        "profiles: [{policies: [a]}, {policies: [b]}]",
+        "profiles: there are several profiles for schedulerName wharfinger; join their policies in one, or rename one",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "sentence"), SENTENCES.values(), ids=SENTENCES)
+def test_what_is_wrong_is_said_with_file_and_place(file, content, sentence):
+    path = file(content)
+
+    with pytest.raises(UsageError) as raised:
+        files.read(path)
+
+    assert str(raised.value) == f"{path}: {sentence}"
+
+
+def test_every_fault_has_its_line(file):
+    with pytest.raises(UsageError) as raised:
+        files.read(file("port: many\nlogging: {level: loud}\n"))
+
+    assert [line.split(": ")[1] for line in str(raised.value).splitlines()] == ["port", "logging.level"]
+
+
+WRONG_FILES = {
+    "one of kube-scheduler": (
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n",
+        "this is a KubeSchedulerConfiguration; name it as kubeSchedulerConfiguration of a profile in a WharfingerConfiguration",
+    ),
+    "no head": ("port: 1\n", "apiVersion and kind are missing; a WharfingerConfiguration begins with apiVersion: config.wharfinger.dev"),
+    "half a head": ("kind: WharfingerConfiguration\n", "apiVersion is missing; "),
+    "another version": (HEAD.replace("v1alpha1", "v2"), "apiVersion: expected config.wharfinger.dev/v1alpha1, not "),
+    "two documents": (f"{HEAD}---\n{HEAD}", "expected one WharfingerConfiguration"),
+    "a list": ("- a\n", "expected one WharfingerConfiguration"),
+    "no YAML": ("a: [", "not YAML: "),
+}
+
+
+@pytest.mark.parametrize(("content", "sentence"), WRONG_FILES.values(), ids=WRONG_FILES)
+def test_a_file_of_another_kind_is_refused_with_what_to_do(file, content, sentence):
+    path = file(content, head="")
+
+    with pytest.raises(UsageError, match=re.escape(f"{path}: {sentence}")):
+        files.read(path)
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(UsageError, match=r"nowhere\.yaml: No such file or directory"):
+        files.read("nowhere.yaml")
+
+
+def test_what_is_written_says_the_same_wherever_it_is_kept(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = files.read(
+        file(
+            "clientConnection: {kubeconfig: config, context: prod}\nprofiles:\n- schedulerName: a\n  policies: [one.policy]\n"
+            "  params: {x: 20%}\n- schedulerName: b\nleaderElection: {leaseDuration: 1m30s, renewDeadline: 1m}\nport: 0\ndryRun: true\n"
+        )
+    )
+    kept = tmp_path / "elsewhere" / "printed.yaml"
+    kept.parent.mkdir()
+    kept.write_text(files.written(settings))
+
+    assert files.read(str(kept)) == settings
+    assert files.written(files.read(str(kept))) == kept.read_text()
+    assert yaml.safe_load(kept.read_text())["leaderElection"]["leaseDuration"] == "90s"
+
+
+@pytest.mark.parametrize(("written", "meant"), [("15s", 15), ("1m30s", 90), ("500ms", 0.5), ("1.5h", 5400), (7, 7)])
+def test_durations_are_kubernetes_own(written, meant):
+    assert seconds(written) == meant
+    assert seconds(text(seconds(written))) == meant
+
+
+@pytest.mark.parametrize("written", ["", "15", "s", "15 s", "-1s", "1s1", "1d"])
+def test_what_is_no_duration_is_refused(written):
+    with pytest.raises(ValueError, match="expected a duration"):
+        seconds(written)
