@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import Field
@@ -12,7 +10,6 @@ from pydantic import Field
 from wharfinger.crd.parts import Conditions, Count, Generation, Params, Part, PolicyName, PolicyText, Sentence, Word
 
 MOST_DIAGNOSTICS = 20
-NO_PARAMS: Mapping[str, str] = MappingProxyType({})
 
 
 class PolicyMode(StrEnum):
@@ -47,15 +44,6 @@ class PolicyDiagnostic(Part):
     help: Sentence | None = Field(default=None, description="How to mend it.")
 
 
-class LastKnownGood(Part):
-    """The policy that is active while the present text cannot be."""
-
-    generation: Generation = Field(description="The generation of the object that had it.")
-    revision: Word = Field(description="Its revision.")
-    source: PolicyText = Field(description="Its text.")
-    params: Params = Field(default_factory=dict, description="The values of its params.")
-
-
 class SchedulingPolicyStatus(Part):
     """What has become of the policy."""
 
@@ -69,4 +57,3 @@ class SchedulingPolicyStatus(Part):
     matched: Count | None = Field(default=None, description="How many pods it governs.")
     eligible: Count | None = Field(default=None, description="How many nodes its rules let a typical pod of those go to.")
     nodes: Count | None = Field(default=None, description="How many nodes there are.")
-    last_known_good: LastKnownGood | None = Field(default=None, description="What is active instead while the present text cannot be.")

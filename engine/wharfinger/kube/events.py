@@ -86,8 +86,20 @@ class EventRecorder:
         related: Reference | None = None,
     ) -> None:
         """None, at once; counted in `dropped` when too many wait."""
-        about = pod_reference(regarding)
-        key = (about.uid or regarding.key, type, reason, action, related.name if related else "")
+        self.record_about(pod_reference(regarding), type=type, reason=reason, action=action, note=note, related=related)
+
+    def record_about(  # noqa: PLR0913 — the fields of an event
+        self,
+        about: Reference,
+        *,
+        type: str,  # noqa: A002 — the name of the field
+        reason: str,
+        action: str,
+        note: str,
+        related: Reference | None = None,
+    ) -> None:
+        """None, at once: the same about any object."""
+        key = (about.uid or f"{about.kind}/{about.namespace}/{about.name}", type, reason, action, related.name if related else "")
         known = self._series.get(key)
         if known is not None:
             self._series.move_to_end(key)

@@ -40,10 +40,10 @@ class ClusterState:
     UnknownObject. An object whose quantities cannot be read raises InvalidObject and leaves no trace.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: float | None = None) -> None:
         self._tables = ClusterTables()
         self._aside: dict[str, dict[str, tuple[PodView, bool]]] = {}  # node name → uid → (pod, assumed)
-        self._now: float | None = None
+        self._now = now
 
     @classmethod
     def from_objects(cls, found: Objects, now: float | None = None) -> ClusterState:
@@ -51,8 +51,7 @@ class ClusterState:
 
         `now` is the time of the picture, by default the latest one that occurs in it or at which it was captured.
         """
-        state = cls()
-        state._now = now
+        state = cls(now)
         for kind, members in found.by_kind.items():
             if kind not in (kubernetes.Node, kubernetes.Pod):
                 for obj in members:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from wharfinger.errors import StaleSnapshot
 from wharfinger.model import objects
 from wharfinger.model.images import ImageState
-from wharfinger.model.metric_table import MetricColumn
+from wharfinger.model.metric_table import MetricColumn, Samples
 from wharfinger.model.node_view import NodeView
 from wharfinger.model.object_store import ObjectStore
 from wharfinger.model.pod import PodView
@@ -245,6 +245,11 @@ class Snapshot:
     def metric(self, name: str) -> MetricColumn | None:
         """The samples of a metric by row; None if there never were any."""
         return self._current().metrics.column(name)
+
+    @property
+    def samples(self) -> Mapping[str, Samples]:
+        """The samples of every metric as they came: node name → (value, time)."""
+        return self._current().metrics.samples
 
     def unseen(self, metric: str) -> Mapping[str, NDArray[np.float64]] | None:
         """Requests of pods that began after their node's sample of a metric, or have not begun: cpu (millicores), memory (bytes).

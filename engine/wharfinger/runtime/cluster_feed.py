@@ -6,7 +6,7 @@ that wait. What is told twice, late or out of order ends in what was told last a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.errors import InvalidObject
@@ -81,6 +81,11 @@ class ClusterFeed:
         """Everything of the kind that existed has been told."""
         self.synced_kinds.add(kind)
         self._stirred()
+
+    @property
+    def known_pods(self) -> Collection[PodView]:
+        """All pods as the cluster last told them; a view that follows it."""
+        return self._known["Pod"].values()
 
     def known_pod(self, key: str) -> PodView | None:
         """The pod of that `namespace/name` as the cluster last told it."""

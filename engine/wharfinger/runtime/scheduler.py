@@ -8,7 +8,7 @@ stale.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ from wharfinger.runtime.world import Ports, World
 
 if TYPE_CHECKING:
     from wharfinger.framework.ports import ClusterSink
+    from wharfinger.model.pod import PodView
 
 LONGEST_NAP = 1.0
 """Seconds after which an idle loop looks around: backoffs, pods that waited too long, the lease."""
@@ -85,6 +86,11 @@ class Scheduler:
     def sink(self) -> ClusterSink:
         """Who is to be told what happens in the cluster."""
         return self._feed
+
+    @property
+    def known_pods(self) -> Collection[PodView]:
+        """All pods of the cluster as it last told them, of whatever scheduler, waiting or placed."""
+        return self._feed.known_pods
 
     @property
     def missing_kinds(self) -> frozenset[str]:

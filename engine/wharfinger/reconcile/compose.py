@@ -1,0 +1,131 @@
+"""The reconcilers, put together over the informers, the scheduler and the policy store of a process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.framework.policy_status import PolicyStatus
+from wharfinger.framework.ports import Clock, Leadership, Observer
+from wharfinger.kube.connection import Connection
+from wharfinger.kube.custom_resources import CUSTOM, watching
+from wharfinger.kube.events import EventRecorder
+from wharfinger.kube.informers import Informers
+from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.reconcile.app_drift import AppDrift
+from wharfinger.reconcile.controller import Controller, ReconcileObserver, run_all
+from wharfinger.reconcile.judgement import Judge
+from wharfinger.reconcile.object_cache import AppPods, ObjectCache, key_of
+from wharfinger.reconcile.policy_app import PolicyAppReconciler, app_key_of
+from wharfinger.reconcile.policy_source import KIND, SchedulingPolicySource
+from wharfinger.reconcile.policy_status import Policies, PolicyStatusReconciler
+from wharfinger.reconcile.preview import PreviewReconciler
+from wharfinger.reconcile.preview_question import Questions
+from wharfinger.runtime.policy_store.store import PolicyStore
+from wharfinger.runtime.scheduler import Scheduler
+
+DRAIN = 5.0
+"""Seconds that a stop waits for what is being worked on."""
+
+
+class CustomResources:
+    """What this process knows of custom resources: watched from the start, whether or not it leads; `source` is for the policy store."""
+
+    def __init__(
+        self, connection: Connection, clock: Clock, report: Callable[[str, BaseException], None], *, streaming: bool = False
+    ) -> None:
+        self.cache = ObjectCache([resource.name for resource in CUSTOM])
+        self.informers = Informers(connection, clock, report, resources=CUSTOM, settings=watching(streaming))
+        self.source = SchedulingPolicySource(self.cache, clock, lambda: self.informers.refused.get(KIND))
+
+    async def run(self) -> None:
+        """None, when cancelled: watches."""
+        await self.informers.run(self.cache)
+
+
+class StorePolicies:
+    """A policy store as the reconcilers see it."""
+
+    def __init__(self, store: PolicyStore) -> None:
+        self._store = store
+
+    @property
+    def statuses(self) -> Sequence[PolicyStatus]:
+        """Every policy."""
+        return self._store.statuses
+
+    def compiled(self, name: str) -> CompiledPolicy | None:
+        """The policy of that name that holds; one that decides goes before one in the shadow."""
+        active = self._store.active
+        beside = [chain for shadows in active.shadows.values() for chain in shadows.values()]
+        held = (policy for chain in (*active.chains.values(), *beside) for policy in chain.policies)
+        return next((policy for policy in held if policy.name == name), None)
+
+
+class Reconcilers:
+    """The controllers. `pods` is a `ClusterSink` that has to subscribe to the informers that tell of pods."""
+
+    def __init__(  # noqa: PLR0913 — what the controllers need
+        self,
+        custom: CustomResources,
+        scheduler: Scheduler,
+        connection: Connection,
+        events: EventRecorder,
+        *,
+        clock: Clock,
+        leadership: Leadership,
+        failures: Observer,
+        policies: Policies | None = None,
+        observer: ReconcileObserver | None = None,
+    ) -> None:
+        self._clock = clock
+        self._leadership = leadership
+        self.pods = AppPods(self._pods_of_app)
+        writer = ObjectWriter(connection, lambda: leadership.is_leader)
+        judge = Judge(scheduler, clock)
+        drift = AppDrift(judge, self.pods, writer, events, clock)
+        cache = custom.cache
+        common: dict[str, Any] = {"clock": clock, "leadership": leadership, "failures": failures, "observer": observer}
+        apps = PolicyAppReconciler(cache, self.pods, writer, drift, events, clock)
+        self.apps = Controller("policyapp", apps, _keys(cache, "PolicyApp"), **common)
+        previews = PreviewReconciler(cache, writer, judge, Questions(judge, writer), clock)
+        self.previews = Controller("placementpreview", previews, _keys(cache, "PlacementPreview"), workers=1, **common)
+        self.controllers = [self.apps, self.previews]
+        cache.watch("PolicyApp", lambda obj: self.apps.queue.add(key_of(obj)))
+        cache.watch("PlacementPreview", lambda obj: self.previews.queue.add(key_of(obj)))
+        for kind in ("Deployment", "Service", KIND):
+            cache.watch(kind, self._made_for_app)
+        if policies is not None:
+            statuses = PolicyStatusReconciler(cache, writer, judge, policies, scheduler.known_pods, clock)
+            self.policies = Controller("schedulingpolicy", statuses, _keys(cache, KIND), workers=1, **common)
+            self.controllers.append(self.policies)
+            cache.watch(KIND, lambda obj: self.policies.queue.add(key_of(obj)))
+
+    async def run(self) -> None:
+        """None, after `stop`, or when cancelled."""
+        await run_all(self.controllers, self._clock, self._leadership)
+
+    async def stop(self) -> None:
+        """None, once nothing is being worked on any more, or it takes too long."""
+        for controller in self.controllers:
+            controller.stop()
+        try:
+            async with asyncio.timeout(DRAIN):
+                for controller in self.controllers:
+                    await controller.queue.drained()
+        except TimeoutError:
+            pass
+
+    def _pods_of_app(self, app: str) -> None:
+        self.apps.queue.add(app)
+
+    def _made_for_app(self, obj: Any) -> None:
+        key = app_key_of(obj)
+        if key is not None:
+            self.apps.queue.add(key)
+
+
+def _keys(cache: ObjectCache, kind: str) -> Callable[[], list[str]]:
+    return lambda: [key_of(obj) for obj in cache.all(kind)]

@@ -1,0 +1,46 @@
+"""Conditions of a status, and statuses that are written only when they say something new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from wharfinger.crd.parts import Condition
+
+_LONGEST = 4000
+
+
+def condition(kind: str, holds: bool | None, reason: str, message: str = "") -> Condition:
+    """A statement without its times; `holds` None is unknown."""
+    status = {True: "True", False: "False", None: "Unknown"}[holds]
+    return Condition.model_validate({"type": kind, "status": status, "reason": reason, "message": cut(message, _LONGEST)})
+
+
+def dated(wanted: Sequence[Condition], before: Mapping[str, Any], generation: int, now: float) -> list[dict[str, Any]]:
+    """The conditions as they are written: each keeps the time of its last transition while its status stays the same."""
+    known = {each.get("type"): each for each in before.get("conditions") or () if isinstance(each, Mapping)}
+    written = []
+    for each in wanted:
+        old = known.get(each.type, {})
+        since = old.get("lastTransitionTime") if old.get("status") == each.status else None
+        written.append({**each.plain(), "observedGeneration": generation, "lastTransitionTime": since or time_text(now)})
+    return written
+
+
+def cut(text: str, most: int) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def time_text(seconds: float) -> str:
+    """A time as Kubernetes' Time: `2026-01-02T03:04:05Z`."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def seconds_of(text: Any) -> float | None:
+    """Seconds since 1970 of such a time, None for what is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
+    except ValueError:
+        return None

@@ -1,0 +1,128 @@
+"""What the scheduler's policies say about pods that already run, and about one policy as a whole.
+
+Everything here reads the scheduler's own picture of the cluster, between two of its cycles, so each question has to be short; whoever has
+many asks them one by one and lets the loop turn in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.cycle import Decider
+from wharfinger.framework.ports import Clock
+from wharfinger.model import objects
+from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
+from wharfinger.runtime.scheduler import Scheduler
+
+NOT_OURS = "NotOurScheduler"
+GOVERNS = "PolicyGoverns"
+UNKNOWN_POLICY = "UnknownPolicy"
+ELSEWHERE = "PolicyGovernsOthers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What speaks against a placed pod where it stands, and whether another node would take it."""
+
+    reasons: tuple[str, ...] = ()
+    better: str | None = None
+
+
+class Judge:
+    """Answers for the chains of one scheduler."""
+
+    def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
+        self._scheduler = scheduler
+        self._clock = clock
+        self._deciders: dict[str, Decider] = {}
+
+    @property
+    def revision(self) -> tuple[int, tuple[str, ...]]:
+        """What changes whenever an answer could."""
+        return self._scheduler.state.revision, tuple(profile.chain.revision for profile in self._scheduler.profiles)
+
+    def chain_of(self, scheduler_name: str) -> Chain | None:
+        """The chain of a profile, None for other schedulers."""
+        return next((profile.chain for profile in self._scheduler.profiles if profile.name == scheduler_name), None)
+
+    def first(self) -> tuple[str, Chain]:
+        """The name and the chain of the first profile."""
+        profile = next(iter(self._scheduler.profiles))
+        return profile.name, profile.chain
+
+    def chains(self) -> list[Chain]:
+        """The chains of all profiles."""
+        return [profile.chain for profile in self._scheduler.profiles]
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as it is, at the present second."""
+        return self._scheduler.state.snapshot(float(int(self._clock.now())))
+
+    def governs(self, policy: str, pod: objects.Pod) -> tuple[bool | None, str, str]:
+        """(whether a policy decides about the pod, a word and a sentence why)."""
+        name = pod.spec.scheduler_name
+        chain = self.chain_of(name)
+        if chain is None:
+            return False, NOT_OURS, f"pods of scheduler {name} are not placed by this one"
+        found = next((each for each in chain.policies if each.name == policy), None)
+        if found is None:
+            return False, UNKNOWN_POLICY, f'there is no active policy "{policy}"'
+        if not found.governs(PodView(pod), self._clock.now()):
+            scope = "" if found.policy.scope is None else f": it is for pods where {found.policy.scope.span.text}"
+            return False, ELSEWHERE, f'policy "{policy}" does not govern these pods{scope}'[:1000]
+        return True, GOVERNS, f'policy "{policy}" decides where these pods go'
+
+    def standing(self, pod: objects.Pod, policy: str | None = None) -> Standing | None:
+        """How a pod stands where it is under a policy (or all of them); None when the scheduler does not know the pod there."""
+        chain = self.chain_of(pod.spec.scheduler_name)
+        snapshot = self.snapshot()
+        placed = snapshot.placed(PodView(pod).uid)
+        if chain is None or placed is None:
+            return None
+        row, view = placed
+        asked = [each for each in chain.policies if each.name == policy or (policy is None and each.governs(view, snapshot.now))]
+        reasons = tuple(reason for each in asked for reason in violations(each, view, row, snapshot))
+        better = self._decider(pod.spec.scheduler_name, chain).decide(snapshot, view).node if reasons else None
+        return Standing(reasons=reasons, better=better)
+
+    def _decider(self, name: str, chain: Chain) -> Decider:
+        """A decider beside the scheduler's own, which is busy with the pods that wait; small, as pods of apps are few templates."""
+        found = self._deciders.get(name)
+        if found is None or found.chain is not chain:
+            found = self._deciders[name] = Decider(chain, most_cells=2_000_000)
+        return found
+
+
+def violations(policy: CompiledPolicy, pod: PodView, row: int, snapshot: Snapshot) -> list[str]:
+    """What the filters of a policy have against a pod on one node, a sentence each; the pod itself does not count against it."""
+    bound = policy.bind(pod, snapshot)
+    rows = np.array([row], np.intp)
+    found = []
+    for index, rule in enumerate(policy.filters):
+        bits = int(bound.filter_bits(index, snapshot, rows)[0])
+        found += [f"{rule.name}: {text}" for k, text in enumerate(bound.reasons(index)) if bits >> k & 1]
+    return found
+
+
+def eligible(policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> int:
+    """How many nodes the filters of a policy let a pod go to."""
+    bound = policy.bind(pod, snapshot)
+    passing = np.ones(snapshot.n_nodes, np.bool_)
+    for index in range(len(policy.filters)):
+        passing &= bound.filter_bits(index, snapshot, slice(None)) == 0
+    return int(np.count_nonzero(passing))
+
+
+def typical(pods: Iterable[PodView]) -> PodView | None:
+    """A pod of the template that most of them have, None of none."""
+    counts: dict[bytes, list[PodView]] = {}
+    for pod in pods:
+        counts.setdefault(pod.template, []).append(pod)
+    most: Sequence[PodView] = max(counts.values(), key=len, default=())
+    return most[0] if most else None

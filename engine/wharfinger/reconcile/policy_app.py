@@ -1,0 +1,201 @@
+"""The reconciler of PolicyApps: a Deployment, a Service and a policy for each, and a status that says how it goes.
+
+Each turn starts from what the informers know, writes what is missing or different, and ends with the status. It may be interrupted
+anywhere: the next turn finds what is there by its name, whoever made it. Teardown removes the policy last, so that pods are governed as
+long as there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from wharfinger.crd.app import AppPhase, PolicyAppSpec
+from wharfinger.crd.names import API_VERSION, APP_LABEL, FINALIZER, NAMESPACE_LABEL
+from wharfinger.framework.ports import NORMAL, WARNING, Clock, Reference
+from wharfinger.kube import refusals
+from wharfinger.kube.custom_resources import PlainObject, PolicyApp
+from wharfinger.kube.events import EventRecorder
+from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.language.diagnostics import PolicyError
+from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.reconcile import app_objects, app_status
+from wharfinger.reconcile.app_drift import AppDrift, Drift
+from wharfinger.reconcile.applying import NotOurs, apply_if_different, is_app_of, remove
+from wharfinger.reconcile.conditions import dated, time_text
+from wharfinger.reconcile.inline_policy import NoPolicy
+from wharfinger.reconcile.object_cache import AppPods, ObjectCache, key_of
+
+LOOK_AGAIN = 5.0
+"""Seconds between two looks at an app that nothing has happened to: its pods may have drifted."""
+
+_REFUSED = (refusals.Invalid, refusals.BadRequest, refusals.Forbidden)
+
+
+class PolicyAppReconciler:
+    """Brings PolicyApps where they should be."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 — what it reads, what it writes, and whom it tells
+        self,
+        cache: ObjectCache,
+        pods: AppPods,
+        writer: ObjectWriter,
+        drift: AppDrift,
+        events: EventRecorder,
+        clock: Clock,
+    ) -> None:
+        self._cache = cache
+        self._pods = pods
+        self._writer = writer
+        self._drift = drift
+        self._events = events
+        self._clock = clock
+
+    async def reconcile(self, key: str) -> float | None:
+        """Seconds until the next look; None when the app is gone."""
+        app: PolicyApp | None = self._cache.get("PolicyApp", key)
+        if app is None:
+            self._drift.forget(key)
+            return None
+        if app.metadata.deletion_timestamp is not None:
+            await self._tear_down(app)
+            return None
+        if FINALIZER not in app.metadata.finalizers:
+            await self._writer.set_finalizers(app, (*app.metadata.finalizers, FINALIZER))
+            return None
+        await self._bring_about(app)
+        return LOOK_AGAIN
+
+    # ── what is asked for ──
+
+    async def _bring_about(self, app: PolicyApp) -> None:
+        spec, problem = _read(app)
+        if problem is None:
+            problem = await self._make(app, spec)
+        drift = await self._drift.of(key_of(app), spec, self._policy_of(app.metadata, spec)) if problem is None else Drift()
+        observed = self._observed(app, spec, problem, drift)
+        before = app.status.get("phase")
+        phase = app_status.phase_of(
+            spec, observed, before=before, spec_is_new=app.status.get("observedGeneration") != app.metadata.generation
+        )
+        status = app_status.status_of(spec, observed, phase)
+        status |= {"selector": app_objects.selector(app.metadata), "observedGeneration": app.metadata.generation}
+        status["conditions"] = dated(
+            app_status.conditions_of(spec, observed, phase), app.status, app.metadata.generation, self._clock.now()
+        )
+        victim = self._drift.to_evict(key_of(app), spec, drift, app.status)
+        last = time_text(self._clock.now()) if victim is not None else app.status.get("lastEviction")
+        await self._say(app, {**status, **({"lastEviction": last} if last else {})}, before, phase)
+        if victim is not None:
+            await self._drift.evict(app, victim)
+
+    async def _make(self, app: PolicyApp, spec: PolicyAppSpec) -> tuple[str, str] | None:
+        """Writes what is missing or different; (reason, sentence) when it cannot be."""
+        try:
+            for kind, wanted in (
+                ("SchedulingPolicy", app_objects.inline_policy(app.metadata, spec)),
+                ("Deployment", app_objects.deployment(app.metadata, spec)),
+                ("Service", app_objects.service(app.metadata, spec)),
+            ):
+                found = self._made(kind, app.metadata)
+                if wanted is not None:
+                    await apply_if_different(self._writer, wanted, found, app.metadata)
+                elif found is not None:
+                    await remove(self._writer, found)
+        except (PolicyError, NoPolicy) as error:
+            return "InvalidPolicy", f"the inline policy does not compile: {error}"
+        except NotOurs as error:
+            return "NotOurs", str(error)
+        except _REFUSED as error:
+            return error.reason or "Refused", str(error)
+        return None
+
+    def _made(self, kind: str, app: ObjectMeta) -> PlainObject | None:
+        """What is there under the name that the app's object of a kind has."""
+        if kind == "SchedulingPolicy":
+            found: PlainObject | None = self._cache.get(kind, app_objects.policy_name(app))
+            return found if found is None or is_app_of(found, app) else None
+        return self._cache.get(kind, f"{app.namespace}/{app.name}")
+
+    # ── what is there ──
+
+    def _observed(self, app: PolicyApp, spec: PolicyAppSpec, problem: tuple[str, str] | None, drift: Drift) -> app_status.Observed:
+        deployment = self._made("Deployment", app.metadata)
+        policy = self._policy_of(app.metadata, spec)
+        governance = app_status.Governance()
+        if policy is not None:
+            governs, reason, message = self._drift.governs(policy, app.metadata, spec)
+            governance = app_status.Governance(policy=policy, governs=governs, reason=reason, message=message)
+        return app_status.Observed(
+            problem=problem,
+            generation=0 if deployment is None else deployment.metadata.generation,
+            deployment=None if deployment is None else deployment.status,
+            waiting=_waiting(self._pods.of(key_of(app))),
+            governance=governance,
+            drift=drift.pods,
+            drift_note=drift.note,
+        )
+
+    @staticmethod
+    def _policy_of(app: ObjectMeta, spec: PolicyAppSpec) -> str | None:
+        if spec.policy is None:
+            return None
+        return spec.policy.name or app_objects.policy_name(app)
+
+    async def _say(self, app: PolicyApp, status: Mapping[str, Any], before: str | None, phase: AppPhase) -> None:
+        """Writes the status if it says something new, and an event when the phase is another."""
+        if dict(status) == app.status:
+            return
+        await self._writer.apply_status(app, status)
+        if before != phase:
+            kind = WARNING if phase in {AppPhase.DEGRADED, AppPhase.FAILED} else NORMAL
+            note = status.get("message") or f"{status['readyReplicas']} pods are ready"
+            self._events.record_about(reference_of(app), type=kind, reason=phase.value, action="Reconcile", note=note)
+
+    # ── the end ──
+
+    async def _tear_down(self, app: PolicyApp) -> None:
+        """Removes what was made, the policy last, then lets the app go; each step comes when the one before has been seen."""
+        if FINALIZER not in app.metadata.finalizers:
+            return
+        made = [found for kind in ("Deployment", "Service") if (found := self._made(kind, app.metadata)) is not None]
+        for found in made:
+            if is_app_of(found, app.metadata) and found.metadata.deletion_timestamp is None:
+                await remove(self._writer, found)
+        if any(is_app_of(found, app.metadata) for found in made) or self._pods.of(key_of(app)):
+            return  # their deletion comes as an event
+        policy = self._made("SchedulingPolicy", app.metadata)
+        if policy is not None:
+            await remove(self._writer, policy)
+        await self._writer.set_finalizers(app, [each for each in app.metadata.finalizers if each != FINALIZER])
+
+
+def reference_of(obj: PlainObject) -> Reference:
+    """The reference of an event to an object of ours."""
+    meta = obj.metadata
+    return Reference(kind=type(obj).__name__, name=meta.name, namespace=meta.namespace, uid=meta.uid, api_version=API_VERSION)
+
+
+def app_key_of(obj: Any) -> str | None:
+    """The key of the app that something was made for."""
+    labels = obj.metadata.labels
+    name, namespace = labels.get(APP_LABEL), obj.metadata.namespace or labels.get(NAMESPACE_LABEL)
+    return f"{namespace}/{name}" if name and namespace else None
+
+
+def _read(app: PolicyApp) -> tuple[PolicyAppSpec, tuple[str, str] | None]:
+    """(the spec, None), or (one that asks for nothing, why the spec cannot be read): the object is of another version of the definition."""
+    try:
+        return PolicyAppSpec.model_validate(app.spec), None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        return PolicyAppSpec(image="none", replicas=0), ("InvalidSpec", f"spec.{where}: {first['msg']}")
+
+
+def _waiting(pods: list[Any]) -> str:
+    """Why the first pod that waits for a node does."""
+    told = (each for pod in pods if not pod.spec.node_name for each in pod.status.conditions if each.type == "PodScheduled")
+    return next((each.message for each in told if each.status == "False" and each.message), "")

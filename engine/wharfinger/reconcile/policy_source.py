@@ -1,0 +1,76 @@
+"""SchedulingPolicies as a source of policies, in every replica, leader or not: a new leader has them all.
+
+While their definition is missing, the scheduler runs on what other sources have; it says so, and takes the policies up when they appear.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pydantic import ValidationError
+
+from wharfinger.crd.names import API_VERSION
+from wharfinger.crd.policy import SchedulingPolicySpec
+from wharfinger.framework.policy_source import Mode, PolicySink, PolicyText
+from wharfinger.framework.ports import Clock, Reference
+from wharfinger.kube.custom_resources import SchedulingPolicy
+from wharfinger.reconcile.object_cache import ObjectCache
+from wharfinger.runtime.waiting import until
+
+KIND = "SchedulingPolicy"
+SOURCE = "schedulingpolicies"
+_LOOK_AGAIN = 2.0  # seconds between two looks whether the kind can be read
+
+
+class SchedulingPolicySource:
+    """A `PolicySource` over what the informers know. `refused` says why the kind cannot be listed, None if it can."""
+
+    name = SOURCE
+    lasting = False
+    imports = False
+
+    def __init__(self, cache: ObjectCache, clock: Clock, refused: Callable[[], str | None]) -> None:
+        self._cache = cache
+        self._clock = clock
+        self._refused = refused
+        self._changed = asyncio.Event()
+        cache.watch(KIND, lambda _obj: self._changed.set())
+
+    async def run(self, sink: PolicySink) -> None:
+        """None, when cancelled: tells the sink what there is and then every change."""
+        told: str | None = ""
+        while True:
+            self._changed.clear()
+            if KIND in self._cache.synced_kinds:
+                why = self._refused()
+                if why is None:
+                    sink.offer(SOURCE, {policy.metadata.name: text_of(policy) for policy in self._cache.all(KIND)})
+                elif why != told:
+                    sink.lose(SOURCE, f"SchedulingPolicies cannot be read: {why}")
+                told = why
+            await self._news(told)
+
+    async def _news(self, told: str | None) -> None:
+        """None, when a policy has changed, or whether they can be read has."""
+        while not await until(self._changed, self._clock, _LOOK_AGAIN):
+            if KIND in self._cache.synced_kinds and self._refused() != told:
+                return
+
+
+def text_of(policy: SchedulingPolicy) -> PolicyText:
+    """The text of a resource; one whose spec cannot be read is an empty text, which is no policy."""
+    meta = policy.metadata
+    about = Reference(kind=KIND, name=meta.name, uid=meta.uid, api_version=API_VERSION)
+    try:
+        spec = SchedulingPolicySpec.model_validate(policy.spec)
+    except ValidationError:
+        return PolicyText(name=f"{SOURCE}/{meta.name}", content=b"", generation=meta.generation, about=about)
+    return PolicyText(
+        name=f"{SOURCE}/{meta.name}",
+        content=spec.source.encode(),
+        mode=Mode(spec.mode.value),
+        params=dict(spec.params),
+        generation=meta.generation,
+        about=about,
+    )

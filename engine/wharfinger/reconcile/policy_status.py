@@ -1,0 +1,185 @@
+"""The reconciler of SchedulingPolicies: what the store made of each is written to its status, with whom it governs.
+
+The store decides; this only tells. Counts follow the cluster, every few seconds at most, and nothing is written when nothing is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Sequence
+from typing import Any, Protocol
+
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.crd.parts import Condition
+from wharfinger.crd.policy import MOST_DIAGNOSTICS, PolicyDiagnostic
+from wharfinger.framework.policy_source import Mode
+from wharfinger.framework.policy_status import Finding, PolicyStatus, Result
+from wharfinger.framework.ports import Clock
+from wharfinger.kube.custom_resources import SchedulingPolicy
+from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
+from wharfinger.reconcile.conditions import condition, cut, dated
+from wharfinger.reconcile.judgement import Judge, eligible, typical
+from wharfinger.reconcile.object_cache import ObjectCache
+from wharfinger.reconcile.policy_source import KIND, SOURCE
+from wharfinger.reconcile.slices import in_slices
+
+REFRESH = 3.0
+"""Seconds between two looks at a policy that nobody has edited."""
+
+_BATCH = 200
+_NOT_OF_THE_TEXT = {"test", "params", "trial", "set"}
+
+
+class Policies(Protocol):
+    """What is known of policies; the policy store is one."""
+
+    @property
+    def statuses(self) -> Sequence[PolicyStatus]:
+        """Every policy."""
+
+    def compiled(self, name: str) -> CompiledPolicy | None:
+        """The policy of that name that holds, deciding or in the shadow."""
+
+
+class PolicyStatusReconciler:
+    """Writes the status of SchedulingPolicies."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 — what it reads and where it writes
+        self,
+        cache: ObjectCache,
+        writer: ObjectWriter,
+        judge: Judge,
+        policies: Policies,
+        pods: Collection[PodView],
+        clock: Clock,
+    ) -> None:
+        self._cache = cache
+        self._writer = writer
+        self._judge = judge
+        self._policies = policies
+        self._pods = pods
+        self._clock = clock
+        self._counted: dict[str, tuple[Any, dict[str, Any]]] = {}
+
+    async def reconcile(self, key: str) -> float | None:
+        """Seconds until the next look; None when the policy is gone."""
+        policy: SchedulingPolicy | None = self._cache.get(KIND, key)
+        if policy is None or policy.metadata.deletion_timestamp is not None:
+            self._counted.pop(key, None)
+            return None
+        found = next((each for each in self._policies.statuses if (each.source, each.key) == (SOURCE, key)), None)
+        if found is None or found.generation != policy.metadata.generation:
+            return 0.2  # the store has not come to it yet
+        status = await self._status(key, policy, found)
+        if status != policy.status:
+            await self._writer.apply_status(policy, status)
+        return REFRESH
+
+    async def _status(self, key: str, policy: SchedulingPolicy, found: PolicyStatus) -> dict[str, Any]:
+        held = None if found.name is None or not found.holds else self._policies.compiled(found.name)
+        generation = policy.metadata.generation
+        status: dict[str, Any] = {"observedGeneration": generation}
+        if found.name:
+            status["policy"] = cut(found.name, 253)
+        if found.revision is not None:
+            status["revision"] = found.revision
+        if found.findings:
+            status["diagnostics"] = [_diagnostic(each).plain() for each in found.findings[:MOST_DIAGNOSTICS]]
+        status |= await self._counts(key, held)
+        conditions = conditions_of(found, None if held is None else suspended(held, self._judge.snapshot()))
+        if held is not None and status.get("eligible") == 0 and status.get("nodes") and status.get("matched"):
+            conditions = [_warned(each) if each.type == "Active" else each for each in conditions]
+        status["conditions"] = dated(conditions, policy.status, generation, self._clock.now())
+        return status
+
+    async def _counts(self, key: str, held: CompiledPolicy | None) -> dict[str, Any]:
+        if held is None:
+            return {}
+        question = (held.revision, self._judge.revision)
+        known = self._counted.get(key)
+        if known is None or known[0] != question:
+            governed = await in_slices(_governed(held, list(self._pods), self._clock.now()), self._clock)
+            counts: dict[str, Any] = {"matched": len(governed), "nodes": self._judge.snapshot().n_nodes}
+            pod = typical(governed)
+            if pod is not None:
+                counts["eligible"] = eligible(held, pod, self._judge.snapshot())
+            self._counted[key] = (question, counts)
+        return self._counted[key][1]
+
+
+def conditions_of(found: PolicyStatus, lacking: Sequence[str] | None) -> list[Condition]:
+    """What is stated about a policy; `lacking` are the metrics that it has too few samples of, None where it is not known."""
+    errors = [each for each in found.findings if each.severity == "error"]
+    of_text = [each for each in errors if each.code not in _NOT_OF_THE_TEXT]
+    of_tests = [each for each in errors if each.code == "test"]
+    conditions = [
+        condition("Compiled", not of_text, "CompileErrors" if of_text else "Compiled", str(of_text[0]) if of_text else ""),
+        _tested(of_text, of_tests),
+        _active(found, errors),
+    ]
+    if lacking is not None:
+        told = f"too few nodes have samples of {', '.join(lacking)}; rules that use them stand aside" if lacking else ""
+        conditions.append(condition("MetricsAvailable", not lacking, "TooFewSamples" if lacking else "Available", told))
+    return conditions
+
+
+def suspended(policy: CompiledPolicy, snapshot: Snapshot) -> list[str]:
+    """The metrics of a policy that too few nodes have samples of."""
+    return sorted(policy.freshness.suspended(snapshot))
+
+
+def _tested(of_text: Sequence[Finding], of_tests: Sequence[Finding]) -> Condition:
+    if of_text:
+        return condition("Tested", None, "NotCompiled", "a text that does not compile cannot be tested")
+    return condition("Tested", not of_tests, "TestsFailed" if of_tests else "TestsPassed", str(of_tests[0]) if of_tests else "")
+
+
+def _active(found: PolicyStatus, errors: Sequence[Finding]) -> Condition:
+    why = str(errors[0]) if errors else ""
+    if found.mode is Mode.OFF:
+        return condition("Active", False, "Off", "its mode keeps it out")
+    if found.result is Result.REFUSED:
+        if not found.holds:
+            return condition("Active", False, "Refused", why)
+        told = (
+            f"the version of generation {found.held_generation} goes on: {why}"
+            if found.held_generation
+            else f"a former version goes on: {why}"
+        )
+        return condition("Active", True, "FormerVersion", told)
+    if found.mode is Mode.SHADOW:
+        return condition("Active", False, "Shadow", "it is compared with what is decided, and decides nothing")
+    return condition("Active", found.holds, "Active" if found.holds else "Pending", "")
+
+
+def _warned(active: Condition) -> Condition:
+    return condition(
+        "Active", active.status == "True", "NoNodeEligible", f"{active.message} its rules let a typical pod go to no node".strip()
+    )
+
+
+def _diagnostic(found: Finding) -> PolicyDiagnostic:
+    return PolicyDiagnostic(
+        line=found.line,
+        column=found.column,
+        code=cut(found.code, 253),
+        severity=found.severity,
+        message=cut(found.message, 1024),
+        help=cut(found.help, 1024) or None,
+    )
+
+
+def _governed(policy: CompiledPolicy, pods: Sequence[PodView], now: float) -> Generator[None, None, list[PodView]]:
+    """A generator of steps that returns the pods that a policy governs; asked once per template where that is enough."""
+    known: dict[bytes, bool] = {}
+    found = []
+    for count, pod in enumerate(pods):
+        if count % _BATCH == _BATCH - 1:
+            yield
+        governs = None if policy.reads_identity else known.get(pod.template)
+        if governs is None:
+            governs = known[pod.template] = policy.governs(pod, now)
+        if governs:
+            found.append(pod)
+    return found

@@ -1,0 +1,77 @@
+"""The reconciler of PlacementPreviews: answers, answers again when the cluster has changed, and deletes what has had its time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from wharfinger.crd.preview import PlacementPreviewSpec
+from wharfinger.errors import WharfingerError
+from wharfinger.framework.ports import Clock, WriteFailed
+from wharfinger.kube import refusals
+from wharfinger.kube.custom_resources import PlacementPreview
+from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.reconcile.applying import remove
+from wharfinger.reconcile.conditions import condition, dated, time_text
+from wharfinger.reconcile.judgement import Judge
+from wharfinger.reconcile.object_cache import ObjectCache
+from wharfinger.reconcile.preview_answer import answered
+from wharfinger.reconcile.preview_question import Questions
+from wharfinger.reconcile.slices import in_slices
+
+REFRESH = 3.0
+"""Seconds between two answers to the same question at least."""
+
+_LATER = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)
+
+
+class PreviewReconciler:
+    """Answers PlacementPreviews."""
+
+    def __init__(self, cache: ObjectCache, writer: ObjectWriter, judge: Judge, questions: Questions, clock: Clock) -> None:
+        self._cache = cache
+        self._writer = writer
+        self._judge = judge
+        self._questions = questions
+        self._clock = clock
+        self._answered: dict[str, Any] = {}
+
+    async def reconcile(self, key: str) -> float | None:
+        """Seconds until the next look; None when the preview is gone."""
+        preview: PlacementPreview | None = self._cache.get("PlacementPreview", key)
+        if preview is None or preview.metadata.deletion_timestamp is not None:
+            self._answered.pop(key, None)
+            return None
+        expires = _expires(preview)
+        if self._clock.now() >= expires:
+            await remove(self._writer, preview)
+            return None
+        question = (preview.metadata.uid, preview.metadata.generation, self._judge.revision)
+        if self._answered.get(key) != question or not preview.status:
+            await self._answer(preview, expires)
+            self._answered[key] = question
+        return min(REFRESH, max(expires - self._clock.now(), 0.0))
+
+    async def _answer(self, preview: PlacementPreview, expires: float) -> None:
+        meta = preview.metadata
+        status: dict[str, Any] = {"observedGeneration": meta.generation, "expiresAt": time_text(expires)}
+        try:
+            spec = PlacementPreviewSpec.model_validate(preview.spec)
+            asked = await self._questions.of(meta, spec)
+            answer = await in_slices(answered(asked.chain, self._judge.snapshot(), asked.pods, asked.made), self._clock)
+        except (*_LATER, WriteFailed):
+            raise
+        except (WharfingerError, ValidationError) as error:
+            told = condition("Answered", False, type(error).__name__, str(error))
+        else:
+            status |= answer.status()
+            told = condition("Answered", True, "Answered", asked.note)
+        status["conditions"] = dated([told], preview.status, meta.generation, self._clock.now())
+        if status != preview.status:
+            await self._writer.apply_status(preview, status)
+
+
+def _expires(preview: PlacementPreview) -> float:
+    created = preview.metadata.creation_timestamp
+    return (created.timestamp() if created is not None else 0.0) + float(preview.spec.get("ttlSeconds") or 3600)

@@ -1,0 +1,134 @@
+"""What a PlacementPreview asks: the pods, and the policies that are to decide."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.crd.app import PolicyAppSpec
+from wharfinger.crd.preview import PlacementPreviewSpec, PreviewPolicy, WorkloadRef
+from wharfinger.errors import UnknownObject, UsageError
+from wharfinger.framework.chain import Chain, with_policies
+from wharfinger.kube import refusals
+from wharfinger.kube.custom_resources import collection
+from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.language.check import check
+from wharfinger.language.diagnostics import Diagnostics, PolicyError
+from wharfinger.language.parser import parse
+from wharfinger.language.source import Source
+from wharfinger.model import decode, objects, workloads
+from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.model.pod import PodView
+from wharfinger.model.read import Objects
+from wharfinger.reconcile import app_objects
+from wharfinger.reconcile.judgement import Judge
+
+_KINDS: Mapping[str, tuple[str, type[objects.AnyObject]]] = {
+    "Deployment": ("/apis/apps/v1/namespaces/{}/deployments/{}", objects.Deployment),
+    "StatefulSet": ("/apis/apps/v1/namespaces/{}/statefulsets/{}", objects.StatefulSet),
+    "ReplicaSet": ("/apis/apps/v1/namespaces/{}/replicasets/{}", objects.ReplicaSet),
+    "Job": ("/apis/batch/v1/namespaces/{}/jobs/{}", objects.Job),
+}
+_MOST_COMPILED = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The pods in question and what comes along with them; `note` is a sentence about how they are taken."""
+
+    pods: tuple[PodView, ...]
+    made: tuple[objects.AnyObject, ...]
+    chain: Chain
+    note: str = ""
+
+
+class Questions:
+    """Turns specs into questions."""
+
+    def __init__(self, judge: Judge, writer: ObjectWriter) -> None:
+        self._judge = judge
+        self._writer = writer
+        self._compiled: dict[str, CompiledPolicy] = {}
+
+    async def of(self, meta: ObjectMeta, spec: PlacementPreviewSpec) -> Asked:
+        """The question of a preview.
+
+        UnknownObject, UsageError, PolicyError or InvalidObject where it cannot be asked, ApiError as the writer.
+        """
+        workload = await self._workload(meta, spec)
+        expansion = workloads.expand(Objects(by_kind={type(workload): (workload,)}), self._cluster())
+        chain, note = self._chain(expansion.pods)
+        if spec.policies is not None:
+            chain = with_policies(chain, [await self._policy(each) for each in spec.policies])
+        return Asked(pods=tuple(map(PodView, expansion.pods)), made=expansion.made, chain=chain, note=note)
+
+    # ── the pods ──
+
+    async def _workload(self, meta: ObjectMeta, spec: PlacementPreviewSpec) -> objects.AnyObject:
+        if spec.workload_ref is not None:
+            found, kind = await self._referred(meta.namespace, spec.workload_ref)
+        else:
+            found = {"metadata": {"name": meta.name, "namespace": meta.namespace}, "spec": {"template": spec.template or {}}}
+            kind = objects.ReplicaSet
+        if spec.replicas is not None:
+            counts = ("parallelism", "completions") if kind is objects.Job else ("replicas",)
+            found = {**found, "spec": {**(found.get("spec") or {}), **dict.fromkeys(counts, spec.replicas)}}
+        return decode.convert(found, kind)
+
+    async def _referred(self, namespace: str, ref: WorkloadRef) -> tuple[dict[str, Any], type[objects.AnyObject]]:
+        try:
+            if ref.kind == "PolicyApp":
+                app = await self._writer.get(f"{collection('PolicyApp', namespace)}/{ref.name}")
+                meta = msgspec.convert(app["metadata"], ObjectMeta)
+                return app_objects.deployment(meta, PolicyAppSpec.model_validate(app["spec"])), objects.Deployment
+            path, kind = _KINDS[ref.kind]
+            return await self._writer.get(path.format(namespace, ref.name)), kind
+        except refusals.NotFound:
+            raise UnknownObject(f"there is no {ref.kind} {ref.name} in namespace {namespace}") from None
+
+    def _cluster(self) -> Objects:
+        """The nodes and priority classes that the pods are looked up in."""
+        store = self._judge.snapshot().objects
+        return Objects(by_kind={objects.PriorityClass: store.all(objects.PriorityClass)})
+
+    # ── who decides ──
+
+    def _chain(self, pods: Sequence[objects.Pod]) -> tuple[Chain, str]:
+        asked = pods[0].spec.scheduler_name if pods else ""
+        chain = self._judge.chain_of(asked)
+        if chain is not None:
+            return chain, ""
+        name, chain = self._judge.first()
+        return chain, f"the pods are another scheduler's ({asked}); the answer is for {name}" if asked else ""
+
+    async def _policy(self, wanted: PreviewPolicy) -> CompiledPolicy:
+        if wanted.source is None:
+            known = {policy.name: policy for chain in self._judge.chains() for policy in chain.policies}
+            if wanted.name not in known:
+                raise UnknownObject(f'there is no active policy "{wanted.name}"')
+            return known[wanted.name]
+        key = hashlib.sha256(repr((wanted.source, sorted(wanted.params.items()))).encode()).hexdigest()
+        if key not in self._compiled:
+            if len(self._compiled) >= _MOST_COMPILED:
+                self._compiled.pop(next(iter(self._compiled)))
+            self._compiled[key] = await asyncio.to_thread(compiled, wanted.source, dict(wanted.params))
+        return self._compiled[key]
+
+
+def compiled(text: str, params: Mapping[str, str]) -> CompiledPolicy:
+    """The policy of a text that imports nothing; PolicyError or UsageError where there is none."""
+    diagnostics = Diagnostics()
+    file = parse(Source(name="policy", text=text), diagnostics)
+    policy = None if file is None else check(file, CATALOGUE, diagnostics, {})
+    if diagnostics.has_errors:
+        raise PolicyError(diagnostics)
+    if policy is None:
+        raise UsageError("the text holds no `policy` line")
+    return compile_policy(policy, params)
