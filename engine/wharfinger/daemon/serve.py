@@ -25,8 +25,10 @@ from wharfinger.kube.connection import Connection
 from wharfinger.kube.discovery import ServerVersion
 from wharfinger.runtime.system_clock import SystemClock
 from wharfinger.telemetry import logs
+from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.observer import TelemetryObserver
+from wharfinger.telemetry.requests import requests_seen
 from wharfinger.web.app import application
 from wharfinger.web.debug import Debug
 from wharfinger.web.server import Server
@@ -35,16 +37,19 @@ from wharfinger.web.server import Server
 async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
     """None, after `stop`: schedules until then. PolicyError or UsageError before anything is connected to, LeadershipLost later."""
     async with AsyncExitStack() as opened:
-        opened.callback(logs.configure(settings.logging.format, settings.logging.level).close)
+        written = logs.configure(settings.logging.format, settings.logging.level)
+        opened.callback(written.close)
         log = structlog.get_logger()
         chains = chains_of(settings, log.warning)
         clock, health, metrics = SystemClock(), Health(), Metrics(CollectorRegistry())
+        metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("unread",): written.writer.left_out})
         connection = connection_of(settings, clock)
         if settings.port:
             debug = Debug(cache=partial(_cache, health, connection))
             server = Server(application(health.checks, metrics.registry, debug), settings.bind_address, settings.port)
             log.info("serving", url=(await opened.enter_async_context(server)).url)
         await opened.enter_async_context(connection)
+        connection.answered = requests_seen(metrics, connection.credentials.server)
         version = await _reached(connection, clock, log, stop)
         if version is None:
             return

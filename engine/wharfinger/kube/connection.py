@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -44,16 +45,25 @@ class Limits:
     watch_silence: float = 90.0
 
 
+Answered = Callable[[str, int, float | None], None]
+"""Told of a request: its method, the status of the answer (0 where none came), and the seconds it took (None for watches)."""
+
+
 def _nothing() -> None:
     """Is no condition."""
 
 
+def _unnoticed(method: str, status: int, seconds: float | None) -> None:
+    """Takes no notice."""
+
+
 class Connection:
-    """Requests to one API server, with credentials that renew themselves."""
+    """Requests to one API server, with credentials that renew themselves. `answered` may be set by whoever wants to know of each."""
 
     def __init__(self, credentials: Credentials, limits: Limits | None = None, *, user_agent: str = "wharfinger") -> None:
         self.credentials = credentials
         self.limits = limits or Limits()
+        self.answered: Answered = _unnoticed
         self._user_agent = user_agent
         self._slots = asyncio.Semaphore(self.limits.connections)
         self._requests: aiohttp.ClientSession | None = None
@@ -123,6 +133,7 @@ class Connection:
                 server_hostname=self.credentials.server_name,
                 proxy=self.credentials.proxy,
             ) as answer:
+                self.answered("GET", answer.status, None)
                 if answer.status >= 400:
                     raise refusals.of_answer(answer.status, await answer.read(), answer.headers.get("Retry-After"))
                 yield _split(answer.content)
@@ -146,6 +157,7 @@ class Connection:
         if body is not None:
             headers["Content-Type"] = content_type
         timeout = aiohttp.ClientTimeout(total=seconds or self.limits.request_timeout, sock_connect=self.limits.connect_timeout)
+        status, began = 0, time.monotonic()
         try:
             async with _opened(self._requests).request(
                 method,
@@ -158,8 +170,11 @@ class Connection:
                 proxy=self.credentials.proxy,
             ) as answer:
                 content = await answer.read()
+                status = answer.status
         except _BROKEN as error:
             raise _unreachable(method, path, error) from error
+        finally:
+            self.answered(method, status, time.monotonic() - began)
         if answer.status >= 400:
             raise refusals.of_answer(answer.status, content, answer.headers.get("Retry-After"))
         return content

@@ -177,11 +177,36 @@ class Metric(Enum):
         read=True,
     )
     POLICY_ACTIVE = _gauge("wharfinger_policy_active_info", "1 for each active policy and its revision.", "policy", "revision")
+    POLICY_RELOADS = _counter(
+        "wharfinger_policy_reload_total",
+        "New texts of policies by what came of them: 'accepted', 'refused' (what held before it goes on), or 'removed' on purpose.",
+        "result",
+    )
+    POLICY_LAST_SUCCESS = _gauge(
+        "wharfinger_policy_last_success_timestamp_seconds",
+        "When the text that holds of a policy was accepted, in seconds since 1970.",
+        "policy",
+    )
+    POLICY_STATE = _gauge(
+        "wharfinger_policies",
+        "Policies by state: 'active', 'shadow', 'kept' (a former version holds, the last text is refused), 'refused' (none holds), 'off'.",
+        "state",
+    )
+    POLICY_SOURCE_LOST = _gauge(
+        "wharfinger_policy_source_lost", "1 for a source of policies that cannot be read at present, 0 for one that can.", "source"
+    )
+    SHADOW_DECISIONS = _counter(
+        "wharfinger_policy_shadow_decisions_total",
+        "Decisions that a shadow policy was held against: 'agree', 'disagree' (it would have chosen otherwise), or 'error'.",
+        "policy",
+        "result",
+        read=True,
+    )
     STATE_REVISION = _gauge("wharfinger_state_revision", "How many changes of the cluster have been taken in.")
     BUILD = _gauge("wharfinger_build_info", "1; the version of this process.", "version")
     LOG_LINES_LEFT_OUT = _counter(
         "wharfinger_log_lines_left_out_total",
-        "Log lines that were not written: 'repeated' errors, or lines that nobody 'read' in time.",
+        "Log lines that were not written: 'repeated' errors, or lines 'unread' for too long by whoever reads the log.",
         "reason",
         read=True,
     )

@@ -101,7 +101,7 @@ class TelemetryObserver:
         self._tell_held_back(all_of_it=True)
 
     def _stages(self, attempt: Attempt) -> None:
-        last = next(reversed(attempt.stages), "")  # what came of the attempt came of its last stage
+        *_, last = ("", *attempt.stages)  # what came of the attempt came of its last stage
         for stage, seconds in attempt.stages.items():
             status = STATUS[attempt.result] if stage == last else "Success"
             if stage in POINTS:

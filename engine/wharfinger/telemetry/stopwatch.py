@@ -72,17 +72,17 @@ class DecisionStopwatch:
         if not isinstance(laps, Measured):
             return
         stands_for = 1 if laps.whole else ONE_OF
-        for lap in laps.laps:
-            if lap.slot.effort is not None:
-                lap.slot.effort.seconds += lap.seconds * stands_for
+        for _, slot, seconds in laps.laps:
+            if slot.effort is not None:
+                slot.effort.seconds += seconds * stands_for
         if laps.shown:
             self._show(laps, status)
 
     def _show(self, laps: TimedLaps, status: str) -> None:
         for point, seconds in laps.points.items():
             self._points(point, status, self._profile).observe(seconds)
-        for lap in laps.laps:
-            self._plugins(lap.slot.plugin.name, lap.point, status).observe(lap.seconds)
+        for point, slot, seconds in laps.laps:
+            self._plugins(slot.plugin.name, point, status).observe(seconds)
 
 
 class Measured(TimedLaps):

@@ -1,0 +1,55 @@
+"""What becomes of policies, as metrics and log lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wharfinger.framework.policy_status import PolicyStatus, Result, SourceStatus
+from wharfinger.telemetry.declarations import Metric
+from wharfinger.telemetry.metrics import Metrics
+
+
+class TelemetryPolicyObserver:
+    """A PolicyObserver that counts and logs."""
+
+    def __init__(self, metrics: Metrics, log: Any) -> None:
+        self._log = log.bind()
+        self._reloads = metrics.counter(Metric.POLICY_RELOADS)
+        for result in ("accepted", "refused", "removed"):
+            self._reloads.labels(result)  # an alert on what has never happened needs its 0
+
+    def policy_tried(self, status: PolicyStatus) -> None:
+        """None; counts a new text and writes its line, with what was found as people read it."""
+        self._reloads.labels(status.result.value).inc()
+        if status.result is Result.REFUSED:
+            self._log.error("policy refused", **_named(status), kept=status.kept, report=status.report)
+        elif status.findings:
+            self._log.warning("policy accepted", **_named(status), report=status.report)
+        else:
+            self._log.info("policy accepted", **_named(status))
+
+    def policy_removed(self, status: PolicyStatus) -> None:
+        """None; counts the removal and writes its line."""
+        self._reloads.labels("removed").inc()
+        self._log.info("policy removed", **_named(status))
+
+    def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
+        """None; writes how many policies there are now."""
+        states = [status.state for status in statuses]
+        counts = {state: states.count(state) for state in sorted(set(states))}
+        self._log.info("policies hold", seconds=round(seconds, 4), **counts)
+
+    def source_changed(self, status: SourceStatus) -> None:
+        """None; writes what is the matter with a source, or that nothing is any more."""
+        if status.lost:
+            self._log.error("policy source lost", source=status.name, why=status.lost)
+        else:
+            self._log.info("policy source read", source=status.name)
+        for note in status.notes:
+            self._log.warning("policy source", source=status.name, note=note)
+
+
+def _named(status: PolicyStatus) -> dict[str, Any]:
+    revision = None if status.revision is None else status.revision[:12]
+    return {"policy": status.name, "source": status.source, "key": status.key, "mode": status.mode.value, "revision": revision}
