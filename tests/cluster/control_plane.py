@@ -22,6 +22,8 @@ from tests.cluster.programs import Program, free_ports
 from tests.testbed import build
 
 TOKEN = "admintoken"
+GUEST_TOKEN = "guesttoken"
+"""Of user `guest`, who may do what a test grants."""
 CONTROLLERS = (
     "deployment-controller",
     "replicaset-controller",
@@ -80,7 +82,7 @@ class ControlPlane:
         return self.folder / "certs" / "apiserver.key"
 
     def _start(self) -> None:
-        (self.folder / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
+        (self.folder / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n{GUEST_TOKEN},guest,guest\n')
         subprocess.run(["openssl", "genrsa", "-out", self.folder / "sa.key", "2048"], check=True, capture_output=True)
         self.etcd.start()
         self.etcd.wait_ready()

@@ -43,6 +43,7 @@ class WharfProcess:
         command = [Path(sys.executable).with_name("wharf"), "run", *named, election, f"--port={self.port}", *flags]
         self._program = Program(name, command, cluster.folder, ready=self._is_ready, env={"PYTHONUNBUFFERED": "1", **(env or {})})
         self.exit_code: int | None = None
+        self._begins = len(self._whole_log())
         self._written_before = 0
 
     def __enter__(self) -> Self:
@@ -75,8 +76,8 @@ class WharfProcess:
 
     @property
     def log(self) -> str:
-        """Everything that it has written, to stdout and stderr."""
-        return self._program.log.read_text("utf-8", "replace") if self._program.log.exists() else ""
+        """Everything that it has written, to stdout and stderr; nothing of others of its name."""
+        return self._whole_log()[self._begins :]
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal to the process alone; returns at once."""
@@ -112,6 +113,9 @@ class WharfProcess:
         """Seconds of CPU that it has used, in its own code and in the kernel."""
         fields = Path(f"/proc/{self.pid}/stat").read_text("ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def _whole_log(self) -> str:
+        return self._program.log.read_text("utf-8", "replace") if self._program.log.exists() else ""
 
     def _status(self, field: str) -> int:
         lines = Path(f"/proc/{self.pid}/status").read_text("ascii").splitlines()
