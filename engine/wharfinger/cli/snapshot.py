@@ -34,4 +34,9 @@ def _summary(found: Captured, output: str) -> str:
     nodes, pods = found.counts.get("Node", 0), found.counts.get("Pod", 0)
     others = sum(found.counts.values()) - nodes - pods
     where = "standard output" if output == snapshot_file.STDOUT else output
-    return f"{nodes} nodes, {pods} pods and {others} other objects as of {found.word} written to {where}"
+    parts = f"{_counted(nodes, 'node')}, {_counted(pods, 'pod')} and {_counted(others, 'other object')}"
+    return f"{parts} as of {found.word} written to {where}"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -21,7 +21,7 @@ from wharfinger.kube.waits import Backoff
 from wharfinger.model import capture
 
 PAGE = 500
-_ATTEMPTS = 5
+_ATTEMPTS = 4
 _PASSING = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)
 _NOT_AT_THAT_VERSION = (refusals.Gone, refusals.BadRequest, refusals.Invalid, refusals.ServerError)
 

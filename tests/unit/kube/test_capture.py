@@ -1,0 +1,170 @@
+"""A capture is what the server had at one moment, without what nobody needs to see."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.kube.conftest import RealClock
+from tests.unit.kube.scripted_server import Answer, refused
+from wharfinger.errors import UsageError
+from wharfinger.kube import capture
+from wharfinger.kube.resources import SCHEDULING
+from wharfinger.model import read
+
+PODS, NODES, CLASSES = "/api/v1/pods", "/api/v1/nodes", "/apis/storage.k8s.io/v1/storageclasses"
+EXACT = {"resourceVersion": "7", "resourceVersionMatch": "Exact"}
+
+
+def listed(*items, version="7", token=None):
+    metadata = {"resourceVersion": version} | ({"continue": token} if token else {})
+    return Answer(body={"metadata": metadata, "items": list(items)})
+
+
+def named(name, **more):
+    return {"metadata": {"name": name, "namespace": "shop", "managedFields": [{"manager": "kubectl"}]}, **more}
+
+
+def serve(server, **by_path):
+    """Empty lists of everything that is not given."""
+    for resource in SCHEDULING:
+        steps = by_path.get(resource.plural, [listed()])
+        server.on("GET", resource.path, *steps)
+
+
+async def content(connection):
+    found = await capture.captured(connection, RealClock())
+    return found, read.read_bytes(found.content, "the cluster")
+
+
+def test_everything_is_asked_for_as_it_was_when_the_first_was(run):
+    async def scenario(server, connection):
+        serve(server, nodes=[listed(named("a"))], pods=[listed(named("web"), version="9")], storageclasses=[listed(named("fast"))])
+        found, objects = await content(connection)
+        assert dict(found.counts) == {resource.name: int(resource.name in {"Node", "Pod", "StorageClass"}) for resource in SCHEDULING}
+        assert [len(objects.nodes), len(objects.pods), len(objects)] == [1, 1, 3]
+        assert server.requests("GET", NODES)[0].query == {"limit": "500"}
+        assert server.requests("GET", CLASSES)[0].query == {"limit": "500", **EXACT}
+        selection = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+        assert server.requests("GET", PODS)[0].query == {"limit": "500", **EXACT, **selection}
+        assert len(server.seen) == len(SCHEDULING)
+
+    run(scenario)
+
+
+def test_pages_after_the_first_name_no_version(run):
+    async def scenario(server, connection):
+        serve(server, pods=[listed(named("one"), token="more"), listed(named("two"))])
+        _, objects = await content(connection)
+        assert [pod.metadata.name for pod in objects.pods] == ["one", "two"]
+        more = server.requests("GET", PODS)[1].query
+        assert more["continue"] == "more"
+        assert not EXACT.keys() & more.keys()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("refusal", [refused(410, "Expired"), refused(400, "BadRequest"), refused(504, "Timeout")])
+def test_a_server_that_does_not_have_that_version_is_asked_for_what_is_there(run, refusal):
+    async def scenario(server, connection):
+        serve(server, pods=[refusal, listed(named("web"))])
+        _, objects = await content(connection)
+        assert len(objects.pods) == 1
+        assert not EXACT.keys() & server.requests("GET", PODS)[1].query.keys()
+
+    run(scenario)
+
+
+def test_a_list_that_expires_between_pages_is_read_anew_and_whole(run):
+    async def scenario(server, connection):
+        page = listed(named("old"), token="more")
+        serve(server, pods=[page, refused(410, "Expired"), page, refused(410, "Expired"), listed(named("new"))])
+        _, objects = await content(connection)
+        assert [pod.metadata.name for pod in objects.pods] == ["new"]
+        assert "limit" not in server.requests("GET", PODS)[-1].query
+
+    run(scenario)
+
+
+def test_a_busy_server_is_asked_again(run):
+    async def scenario(server, connection):
+        serve(server, nodes=[refused(429, "TooManyRequests", Retry_After="1"), refused(500), listed(named("a"))])
+        _, objects = await content(connection)
+        assert len(objects.nodes) == 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "sentence"),
+    [
+        (
+            refused(403, "Forbidden", 'pods is forbidden: User "eve" cannot list resource "pods"'),
+            '"eve" cannot list resource "pods"; it takes a ClusterRole with the rule {apiGroups: [""], resources: [pods], verbs: [list]}',
+        ),
+        (refused(401, "Unauthorized"), "refuses the credentials: Unauthorized"),
+        (refused(500, "InternalError", "etcd is tired"), "cannot read pods from http://127.0.0.1"),
+        (Answer(raw=b"<html>"), "an answer that is no list"),
+        (Answer(dropped=True), "GET /api/v1/pods"),
+    ],
+)
+def test_without_pods_there_is_no_capture(run, refusal, sentence):
+    async def scenario(server, connection):
+        serve(server, pods=[refusal])
+        with pytest.raises(UsageError) as told:
+            await content(connection)
+        assert sentence in str(told.value)
+        assert told.value.exit_code == 2
+
+    run(scenario)
+
+
+def test_another_kind_that_may_not_be_read_is_named_in_the_file(run):
+    async def scenario(server, connection):
+        serve(server, storageclasses=[refused(403, "Forbidden", "no")], csinodes=[refused(404, "NotFound")])
+        found, objects = await content(connection)
+        rule = 'it takes a ClusterRole with the rule {apiGroups: ["storage.k8s.io"], resources: [storageclasses], verbs: [list]}'
+        assert found.word.not_read == (
+            f"storageclasses are missing: no; {rule}",
+            "csinodes are missing: the API server knows no csinodes of storage.k8s.io/v1",
+        )
+        assert objects.skipped == tuple(f"the cluster: {sentence}" for sentence in found.word.not_read)
+
+    run(scenario)
+
+
+def test_an_object_that_cannot_be_read_is_named_and_left_out(run):
+    async def scenario(server, connection):
+        serve(server, pods=[listed(named("good"), named("bad", spec={"nodeName": 7}))])
+        found, objects = await content(connection)
+        assert [pod.metadata.name for pod in objects.pods] == ["good"]
+        assert found.word.not_read == ("left out: Pod shop/bad: spec.nodeName: expected text, got a whole number",)
+
+    run(scenario)
+
+
+def test_what_a_pod_is_told_in_confidence_stays_out_of_the_file(run):
+    async def scenario(server, connection):
+        container = {
+            "name": "main",
+            "image": "shop:1",
+            "command": ["run", "--password=hush-1"],
+            "env": [{"name": "TOKEN", "value": "hush-2"}],
+            "resources": {"requests": {"cpu": "1"}},
+            "livenessProbe": {"httpGet": {"httpHeaders": [{"name": "Authorization", "value": "hush-3"}]}},
+        }
+        pod = named("web", spec={"containers": [container], "initContainers": [container]})
+        pod["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(pod), "team": "shop"}
+        serve(server, pods=[listed(pod)])
+        found, objects = await content(connection)
+        assert b"hush" not in found.content
+        assert b"managedFields" not in found.content
+        assert objects.pods[0].metadata.annotations == {"team": "shop"}
+        assert objects.pods[0].spec.containers[0].resources.requests == {"cpu": "1"}
+
+    run(scenario)
+
+
+def test_no_kind_is_asked_for_that_holds_secrets():
+    assert not {resource.plural for resource in SCHEDULING} & {"secrets", "configmaps", "serviceaccounts"}

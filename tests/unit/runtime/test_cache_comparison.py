@@ -1,0 +1,85 @@
+"""What the scheduler believes against what is there."""
+
+import msgspec
+import pytest
+
+from wharfinger.model import objects
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+from wharfinger.runtime.cache_comparison import Elsewhere, WrongSum, compare
+
+
+def node(name):
+    return msgspec.convert({"metadata": {"name": name}, "status": {"allocatable": {"cpu": "4", "pods": "10"}}}, objects.Node)
+
+
+def pod(name, node_name="", phase="Running", cpu="1"):
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "uid": f"uid of {name}"},
+            "spec": {"nodeName": node_name, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+            "status": {"phase": phase},
+        },
+        objects.Pod,
+    )
+
+
+NODES = [node("a"), node("b")]
+PODS = [pod("one", "a"), pod("two", "b"), pod("waiting"), pod("done", "a", phase="Succeeded")]
+
+
+@pytest.fixture
+def state():
+    made = ClusterState()
+    for obj in (*NODES, *PODS):
+        made.put(obj)
+    return made
+
+
+def test_a_true_picture_is_equal(state):
+    found = compare(state, NODES, PODS)
+    assert found.equal
+    assert (found.n_nodes, found.n_pods, dict(found.assumed)) == (2, 2, {})
+
+
+def test_nodes_that_are_missing_or_extra(state):
+    found = compare(state, [node("a"), node("c")], PODS)
+    assert not found.equal
+    assert (found.missing_nodes, found.extra_nodes) == (("c",), ("b",))
+
+
+def test_pods_that_are_missing_extra_or_elsewhere(state):
+    found = compare(state, NODES, [pod("one", "b"), pod("three", "a")])
+    assert not found.equal
+    assert (found.missing_pods, found.extra_pods) == (("default/three",), ("default/two",))
+    assert found.other_node == (Elsewhere(pod="default/one", believed="a", actual="b"),)
+
+
+def test_a_pod_that_was_only_assumed_is_no_difference_until_it_is_told_elsewhere(state):
+    state.assume(PodView(pod("waiting")), "a")
+    found = compare(state, NODES, PODS)
+    assert found.equal
+    assert dict(found.assumed) == {"default/waiting": "a"}
+    told = compare(state, NODES, [*PODS[:2], pod("waiting", "b")])
+    assert not told.equal
+    assert told.other_node == (Elsewhere(pod="default/waiting", believed="a", actual="b"),)
+    assert dict(told.assumed) == {}
+
+
+def test_pods_on_a_node_that_is_not_known_count(state):
+    state.add_pod(pod("early", "later"))
+    assert compare(state, NODES, [*PODS, pod("early", "later")]).equal
+    assert compare(state, NODES, PODS).extra_pods == ("default/early",)
+
+
+def test_sums_that_are_not_those_of_the_pods(state):
+    state._tables.nodes.resources.take(state.snapshot().row("b"), {"cpu": 500}, (500, 0))
+    found = compare(state, NODES, PODS)
+    assert not found.equal
+    assert found.wrong_sums == (WrongSum(node="b", believed={"cpu": 1500, "pods": 2}, actual={"cpu": 1000, "pods": 1}),)
+
+
+def test_the_state_is_left_as_it_was(state):
+    before = state.revision
+    compare(state, [node("c")], [])
+    assert state.revision == before
