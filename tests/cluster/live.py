@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from unittest.mock import Mock
@@ -14,7 +15,7 @@ from wharfinger.daemon.compose import Daemon, connection_of
 from wharfinger.daemon.connecting import first_contact
 from wharfinger.daemon.settings import ClientConnection, LeaderElection, Settings
 from wharfinger.framework.chain import Chain, assemble
-from wharfinger.framework.ports import Attempt, SilentObserver
+from wharfinger.framework.ports import Attempt, Clock, SilentObserver
 from wharfinger.runtime.scheduler import Scheduler
 from wharfinger.runtime.system_clock import SystemClock
 
@@ -41,8 +42,10 @@ class Complaints(SilentObserver):
 class LiveScheduler:
     """Schedules the pods of schedulerName `wharfinger` while the context lasts."""
 
-    def __init__(self, kubeconfig: Path, chain: Chain | None = None) -> None:
+    def __init__(self, kubeconfig: Path, chain: Chain | None = None, clock: Clock | None = None, silence: float | None = None) -> None:
         self._kubeconfig = kubeconfig
+        self._clock = clock or SystemClock()
+        self._silence = silence
         self._chain = chain or assemble()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._ready = threading.Event()
@@ -94,11 +97,13 @@ class LiveScheduler:
             self._ready.set()
 
     async def _main(self) -> None:
-        self._loop, self._stop, clock = asyncio.get_running_loop(), asyncio.Event(), SystemClock()
+        self._loop, self._stop, clock = asyncio.get_running_loop(), asyncio.Event(), self._clock
         settings = Settings(
             client_connection=ClientConnection(kubeconfig=str(self._kubeconfig)), leader_election=LeaderElection(leader_elect=False)
         )
         async with connection_of(settings, clock) as connection:
+            if self._silence is not None:
+                connection.limits = replace(connection.limits, watch_silence=self._silence)
             version = await first_contact(connection, clock, Mock())
             daemon = Daemon(settings, {NAME: self._chain}, connection, version, observer=self.complaints, clock=clock, log=Mock())
             self._scheduler = daemon.scheduler

@@ -104,11 +104,20 @@ class Proxy:
         """What was held back by `freeze` flows again."""
         self._loop.call_soon_threadsafe(self._flowing.set)
 
+    def strand(self) -> None:
+        """Half-open for good: nothing more comes out of the answers that have begun, and nobody says so. New requests are answered."""
+        self._loop.call_soon_threadsafe(self._strand)
+
     def count(self, test: Callable[[Exchange], bool]) -> int:
         """How many of the requests seen are such."""
         return sum(map(test, tuple(self.seen)))
 
     # ── in the loop ──
+
+    def _strand(self) -> None:
+        self._flowing.clear()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
@@ -194,11 +203,11 @@ class Proxy:
             exchange.status = upstream.status
             dropped = HOP_BY_HOP | ({"content-length"} if any(isinstance(action, Rewrite) for action in struck) else set())
             kept = {name: value for name, value in upstream.headers.items() if name.lower() not in dropped}
-            answer = web.StreamResponse(status=upstream.status, headers=kept)
-            await self._flowing.wait()
+            answer, flowing = web.StreamResponse(status=upstream.status, headers=kept), self._flowing
+            await flowing.wait()
             await answer.prepare(request)
             async for chunk in _content(upstream, struck):
-                await self._flowing.wait()
+                await flowing.wait()
                 await answer.write(chunk)
             await answer.write_eof()
             return answer

@@ -60,10 +60,15 @@ def two_replicas(cluster: ControlPlane) -> Iterator[tuple[Replica, Replica]]:
 
 
 @contextlib.contextmanager
-def arriving(cluster: ControlPlane, n: int) -> Iterator[None]:
-    """While the context lasts n small pods are created; all of them are there when it is left."""
-    made = (objects.pod(f"pod-{i:04d}", scheduler=NAME, cpu="10m", memory="16Mi") for i in range(n))
-    thread = threading.Thread(target=cluster.api.create_many, args=(made,), daemon=True)
+def arriving(cluster: ControlPlane, n: int, seconds: float = 0.0) -> Iterator[None]:
+    """While the context lasts n small pods are created, spread over so many seconds; all of them are there when it is left."""
+
+    def made() -> Iterator[dict[str, Any]]:
+        for i in range(n):
+            yield objects.pod(f"pod-{i:04d}", scheduler=NAME, cpu="10m", memory="16Mi")
+            time.sleep(seconds / n)
+
+    thread = threading.Thread(target=cluster.api.create_many, args=(made(),), daemon=True)
     thread.start()
     yield
     thread.join(60)

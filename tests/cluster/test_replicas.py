@@ -21,6 +21,7 @@ from tests.cluster.soundness import assert_sound
 N_NODES = 50
 N_PODS = 2000
 MIDDLE = 500
+N_SLOWLY = 400  # pods that arrive one after the other, so that there is always one to bind
 TAKE_OVER = DURATION + RETRY * 1.2 + 1.0  # seconds at most; the last is for a busy machine
 
 
@@ -50,15 +51,15 @@ def test_the_leader_is_killed_in_the_middle(control_plane, replicas):
 
 def test_the_leader_is_stopped_for_longer_than_its_lease_and_binds_nothing_when_it_goes_on(control_plane, replicas):
     leader, standby = replicas
-    with arriving(control_plane, N_PODS):
-        wait_for_bindings(leader, MIDDLE)
+    with arriving(control_plane, N_SLOWLY, seconds=2):
+        wait_for_bindings(leader, N_SLOWLY // 4)
         leader.signal(signal.SIGSTOP)
-        time.sleep(0.2)  # what it had sent arrives
+        time.sleep(0.3)  # what it had sent arrives
         before = len(leader.bindings())
-        wait_for_bindings(standby, 100)
+        wait_for_bindings(standby, N_SLOWLY // 4)
         leader.signal(signal.SIGCONT)
         assert leader.wait() == 1
-    wait_bound(control_plane, N_PODS)
+    wait_bound(control_plane, N_SLOWLY)
 
     assert_sound(control_plane)
     assert len(leader.bindings()) == before
@@ -69,17 +70,17 @@ def test_the_leader_is_stopped_for_longer_than_its_lease_and_binds_nothing_when_
 @pytest.mark.parametrize("fault", [Answer(status=500), Delay(seconds=20)], ids=["refused", "unanswered"])
 def test_a_leader_that_cannot_renew_binds_nothing_after_the_deadline(control_plane, replicas, fault):
     leader, standby = replicas
-    with arriving(control_plane, N_PODS):
-        wait_for_bindings(leader, 100)
+    with arriving(control_plane, N_SLOWLY, seconds=DEADLINE + 2):
+        wait_for_bindings(leader, 10)
         leader.proxy.add(fault, method="PUT", path="/leases/")
         refused_at = now()
         assert leader.wait() == 1
         ended_after = now() - refused_at
-    wait_bound(control_plane, N_PODS)
+    wait_bound(control_plane, N_SLOWLY)
 
     assert_sound(control_plane)
     last_renewal = max(seen.at for seen in leader.proxy.seen if seen.method == "PUT" and "/leases/" in seen.path and seen.status == 200)
-    assert max(seen.at for seen in leader.bindings()) < last_renewal + DEADLINE
+    assert last_renewal + DEADLINE - 0.5 < max(seen.at for seen in leader.bindings()) < last_renewal + DEADLINE
     assert min(seen.at for seen in standby.bindings()) > last_renewal + DEADLINE
     assert ended_after < DEADLINE + RETRY * 2 + 1.0
     assert f"not renewed for {DEADLINE:g} s" in leader.log
