@@ -16,6 +16,7 @@ from wharfinger.daemon.connecting import first_contact
 from wharfinger.daemon.settings import ClientConnection, LeaderElection, Settings
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.ports import Attempt, Clock, SilentObserver
+from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.runtime.scheduler import Scheduler
 from wharfinger.runtime.system_clock import SystemClock
 
@@ -105,7 +106,8 @@ class LiveScheduler:
             if self._silence is not None:
                 connection.limits = replace(connection.limits, watch_silence=self._silence)
             version = await first_contact(connection, clock, Mock())
-            daemon = Daemon(settings, {NAME: self._chain}, connection, version, observer=self.complaints, clock=clock, log=Mock())
+            policies = PolicyStore((), {NAME: self._chain}, clock)
+            daemon = Daemon(settings, policies, connection, version, observer=self.complaints, clock=clock, log=Mock())
             self._scheduler = daemon.scheduler
             self._ready.set()
             await daemon.run(self._stop)

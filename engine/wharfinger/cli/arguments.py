@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 LISTS: Mapping[str, frozenset[str]] = {
     "dry-run": frozenset({"--snapshot", "-s", "--policy", "-p", "--pods", "-f"}),
-    "run": frozenset({"--policy", "-p"}),
-    "config": frozenset({"--policy", "-p"}),
+    "run": frozenset({"--policy", "-p", "--shadow"}),
+    "config": frozenset({"--policy", "-p", "--shadow"}),
     "bench": frozenset({"--snapshot", "-s", "--policy", "-p"}),
     "demo": frozenset({"--policy", "-p"}),
 }

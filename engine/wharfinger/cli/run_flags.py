@@ -49,9 +49,27 @@ class Flags:
         typer.Option("--scheduler-name", metavar="NAME", help="Whose pods are scheduled: spec.schedulerName; default: wharfinger."),
     ] = None
     policy: options.Policies = None
+    shadow: Annotated[
+        list[str] | None,
+        typer.Option("--shadow", metavar="PATH", help="A policy file or folder to hold against every decision without changing any."),
+    ] = None
     param: options.Params = None
+    policy_configmap: Annotated[
+        str | None,
+        typer.Option("--policy-configmap", metavar="NAMESPACE/NAME", help="A ConfigMap with policies, read through the API server."),
+    ] = None
+    state_dir: Annotated[
+        str | None, typer.Option("--state-dir", metavar="FOLDER", help="Where the last good version of every policy outlasts a restart.")
+    ] = None
     leader_elect: Annotated[
         bool | None, typer.Option("--leader-elect/--no-leader-elect", help="Whether to act only while holding a Lease; the default is to.")
+    ] = None
+    custom_resources: Annotated[
+        bool | None,
+        typer.Option(
+            "--custom-resources/--no-custom-resources",
+            help="Whether to act on SchedulingPolicies, PlacementPreviews and PolicyApps; the default is to, once they are defined.",
+        ),
     ] = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and report, but write nothing to the API server.")] = False
     bind_address: Annotated[
@@ -89,14 +107,19 @@ def settings_of(flags: Flags) -> Settings:
     _set(document["clientConnection"], kubeconfig=flags.kubeconfig, context=flags.context)
     _set(document["leaderElection"], leaderElect=flags.leader_elect)
     _set(document["logging"], format=_value(flags.log_format), level=_value(flags.log_level))
-    _set(document, bindAddress=flags.bind_address, port=flags.port, dryRun=flags.dry_run or None)
+    _set(document, bindAddress=flags.bind_address, port=flags.port, dryRun=flags.dry_run or None, customResources=flags.custom_resources)
+    _set(document, policyConfigMap=flags.policy_configmap, stateDirectory=flags.state_dir)
     document["profiles"] = _profiles(list(document["profiles"]), flags)
     return files.validated(document, "flags")
 
 
 def _profiles(profiles: list[dict[str, Any]], flags: Flags) -> list[dict[str, Any]]:
     """The profiles with what the flags say about one of them: the only one, or the one that `--scheduler-name` names."""
-    own = {"policies": flags.policy and options.existing(flags.policy), "params": dict(options.params(flags.param)) or None}
+    own = {
+        "policies": flags.policy,
+        "shadowPolicies": flags.shadow,
+        "params": dict(options.params(flags.param)) or None,
+    }
     said = {name: value for name, value in own.items() if value is not None}
     if len(profiles) == 1:
         profiles[0] |= said
@@ -114,7 +137,7 @@ def _named(profiles: list[dict[str, Any]], flags: Flags) -> dict[str, Any]:
         near = suggest.closest(flags.scheduler_name, names)
         hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
         raise UsageError(f"--scheduler-name {flags.scheduler_name}: {flags.config} has no such profile; {hint}")
-    if not (flags.policy or flags.param):
+    if not (flags.policy or flags.shadow or flags.param):
         raise UsageError(f"--scheduler-name says which profile of {flags.config} --policy and --param are for; give one of them too")
     return profiles[names.index(flags.scheduler_name)]
 

@@ -8,15 +8,15 @@ ends with an error, as kube-scheduler does: whoever supervises the process start
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
+from wharfinger.daemon.custom import Custom
 from wharfinger.daemon.identity import identity
+from wharfinger.daemon.policy_changes import POLICIES, announced, connect
 from wharfinger.daemon.ports import reporting, writing
 from wharfinger.daemon.settings import Settings
 from wharfinger.daemon.tasks import Tasks
 from wharfinger.errors import WharfingerError
-from wharfinger.framework.chain import Chain
 from wharfinger.framework.ports import Clock, Observer
 from wharfinger.kube.api_server import ApiServer, ports_of
 from wharfinger.kube.connection import Connection, Limits
@@ -25,6 +25,7 @@ from wharfinger.kube.discovery import ServerVersion
 from wharfinger.kube.events import EventSettings
 from wharfinger.kube.lease import LeaseSettings
 from wharfinger.kube.resources import SCHEDULING
+from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
 
 CONTROLLER = "wharfinger"
@@ -41,7 +42,7 @@ class Daemon:
     def __init__(  # noqa: PLR0913 — what the parts need from outside
         self,
         settings: Settings,
-        chains: Mapping[str, Chain],
+        policies: PolicyStore,
         connection: Connection,
         version: ServerVersion,
         *,
@@ -61,8 +62,14 @@ class Daemon:
             version=version,
         )
         ways = reporting(clock, observer) if settings.dry_run else writing(self.server, clock, observer)
-        self.scheduler = Scheduler(chains, ways.ports, limits_of(settings))
+        self.policies = policies
+        self.scheduler = Scheduler(policies.active.chains, ways.ports, limits_of(settings))
+        connect(policies, self.scheduler)
         self._sink = ways.sink(self.scheduler.sink)
+        self.custom = None
+        if settings.custom_resources and not settings.dry_run:
+            self.custom = Custom(connection, clock, observer, streaming=version.streams_lists)
+            self.custom.reconcile(self.scheduler, self.server)
 
     @property
     def leads(self) -> bool:
@@ -75,7 +82,11 @@ class Daemon:
         async with Tasks() as tasks:
             tasks.start(self.server.recorder.run(), "events")
             tasks.start(self.server.informers.run(self._sink), "informers")
+            tasks.start(self.policies.run(), "policies")
+            tasks.start(announced(self.policies, self.scheduler.sink), "first policies")
             tasks.start(self._lead(elected), "election")
+            if self.custom is not None:
+                self.custom.start(tasks, self._log)
             await tasks.until(elected, stop)
             if stop.is_set():
                 return
@@ -84,6 +95,8 @@ class Daemon:
             await tasks.until(stop)
             self._log.info("stopping", binding=self.scheduler.n_binding, writing=self.scheduler.n_writing)
             self.scheduler.stop()
+            if self.custom is not None:
+                await self.custom.stop()
             await tasks.until(scheduling)
 
     async def _lead(self, elected: asyncio.Event) -> None:
@@ -111,10 +124,10 @@ def lease_of(settings: Settings, name: str) -> LeaseSettings | None:
 
 
 def limits_of(settings: Settings) -> SchedulerSettings:
-    """The scheduler's limits; nothing is decided before every kind that is watched is known."""
+    """The scheduler's limits; nothing is decided before every kind that is watched, and every policy, is known."""
     limits = settings.limits
     return SchedulerSettings(
-        needed=frozenset(resource.name for resource in SCHEDULING),
+        needed=frozenset({POLICIES, *(resource.name for resource in SCHEDULING)}),
         most_binds=limits.binds,
         most_writes=limits.writes,
         stop_seconds=limits.grace_period,

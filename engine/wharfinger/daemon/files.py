@@ -76,6 +76,7 @@ def _with_paths(settings: Settings, change: Callable[[str], str]) -> Settings:
         profile.model_copy(
             update={
                 "policies": tuple(map(change, profile.policies)),
+                "shadow_policies": tuple(map(change, profile.shadow_policies)),
                 "kube_scheduler_configuration": changed(profile.kube_scheduler_configuration),
             }
         )
@@ -84,5 +85,6 @@ def _with_paths(settings: Settings, change: Callable[[str], str]) -> Settings:
     update = {
         "client_connection": connection.model_copy(update={"kubeconfig": changed(connection.kubeconfig)}),
         "profiles": tuple(profiles),
+        "state_directory": changed(settings.state_directory),
     }
     return settings.model_copy(update=update)

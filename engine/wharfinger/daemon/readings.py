@@ -26,6 +26,9 @@ def read_from(daemon: Daemon, metrics: Metrics, lease: str) -> None:
     metrics.read(Metric.UNDER_WAY, lambda: {("binding",): scheduler.n_binding, ("status",): scheduler.n_writing})
     metrics.read(Metric.LEADER, lambda: {(lease,): float(daemon.leads)})
     metrics.read(Metric.POLICY_ACTIVE, lambda: _policies(daemon))
+    metrics.read(Metric.POLICY_LAST_SUCCESS, lambda: _last_success(daemon))
+    metrics.read(Metric.POLICY_STATE, lambda: Counter((status.state,) for status in daemon.policies.statuses))
+    metrics.read(Metric.POLICY_SOURCE_LOST, lambda: {(source.name,): float(bool(source.lost)) for source in daemon.policies.sources})
     metrics.read(Metric.STATE_REVISION, lambda: {(): scheduler.state.revision})
     metrics.read(Metric.BUILD, lambda: {(wharfinger.__version__,): 1})
 
@@ -52,3 +55,7 @@ def _sizes(daemon: Daemon) -> Values:
 
 def _policies(daemon: Daemon) -> Values:
     return {(policy.name, policy.revision[:12]): 1 for profile in daemon.scheduler.profiles for policy in profile.chain.policies}
+
+
+def _last_success(daemon: Daemon) -> Values:
+    return {(status.name,): status.since for status in daemon.policies.statuses if status.since is not None and status.name is not None}

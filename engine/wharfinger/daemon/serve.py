@@ -12,10 +12,10 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from wharfinger.daemon.cache_report import cache_report
-from wharfinger.daemon.chains import chains_of
 from wharfinger.daemon.compose import Daemon, connection_of
 from wharfinger.daemon.connecting import first_contact
 from wharfinger.daemon.health import Health
+from wharfinger.daemon.policies import policies_of, remote_sources
 from wharfinger.daemon.readings import read_from
 from wharfinger.daemon.settings import Settings
 from wharfinger.daemon.tasks import Tasks
@@ -28,6 +28,7 @@ from wharfinger.telemetry import logs
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.observer import TelemetryObserver
+from wharfinger.telemetry.policies import TelemetryPolicyObserver
 from wharfinger.telemetry.requests import requests_seen
 from wharfinger.web.app import application
 from wharfinger.web.debug import Debug
@@ -40,10 +41,15 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         written = logs.configure(settings.logging.format, settings.logging.level)
         opened.callback(written.close)
         log = structlog.get_logger()
-        chains = chains_of(settings, log.warning)
+        if settings.dry_run:
+            log = log.bind(dry_run=True)
         clock, health, metrics = SystemClock(), Health(), Metrics(CollectorRegistry())
         metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("unread",): written.writer.left_out})
+        observer = TelemetryObserver(metrics, log, clock.monotonic)
+        opened.callback(observer.close)
         connection = connection_of(settings, clock)
+        remote = remote_sources(settings, connection, clock, observer.failed)
+        store = await policies_of(settings, clock, TelemetryPolicyObserver(metrics, log), log.warning, remote)
         if settings.port:
             debug = Debug(cache=partial(_cache, health, connection))
             server = Server(application(health.checks, metrics.registry, debug), settings.bind_address, settings.port)
@@ -53,12 +59,8 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         version = await _reached(connection, clock, log, stop)
         if version is None:
             return
-        if settings.dry_run:
-            log = log.bind(dry_run=True)
         log.info("connected", server=connection.credentials.server, version=version.text)
-        observer = TelemetryObserver(metrics, log, clock.monotonic)
-        opened.callback(observer.close)
-        daemon = Daemon(settings, chains, connection, version, observer=observer, clock=clock, log=log)
+        daemon = Daemon(settings, store, connection, version, observer=observer, clock=clock, log=log)
         read_from(daemon, metrics, settings.leader_election.resource_name)
         health.watch(daemon)
         await daemon.run(stop)

@@ -51,12 +51,13 @@ class ClientConnection(Part):
 class Profile(Part):
     """How the pods of one `spec.schedulerName` are placed.
 
-    `policies` are files or folders; `params` sets what they declare; `kube_scheduler_configuration` is a file with weights and arguments
-    of the built-in plugins.
+    `policies` are files or folders, and so are `shadow_policies`, which are held against every decision and change none; `params` sets what
+    they declare; `kube_scheduler_configuration` is a file with weights and arguments of the built-in plugins.
     """
 
     scheduler_name: str = Field(default=SCHEDULER_NAME, min_length=1)
     policies: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    shadow_policies: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     params: Mapping[str, Annotated[str, BeforeValidator(_param)]] = Field(default_factory=dict)
     kube_scheduler_configuration: str | None = Field(default=None, min_length=1)
 
@@ -99,17 +100,24 @@ class Logging(Part):
 
 
 class Settings(Part):
-    """The document. `port` 0 serves nothing."""
+    """The document. `port` 0 serves nothing.
+
+    `policy_config_map` is `namespace/name` of a ConfigMap with policies for every profile; `state_directory` is where the last good version
+    of every policy outlasts a restart.
+    """
 
     api_version: str = API_VERSION
     kind: str = KIND
     client_connection: ClientConnection = ClientConnection()
     profiles: tuple[Profile, ...] = (Profile(),)
+    policy_config_map: str | None = Field(default=None, pattern=r"^[^/\s]+/[^/\s]+$")
+    state_directory: str | None = Field(default=None, min_length=1)
     leader_election: LeaderElection = LeaderElection()
     limits: Limits = Limits()
     bind_address: str = Field(default="127.0.0.1", min_length=1)
     port: int = Field(default=PORT, ge=0, le=65535)
     logging: Logging = Logging()
+    custom_resources: bool = True
     dry_run: bool = False
 
     @field_validator("api_version")

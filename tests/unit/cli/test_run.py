@@ -40,7 +40,12 @@ def test_flags_are_the_only_profile(printed, tmp_path):
     found = printed("--scheduler-name=mine", "--policy", "good.policy", "bad.policy", "--param=size=5%", "--kubeconfig=k", "--context=c")
 
     assert found["profiles"] == [
-        {"schedulerName": "mine", "policies": [str(tmp_path / "good.policy"), str(tmp_path / "bad.policy")], "params": {"size": "5%"}}
+        {
+            "schedulerName": "mine",
+            "policies": [str(tmp_path / "good.policy"), str(tmp_path / "bad.policy")],
+            "shadowPolicies": [],
+            "params": {"size": "5%"},
+        }
     ]
     assert found["clientConnection"] == {"kubeconfig": str(tmp_path / "k"), "context": "c"}
 

@@ -58,6 +58,8 @@ class PolicyStore:
         self.adopt: Callable[[ActivePolicies], None] = lambda _active: None
         self.sample: Callable[[], Sample | None] = lambda: None
         self.reloads = 0
+        if not self.unheard:
+            self.heard.set()
 
     # ── what sources say ──
 

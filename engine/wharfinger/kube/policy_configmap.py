@@ -1,0 +1,103 @@
+"""A ConfigMap as a source of policies, read through the API: no mount, no waiting for the kubelet.
+
+Every key that ends with `.policy` is a text; they may import each other and nothing else. A ConfigMap that is deleted, or may not be read,
+is lost, and what it had stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from wharfinger.errors import UsageError
+from wharfinger.framework.policy_source import PolicySink, PolicyText
+from wharfinger.framework.ports import Clock, Reference
+from wharfinger.kube.connection import Connection
+from wharfinger.kube.reflector import Reflector, ReflectorSettings, Report
+from wharfinger.kube.resources import Resource
+from wharfinger.model import objects
+from wharfinger.model.objects_meta import KubeStruct, ObjectMeta
+
+SUFFIX = ".policy"
+_WAIT = 5.0  # seconds until a ConfigMap that may not be read is asked for again
+
+
+class ConfigMap(KubeStruct, frozen=True):
+    """A ConfigMap, as far as policies need it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+    binary_data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class ConfigMapSource:
+    """The policies in one ConfigMap, `reference` being `namespace/name`; UsageError for anything else."""
+
+    lasting = True
+    imports = True
+
+    def __init__(self, reference: str, connection: Connection, clock: Clock, report: Report) -> None:
+        namespace, _, name = reference.partition("/")
+        if not namespace or not name or "/" in name:
+            raise UsageError(f"{reference}: a ConfigMap of policies is named as NAMESPACE/NAME")
+        self.name = f"configmap {reference}"
+        self._reference = reference
+        self._connection = connection
+        self._clock = clock
+        self._report = report
+        self._resource = Resource(
+            kind=cast("type[objects.AnyObject]", ConfigMap),
+            path=f"/api/v1/namespaces/{namespace}/configmaps",
+            params={"fieldSelector": f"metadata.name={name}"},
+        )
+
+    async def run(self, sink: PolicySink) -> None:
+        """None, when cancelled."""
+        telling = _Telling(self.name, self._reference, sink)
+        settings = ReflectorSettings(unavailable_wait=_WAIT)
+        reflector = Reflector(self._connection, self._resource, telling, self._clock, self._report, settings)
+        telling.refusal = lambda: reflector.refused
+        await reflector.run()
+
+
+class _Telling:
+    """The ClusterSink of the watch: tells what the ConfigMap holds."""
+
+    def __init__(self, source: str, reference: str, sink: PolicySink) -> None:
+        self._source = source
+        self._reference = reference
+        self._sink = sink
+        self.refusal: Callable[[], str | None] = lambda: None
+
+    def upsert(self, kind: str, obj: Any) -> None:  # noqa: ARG002 — there is one kind
+        """None; these are the ConfigMap's texts."""
+        found: ConfigMap = obj
+        keys = [key for key in found.data if key.endswith(SUFFIX)]
+        self._sink.offer(self._source, {key: self._text(found, key) for key in keys}, notes=_notes(found, keys))
+
+    def delete(self, kind: str, obj: Any) -> None:  # noqa: ARG002 — as above
+        """None; there is no such ConfigMap any more."""
+        self._sink.lose(self._source, "the ConfigMap has been deleted")
+
+    def replace(self, kind: str, objs: Sequence[Any]) -> None:
+        """None; the ConfigMap, or nothing."""
+        for obj in objs:
+            self.upsert(kind, obj)
+        if not objs:
+            self._sink.lose(self._source, self.refusal() or "there is no such ConfigMap")
+
+    def synced(self, kind: str) -> None:
+        """None; whoever listens knows by then."""
+
+    def _text(self, found: ConfigMap, key: str) -> PolicyText:
+        metadata = found.metadata
+        about = Reference(kind="ConfigMap", name=metadata.name, namespace=metadata.namespace, uid=metadata.uid)
+        return PolicyText(name=f"{self._reference}/{key}", content=found.data[key].encode(), about=about)
+
+
+def _notes(found: ConfigMap, keys: Sequence[str]) -> tuple[str, ...]:
+    others = sorted({*found.data, *found.binary_data} - set(keys))
+    shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
+    return (f"keys that are not read, because policies are text under keys that end with {SUFFIX}: {shown}",) if others else ()
