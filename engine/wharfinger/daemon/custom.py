@@ -1,0 +1,67 @@
+"""Custom resources in the running scheduler: watched by every replica, reconciled by the one that leads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wharfinger.daemon.tasks import Tasks
+from wharfinger.framework.ports import Clock, Observer
+from wharfinger.kube.api_server import ApiServer
+from wharfinger.kube.connection import Connection
+from wharfinger.reconcile.compose import CustomResources, Reconcilers
+from wharfinger.reconcile.controller import ReconcileObserver
+from wharfinger.reconcile.policy_status import Policies
+from wharfinger.runtime.scheduler import Scheduler
+
+
+class Custom:
+    """The custom resources of one process."""
+
+    def __init__(self, connection: Connection, clock: Clock, observer: Observer, *, streaming: bool = False) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._observer = observer
+        self.resources = CustomResources(connection, clock, observer.failed, streaming=streaming)
+        self.reconcilers: Reconcilers | None = None
+
+    def reconcile(
+        self, scheduler: Scheduler, server: ApiServer, policies: Policies | None = None, observer: ReconcileObserver | None = None
+    ) -> None:
+        """None; from `start` on there are reconcilers. To be called before the informers run."""
+        self.reconcilers = Reconcilers(
+            self.resources,
+            scheduler,
+            self._connection,
+            server.recorder,
+            clock=self._clock,
+            leadership=server.leadership,
+            failures=self._observer,
+            policies=policies,
+            observer=observer,
+        )
+        server.informers.subscribe(self.reconcilers.pods)
+
+    def start(self, tasks: Tasks, log: Any) -> None:
+        """None; watches and reconciles from now on."""
+        tasks.start(self.resources.run(), "custom resources")
+        tasks.start(self._say(log), "definitions")
+        if self.reconcilers is not None:
+            tasks.start(self.reconcilers.run(), "reconcilers")
+
+    async def stop(self) -> None:
+        """None, once what is being reconciled is done, within a limit."""
+        if self.reconcilers is not None:
+            await self.reconcilers.stop()
+
+    async def _say(self, log: Any) -> None:
+        """Never returns; says which kinds are missing, and when they appear."""
+        await self.resources.informers.wait_synced()
+        missing: frozenset[str] = frozenset()
+        while True:
+            now = frozenset(self.resources.informers.refused)
+            if now - missing:
+                log.warning("custom resources are not there; going on without", kinds=sorted(now - missing))
+            if missing - now:
+                log.info("custom resources have appeared", kinds=sorted(missing - now))
+            missing = now
+            await self._clock.sleep(1.0)

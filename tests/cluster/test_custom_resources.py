@@ -1,0 +1,166 @@
+"""Custom resources on a real API server, reconciled by `wharf run`."""
+
+import json
+
+import pytest
+
+from tests.cluster import custom, objects
+from tests.cluster.process import WharfProcess
+from tests.cluster.waiting import eventually
+
+EAST = 'policy "east"\nfilter zone {\n  require (node.labels["zone"] ?? "") == "east" else "not in the east"\n}\n'
+
+
+@pytest.fixture
+def defined(control_plane):
+    custom.install(control_plane)
+    yield control_plane
+    custom.uninstall(control_plane)
+
+
+@pytest.fixture
+def wharf(defined):
+    with WharfProcess(defined) as running:
+        yield running
+
+
+def zoned(nodes, n=6):
+    return nodes(n, each=lambda i: {"labels": {"zone": "east" if i % 2 else "west"}})
+
+
+def phase(cluster, name="web"):
+    return custom.status(cluster, "PolicyApp", name).get("phase")
+
+
+def pods_of(cluster, name="web"):
+    found = cluster.api.list("Pod", "default")
+    return [pod for pod in found if pod["metadata"]["labels"].get(f"{custom.GROUP}/app") == name]
+
+
+def running(cluster, n, name="web"):
+    there = [pod for pod in pods_of(cluster, name) if "deletionTimestamp" not in pod["metadata"]]
+    return len(there) == n and all(pod["status"]["phase"] == "Running" for pod in there) and phase(cluster, name) == "Running"
+
+
+def test_an_app_runs_scales_changes_and_goes(defined, wharf, nodes, kubectl):
+    nodes(4)
+    spec = {"image": "web:1", "replicas": 3, "port": 80, "env": [{"name": "A", "value": "b"}], "resources": {"requests": {"cpu": "0.5"}}}
+    custom.create(defined, "PolicyApp", "web", spec)
+    eventually(lambda: running(defined, 3))
+    made = defined.api.get("Deployment", "web")
+    container = made["spec"]["template"]["spec"]["containers"][0]
+    assert made["metadata"]["ownerReferences"][0]["kind"] == "PolicyApp"
+    assert (container["image"], container["env"], container["resources"]["requests"]["cpu"]) == ("web:1", spec["env"], "500m")
+    assert defined.api.get("Service", "web")["spec"]["ports"][0]["port"] == 80
+    assert kubectl("get", "papp", "web", "--no-headers").split()[1:4] == ["Running", "3", "3"]
+
+    kubectl("scale", "papp/web", "--replicas=5")
+    eventually(lambda: running(defined, 5))
+    custom.patch(defined, "PolicyApp", "web", {"spec": {"image": "web:2", "port": None, "resources": None}})
+    eventually(lambda: running(defined, 5) and all(pod["spec"]["containers"][0]["image"] == "web:2" for pod in pods_of(defined)), within=60)
+    assert not any(pod["spec"]["containers"][0].get("resources") for pod in pods_of(defined))
+    eventually(lambda: not [each for each in defined.api.list("Service", "default") if each["metadata"]["name"] == "web"])
+
+    reasons = {event["reason"] for event in defined.api.list("Event") if event.get("regarding", {}).get("kind") == "PolicyApp"}
+    assert {"Pending", "Running"} <= reasons or {"Progressing", "Running"} <= reasons
+
+    custom.delete(defined, "PolicyApp", "web")
+    eventually(lambda: custom.get(defined, "PolicyApp", "web") is None and not pods_of(defined))
+    assert not defined.api.list("Deployment", "default")
+
+
+def test_manual_edits_are_healed_and_nothing_is_written_at_rest(defined, wharf, nodes):
+    nodes(3)
+    custom.create(defined, "PolicyApp", "web", {"image": "web:1", "replicas": 2, "port": 80, "resources": {"requests": {"cpu": "0.1"}}})
+    eventually(lambda: running(defined, 2))
+
+    defined.api.patch("Deployment", "web", {"spec": {"replicas": 7}})
+    eventually(lambda: defined.api.get("Deployment", "web")["spec"]["replicas"] == 2)
+    defined.api.patch("Deployment", "web", {"metadata": {"labels": {"app.kubernetes.io/managed-by": "me"}}})
+    eventually(lambda: defined.api.get("Deployment", "web")["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "wharfinger")
+    defined.api.delete("Service", "web")
+    eventually(lambda: [each for each in defined.api.list("Service", "default") if each["metadata"]["name"] == "web"])
+    eventually(lambda: running(defined, 2))
+
+    import time
+
+    time.sleep(1.0)
+    before = [custom.get(defined, "PolicyApp", "web"), defined.api.get("Deployment", "web"), defined.api.get("Service", "web")]
+    time.sleep(7.0)
+    after = [custom.get(defined, "PolicyApp", "web"), defined.api.get("Deployment", "web"), defined.api.get("Service", "web")]
+    assert [each["metadata"]["resourceVersion"] for each in before] == [each["metadata"]["resourceVersion"] for each in after]
+
+
+def test_somebody_elses_deployment_is_left_alone(defined, wharf):
+    defined.api.create(objects.deployment("web", 1))
+
+    custom.create(defined, "PolicyApp", "web", {"image": "web:1"})
+
+    eventually(lambda: phase(defined) == "Failed")
+    assert "was not made for this app" in custom.status(defined, "PolicyApp", "web")["message"]
+    assert defined.api.get("Deployment", "web")["spec"]["template"]["metadata"]["labels"] == {"app": "web"}
+    defined.api.delete("Deployment", "web")
+    eventually(lambda: phase(defined) != "Failed")
+
+
+def test_a_preview_answers_follows_the_cluster_and_expires(defined, wharf, nodes):
+    nodes(2, cpu="2")
+    template = {"spec": {"containers": [{"name": "main", "image": "web:1", "resources": {"requests": {"cpu": "1"}}}]}}
+
+    custom.create(defined, "PlacementPreview", "fits", {"template": template, "replicas": 5, "ttlSeconds": 3600})
+    status = eventually(lambda: custom.status(defined, "PlacementPreview", "fits"))
+    assert (status["pods"], status["placed"], [each["count"] for each in status["placements"]]) == (5, 4, [2, 2])
+    assert status["message"].startswith("0/2 nodes are available: 2 Insufficient cpu")
+    assert status["rules"][0] == {"rule": "NodeResourcesFit", "rejected": 2, "reasons": ["2 Insufficient cpu"]}
+    assert "NodeResourcesFit: Insufficient cpu" in status["nearestMiss"]["reasons"]
+
+    nodes(1, prefix="more", cpu="2")
+    eventually(lambda: custom.status(defined, "PlacementPreview", "fits").get("placed") == 5)
+
+    custom.create(defined, "PlacementPreview", "short", {"template": template, "ttlSeconds": 10})
+    eventually(lambda: custom.status(defined, "PlacementPreview", "short").get("placed") == 1)
+    eventually(lambda: custom.get(defined, "PlacementPreview", "short") is None, within=20)
+
+
+def test_a_preview_tries_another_policy_set(defined, wharf, nodes):
+    zoned(nodes)
+    defined.api.create(objects.deployment("shop", 0, scheduler="wharfinger"))
+    asked = {"workloadRef": {"kind": "Deployment", "name": "shop"}, "replicas": 6}
+
+    custom.create(defined, "PlacementPreview", "now", asked)
+    custom.create(defined, "PlacementPreview", "tried", {**asked, "policies": [{"source": EAST}]})
+    custom.create(defined, "PlacementPreview", "broken", {**asked, "policies": [{"source": 'policy "x"\nfilter {'}]})
+    custom.create(defined, "PlacementPreview", "unknown", {"workloadRef": {"kind": "Job", "name": "none"}})
+
+    names = lambda name: {each["node"] for each in custom.status(defined, "PlacementPreview", name)["placements"]}  # noqa: E731 — asked twice
+    eventually(lambda: all(custom.status(defined, "PlacementPreview", name) for name in ("now", "tried", "broken", "unknown")))
+    assert len(names("now")) == 6
+    assert names("tried") == {"node-0001", "node-0003", "node-0005"}
+    assert custom.condition(custom.status(defined, "PlacementPreview", "broken"), "Answered") == "False"
+    told = custom.status(defined, "PlacementPreview", "unknown")["conditions"][0]
+    assert (told["reason"], told["message"]) == ("UnknownObject", "there is no Job none in namespace default")
+
+
+def test_a_preview_and_a_dry_run_say_the_same(defined, wharf, nodes, pods, tmp_path):
+    zoned(nodes, 12)
+    pods(20, scheduler="wharfinger", cpu="1300m")
+    eventually(lambda: all("nodeName" in pod["spec"] for pod in defined.api.list("Pod")))
+    workload = objects.deployment("shop", 40, scheduler="wharfinger", cpu="2")
+    defined.api.create({**workload, "spec": {**workload["spec"], "replicas": 0}})
+    snapshot, wanted = tmp_path / "snapshot.json", tmp_path / "pods.json"
+    snapshot.write_text(defined.kubectl("get", "nodes,pods", "-A", "-o", "json"))
+    wanted.write_text(json.dumps({**defined.api.get("Deployment", "shop"), "spec": workload["spec"]}))
+
+    custom.create(defined, "PlacementPreview", "shop", {"workloadRef": {"kind": "Deployment", "name": "shop"}, "replicas": 40})
+    status = eventually(lambda: custom.status(defined, "PlacementPreview", "shop"))
+
+    import wharfinger
+
+    cluster = wharfinger.load_snapshot(snapshot, pods=[wanted])
+    results = wharfinger.place([], cluster).results
+    counts = {}
+    for result in results:
+        counts[result.node] = counts.get(result.node, 0) + 1
+    unplaced = counts.pop(None, 0)
+    assert {each["node"]: each["count"] for each in status["placements"]} == counts
+    assert (status["pods"], status["placed"]) == (40, 40 - unplaced)
