@@ -1,9 +1,10 @@
 """Events of `events.k8s.io/v1`, written when there is time.
 
-Recording costs nothing but a place in a bounded queue. While bindings are under way only one event at a time is written; otherwise
-several. What repeats (the same type, reason and action about the same pod) becomes a series, of which the count is patched at the first
-repetition and then at most every few minutes, as client-go's recorder does (tools/events/event_broadcaster.go, Kubernetes 1.36); the note
-stays that of the first, because the API server lets nobody change it.
+Recording costs nothing but a place in a bounded queue. An event costs the API server as much as a binding, so while bindings are under
+way only warnings are written, one at a time, and what has waited too long; otherwise several. What repeats (the same type, reason and
+action about the same pod) becomes a series, of which the count is patched at the first repetition and then at most every few minutes, as
+client-go's recorder does (tools/events/event_broadcaster.go, Kubernetes 1.36); the note stays that of the first, because the API server
+lets nobody change it.
 """
 
 from __future__ import annotations
@@ -16,23 +17,26 @@ from typing import Any
 
 import msgspec
 
-from wharfinger.framework.ports import Clock, Reference, pod_reference
+from wharfinger.framework.ports import WARNING, Clock, Reference, pod_reference
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import MERGE_PATCH, Connection
+from wharfinger.kube.event_series import Series, cut
 from wharfinger.kube.lease import micro_time
 from wharfinger.kube.waits import Backoff
 from wharfinger.model.pod import PodView
 
 Report = Callable[[str, BaseException], None]
 
-_LONGEST_NOTE = 1024
 _ATTEMPTS = 3
 _POLL = 0.02  # seconds between looks whether the bindings are done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSettings:
-    """Who reports, how many events may wait, how many are written at once, and how often (in seconds) a series is written."""
+    """Who reports, how many events may wait, how many are written at once, and how often (in seconds) a series is written.
+
+    `patience` is how many seconds an event waits for a pause of the bindings.
+    """
 
     controller: str
     instance: str
@@ -40,19 +44,7 @@ class EventSettings:
     most_series: int = 4096
     writers: int = 8
     series_interval: float = 360.0
-
-
-@dataclass(slots=True, kw_only=True)
-class _Series:
-    """One event and how often it has happened since."""
-
-    namespace: str
-    name: str
-    body: dict[str, Any]
-    count: int = 1
-    written_count: int = 0
-    written_at: float = 0.0
-    queued: bool = True
+    patience: float = 15.0
 
 
 class EventRecorder:
@@ -66,8 +58,9 @@ class EventRecorder:
         self._clock = clock
         self._report = report
         self._busy = busy
-        self._waiting: deque[_Series] = deque()
-        self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
+        self._waiting: deque[Series] = deque()
+        self._warnings: deque[Series] = deque()
+        self._series: OrderedDict[tuple[str, ...], Series] = OrderedDict()
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -105,11 +98,16 @@ class EventRecorder:
             self._series.move_to_end(key)
             self._repeat(known)
             return
-        series = self._new(about, {"type": type, "reason": reason, "action": action, "note": _cut(note)}, related)
+        series = self._new(about, {"type": type, "reason": reason, "action": action, "note": cut(note)}, related)
         if self._enqueue(series):
             self._series[key] = series
             if len(self._series) > self._settings.most_series:
                 self._series.popitem(last=False)
+
+    @property
+    def n_waiting(self) -> int:
+        """How many events wait to be written."""
+        return len(self._waiting) + len(self._warnings)
 
     async def run(self) -> None:
         """None, when cancelled: writes what is recorded."""
@@ -125,36 +123,25 @@ class EventRecorder:
         finally:
             self._draining = False
 
-    def _new(self, about: Reference, fields: dict[str, str], related: Reference | None) -> _Series:
+    def _new(self, about: Reference, fields: dict[str, str], related: Reference | None) -> Series:
         now = self._clock.now()
-        name = f"{about.name[:200]}.{int(now * 1e9):x}{len(self._waiting):x}"
+        name = f"{about.name[:200]}.{int(now * 1e9):x}{self.n_waiting:x}"
         namespace = about.namespace or "default"
-        body: dict[str, Any] = {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace},
-            "eventTime": micro_time(now),
-            "reportingController": self._settings.controller,
-            "reportingInstance": self._settings.instance[:128],
-            "regarding": _reference(about),
-            **fields,
-        }
-        if related is not None:
-            body["related"] = _reference(related)
-        return _Series(namespace=namespace, name=name, body=body)
+        return Series(namespace=namespace, name=name, event_time=now, about=about, fields=fields, related=related)
 
-    def _repeat(self, series: _Series) -> None:
+    def _repeat(self, series: Series) -> None:
         series.count += 1
         due = self._clock.monotonic() - series.written_at >= self._settings.series_interval
         if not series.queued and (series.written_count <= 1 or due):
             self._enqueue(series)
 
-    def _enqueue(self, series: _Series) -> bool:
-        if len(self._waiting) >= self._settings.most_waiting:
+    def _enqueue(self, series: Series) -> bool:
+        if self.n_waiting >= self._settings.most_waiting:
             self.dropped += 1
             return False
         series.queued = True
-        self._waiting.append(series)
+        series.queued_at = self._clock.monotonic()
+        (self._warnings if series.fields["type"] == WARNING else self._waiting).append(series)
         self._work.set()
         self._idle.clear()
         return True
@@ -162,26 +149,32 @@ class EventRecorder:
     async def _write_forever(self, *, first: bool) -> None:
         while True:
             await self._work.wait()
-            if not first and not self._draining and self._busy():
+            if not self._draining and self._busy() and not (first and self._is_pressing()):
                 await self._clock.sleep(_POLL)
                 continue
-            if not self._waiting:
+            if not self.n_waiting:
                 self._work.clear()
                 continue
             await self._write_next()
 
+    def _is_pressing(self) -> bool:
+        """Whether an event should be written between bindings."""
+        if self._warnings:
+            return True
+        return bool(self._waiting) and self._clock.monotonic() - self._waiting[0].queued_at >= self._settings.patience
+
     async def _write_next(self) -> None:
-        series = self._waiting.popleft()
+        series = (self._warnings or self._waiting).popleft()
         self._writing += 1
         try:
             await self._write(series)
         finally:
             self._writing -= 1
             series.queued = False
-            if not self._waiting and not self._writing:
+            if not self.n_waiting and not self._writing:
                 self._idle.set()
 
-    async def _write(self, series: _Series) -> None:
+    async def _write(self, series: Series) -> None:
         waits = Backoff()
         for _ in range(_ATTEMPTS):
             try:
@@ -203,7 +196,7 @@ class EventRecorder:
         self.dropped += 1
         self._report("event", failure)
 
-    async def _send(self, series: _Series) -> None:
+    async def _send(self, series: Series) -> None:
         count = series.count
         path = f"/apis/events.k8s.io/v1/namespaces/{series.namespace}/events"
         last = {"count": count, "lastObservedTime": micro_time(self._clock.now())}
@@ -211,8 +204,8 @@ class EventRecorder:
             body = msgspec.json.encode({"series": last})
             await self._connection.request("PATCH", f"{path}/{series.name}", body=body, content_type=MERGE_PATCH)
         else:
-            whole = {**series.body, "series": last} if count > 1 else series.body
-            await self._post(path, whole)
+            first = series.body(self._settings.controller, self._settings.instance)
+            await self._post(path, {**first, "series": last} if count > 1 else first)
         series.written_count, series.written_at = count, self._clock.monotonic()
 
     async def _post(self, path: str, body: dict[str, Any]) -> None:
@@ -220,19 +213,3 @@ class EventRecorder:
             await self._connection.request("POST", path, body=msgspec.json.encode(body))
         except refusals.Conflict:
             return  # written by the attempt before, whose answer was lost
-
-
-def _cut(note: str) -> str:
-    """A note of at most 1,024 characters (truncateMessage, pkg/scheduler/schedule_one.go, Kubernetes 1.36)."""
-    return note if len(note) <= _LONGEST_NOTE else note[: _LONGEST_NOTE - 4] + " ..."
-
-
-def _reference(reference: Reference) -> dict[str, str]:
-    fields = {
-        "apiVersion": reference.api_version,
-        "kind": reference.kind,
-        "name": reference.name,
-        "namespace": reference.namespace,
-        "uid": reference.uid,
-    }
-    return {name: value for name, value in fields.items() if value}

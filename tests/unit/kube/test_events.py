@@ -188,7 +188,39 @@ def test_a_full_queue_drops_and_counts(recording):
     recording(scenario, most_waiting=3)
 
 
-def test_while_bindings_are_under_way_one_event_at_a_time_is_written(recording):
+def scheduled(events, name="web"):
+    events.record(pod(name), type=NORMAL, reason="Scheduled", action="Binding", note="assigned")
+
+
+def test_while_bindings_are_under_way_other_events_wait(recording):
+    binding = True
+
+    async def scenario(events, server, recorder):
+        nonlocal binding
+        scheduled(events, "first")
+        failed(events, "second")
+        scheduled(events, "third")
+        await until(lambda: server.seen)
+        await asyncio.sleep(0.1)
+        assert [request.body["regarding"]["name"] for request in server.seen] == ["second"]
+        binding = False
+        await until(lambda: len(server.seen) == 3)
+
+    recording(scenario, busy=lambda: binding)
+
+
+def test_bindings_without_an_end_do_not_keep_events_back_for_ever(recording):
+    async def scenario(events, server, recorder):
+        for name in ("first", "second"):
+            scheduled(events, name)
+        await asyncio.sleep(0.05)
+        assert not server.seen
+        await until(lambda: len(server.seen) == 2)
+
+    recording(scenario, busy=lambda: True, patience=0.15)
+
+
+def test_while_bindings_are_under_way_one_warning_at_a_time_is_written(recording):
     binding = True
 
     async def scenario(events, server, recorder):

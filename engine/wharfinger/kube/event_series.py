@@ -1,0 +1,60 @@
+"""An event and how often it has happened since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from wharfinger.framework.ports import Reference
+from wharfinger.kube.lease import micro_time
+
+_LONGEST_NOTE = 1024
+
+
+@dataclass(slots=True, kw_only=True)
+class Series:
+    """What is to be written; thousands may wait, so the object of the API is made only then."""
+
+    namespace: str
+    name: str
+    event_time: float
+    about: Reference
+    fields: dict[str, str]
+    related: Reference | None
+    queued_at: float = 0.0
+    count: int = 1
+    written_count: int = 0
+    written_at: float = 0.0
+    queued: bool = True
+
+    def body(self, controller: str, instance: str) -> dict[str, Any]:
+        """The Event as it happened first."""
+        body: dict[str, Any] = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "eventTime": micro_time(self.event_time),
+            "reportingController": controller,
+            "reportingInstance": instance[:128],
+            "regarding": _reference(self.about),
+            **self.fields,
+        }
+        if self.related is not None:
+            body["related"] = _reference(self.related)
+        return body
+
+
+def cut(note: str) -> str:
+    """A note of at most 1,024 characters (truncateMessage, pkg/scheduler/schedule_one.go, Kubernetes 1.36)."""
+    return note if len(note) <= _LONGEST_NOTE else note[: _LONGEST_NOTE - 4] + " ..."
+
+
+def _reference(reference: Reference) -> dict[str, str]:
+    fields = {
+        "apiVersion": reference.api_version,
+        "kind": reference.kind,
+        "name": reference.name,
+        "namespace": reference.namespace,
+        "uid": reference.uid,
+    }
+    return {name: value for name, value in fields.items() if value}
