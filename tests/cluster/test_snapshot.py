@@ -1,18 +1,23 @@
 """A snapshot of the moment, and what is decided on it, against the scheduler that runs for real."""
 
+import itertools
 import json
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from pathlib import Path
 
 from tests.cluster import mixed_pods, objects
+from tests.cluster.control_plane import TOKEN
 from tests.cluster.live import NAME
 from tests.cluster.process import WharfProcess
 from tests.cluster.soundness import assert_sound
 from tests.cluster.waiting import eventually
 
 WHARF = Path(sys.executable).with_name("wharf")
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 def wharf(*arguments, check=True):
@@ -70,3 +75,90 @@ def test_dry_runs_on_a_snapshot_decide_as_the_scheduler_does(control_plane, node
     assert len(expected_messages) > 20
     assert found(control_plane) == (expected_nodes, expected_messages)
     assert_sound(control_plane)
+
+
+def test_a_snapshot_is_of_one_moment_though_pods_come_all_the_while(control_plane, nodes):
+    """Pods are created all the while, each after a set of the same name: in every picture one set at most is ahead of its pod."""
+    nodes(2)
+    api, stop = control_plane.api, threading.Event()
+
+    def create():
+        for i in itertools.count():
+            if stop.is_set():
+                return
+            api.create(empty_set(f"web-{i:05d}"))
+            api.create(objects.pod(f"web-{i:05d}"))
+
+    creator = threading.Thread(target=create)
+    creator.start()
+    try:
+        time.sleep(1)
+        text = [wharf("snapshot", "-o-", f"--kubeconfig={control_plane.kubeconfig}").stdout for _ in range(3)]
+    finally:
+        stop.set()
+        creator.join()
+
+    for picture in map(json.loads, text):
+        sets, pods = ({item["metadata"]["name"] for item in picture["items"] if item["kind"] == kind} for kind in ("ReplicaSet", "Pod"))
+        assert pods
+        assert sets >= pods
+        assert len(sets - pods) <= 1
+
+
+def test_what_may_not_be_read_is_said_with_the_rule_that_is_missing(control_plane, nodes, tmp_path):
+    nodes(1)
+    api = control_plane.api
+    rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
+    name = {"metadata": {"name": "reader"}}
+    api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader", "namespace": "default"}})
+    subject = {"kind": "ServiceAccount", "name": "reader", "namespace": "default"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"}
+    api.request("POST", f"{RBAC}/clusterroles", {**name, "rules": rules})
+    api.request("POST", f"{RBAC}/clusterrolebindings", {**name, "subjects": [subject], "roleRef": role})
+    token = api.request("POST", "/api/v1/namespaces/default/serviceaccounts/reader/token", {"spec": {}})["status"]["token"]
+    config = tmp_path / "config"
+    config.write_text(control_plane.kubeconfig.read_text().replace(TOKEN, token))
+
+    def without_pods():
+        done = wharf("snapshot", "-o", tmp_path / "now.json", f"--kubeconfig={config}", check=False)
+        assert done.returncode == 2
+        return 'it takes a ClusterRole with the rule {apiGroups: [""], resources: [pods], verbs: [list]}' in done.stderr
+
+    eventually(without_pods)
+    rules[0]["resources"].append("pods")
+    api.request("PATCH", f"{RBAC}/clusterroles/reader", {"rules": rules}, content_type="application/merge-patch+json")
+
+    def with_pods():
+        done = wharf("snapshot", "-o", tmp_path / "now.json", f"--kubeconfig={config}", check=False)
+        assert done.returncode == 0, done.stderr
+        return "resources: [csinodes], verbs: [list]}" in done.stderr
+
+    eventually(with_pods)
+    for kind in ("clusterroles", "clusterrolebindings"):
+        api.request("DELETE", f"{RBAC}/{kind}/reader")
+    api.request("DELETE", "/api/v1/namespaces/default/serviceaccounts/reader")
+
+
+def test_the_cache_of_a_running_scheduler_is_what_the_api_server_has(control_plane, nodes, pods):
+    nodes(10)
+    with WharfProcess(control_plane) as process:
+        pods(200, scheduler=NAME)
+        pods(20, prefix="others", scheduler="nobody")
+        eventually(lambda: len(found(control_plane)[0]) == 200)
+        eventually(lambda: cache_of(process)["n_pods"] == 200 and cache_of(process)["equal"])
+        control_plane.api.delete("Pod", "pod-0000")
+        control_plane.api.delete("Node", "node-0003")
+        eventually(lambda: cache_of(process)["n_nodes"] == 9 and cache_of(process)["equal"])
+        assert cache_of(process)["assumed"] == {}
+
+
+def cache_of(process):
+    with urllib.request.urlopen(f"{process.url}/debug/cache", timeout=10) as answer:
+        return json.load(answer)
+
+
+def empty_set(name):
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": objects.pod(name)["spec"]}
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
