@@ -197,7 +197,8 @@ class Metric(Enum):
     )
     SHADOW_DECISIONS = _counter(
         "wharfinger_policy_shadow_decisions_total",
-        "Decisions that a shadow policy was held against: 'agree', 'disagree' (it would have chosen otherwise), or 'error'.",
+        "Decisions that a shadow policy was held against: 'agree', 'disagree' (it would have chosen otherwise), 'error', or "
+        "'unseen' because it may only cost so much.",
         "policy",
         "result",
         read=True,

@@ -88,9 +88,9 @@ class TelemetryObserver:
         place = place_of(where)
         self._errors(place).inc()
         kind = type(error).__name__
+        self._tell_held_back()
         if self._repeats.admits((place, kind)):
             self._tell(where, place, kind, error)
-        self._tell_held_back()
 
     def stopwatch(self, profile: str) -> Stopwatch:
         """What measures the decisions of a profile."""

@@ -78,7 +78,7 @@ def view(*arguments, **more):
 class Running:
     """A running scheduler with everything around it."""
 
-    def __init__(self, chains=None, settings=None, volumes=True):
+    def __init__(self, chains=None, settings=None, volumes=True, observer=None):
         self.cluster = InMemoryCluster()
         self.clock = ManualClock()
         self.seen = Watching()
@@ -89,7 +89,7 @@ class Running:
             events=self.cluster,
             clock=self.clock,
             leadership=self.office,
-            observer=self.seen,
+            observer=observer or self.seen,
             volumes=self.cluster if volumes else None,
         )
         self.scheduler = Scheduler(chains or {"wharfinger": assemble()}, ports, settings or SchedulerSettings())
@@ -111,8 +111,8 @@ class Running:
 
 
 @asynccontextmanager
-async def running(*things, chains=None, settings=None, volumes=True):
-    world = Running(chains, settings, volumes)
+async def running(*things, chains=None, settings=None, volumes=True, observer=None):
+    world = Running(chains, settings, volumes, observer)
     for thing in things:
         world.cluster.put(thing)
     world.cluster.connect(world.scheduler.sink)

@@ -1,0 +1,200 @@
+"""What is written, line by line; the golden lines are what people's tools parse."""
+
+import asyncio
+import logging
+import sys
+import warnings
+from pathlib import Path
+
+import msgspec
+import pytest
+import structlog
+
+from tests.unit.runtime.running import node, pod, view
+from tests.unit.telemetry.scene import Scene, scheduling
+from wharfinger.framework.ports import Attempt, BindFailed
+from wharfinger.telemetry.logs import blotted
+from wharfinger.telemetry.observer import line_of
+
+TOKEN = "eyJhbGciOi.eyJzdWIiOi.c2lnbmF0dXJl"
+
+
+def attempt(**fields):
+    given = {
+        "profile": "wharfinger",
+        "attempts": 2,
+        "first_seen": 90.0,
+        "started": 100.0,
+        "ended": 100.02,
+        "policy_revision": "abcdef" * 10,
+    }
+    return Attempt(pod=view("one"), **{**given, **fields})
+
+
+PLACED = {
+    "result": "scheduled",
+    "node": "a",
+    "feasible": 3,
+    "n_nodes": 4,
+    "snapshot_revision": 17,
+    "stages": {"queue": 0.25, "decide": 0.0012345, "reserve": 0.000001, "bind": 0.0125},
+}
+REJECTED = {
+    "result": "unschedulable",
+    "n_nodes": 4,
+    "message": "0/4 nodes are available: 4 Insufficient cpu.",
+    "plugins": ("NodeResourcesFit",),
+    "stages": {"queue": 0.25, "decide": 0.001},
+}
+GOLDEN = Path(__file__).parents[2] / "golden" / "logs"
+
+
+def tell(scene, *stories):
+    for story in stories:
+        story(scene.observer)
+    return scene.text().splitlines()
+
+
+def test_json_lines_are_as_they_ever_were(scene):
+    lines = tell(
+        scene,
+        lambda observer: observer.attempted(attempt(**PLACED)),
+        lambda observer: observer.attempted(attempt(**REJECTED)),
+        lambda observer: observer.failed("pod default/one", BindFailed("too busy")),
+        lambda observer: observer.flushed(3),
+    )
+    assert lines == (GOLDEN / "json.log").read_text().splitlines()
+
+
+def test_lines_for_people_are_as_they_ever_were():
+    lines = tell(
+        Scene("console"),
+        lambda observer: observer.attempted(attempt(**PLACED)),
+        lambda observer: observer.failed("pod default/one", BindFailed("too busy")),
+    )
+    assert lines == (GOLDEN / "console.log").read_text().splitlines()
+
+
+def test_every_attempt_of_a_running_scheduler_has_exactly_one_line(scene):
+    async def story():
+        async with scheduling(node("a", cpu="2"), *(pod(f"p{index}") for index in range(4)), scene=scene) as world:
+            world.cluster.put(node("b"))
+            await world.pass_time(3)
+
+    asyncio.run(story())
+    lines = scene.lines("attempt")
+    tried = sorted((line["pod"], line["attempts"], line["result"]) for line in lines)
+    assert [line for line in tried if line[2] == "scheduled"] == [
+        ("default/p0", 1, "scheduled"),
+        ("default/p1", 1, "scheduled"),
+        ("default/p2", 2, "scheduled"),
+        ("default/p3", 2, "scheduled"),
+    ]
+    assert len(set(tried)) == len(tried) == 6
+    placed = next(line for line in lines if line["pod"] == "default/p0")
+    assert {"queue_ms", "decide_ms", "reserve_ms", "bind_ms", "total_ms"} <= placed.keys()
+    assert len({line["uid"] for line in lines}) == 4
+
+
+def test_an_unexpected_error_comes_with_its_traceback(scene):
+    def story(observer):
+        try:
+            {}["x"]
+        except KeyError as error:
+            observer.failed("pod default/one", error)
+
+    tell(scene, story)
+    line = msgspec.json.decode(b"".join(scene.written))
+    assert line["level"] == "error"
+    assert line["exception"].startswith("Traceback")
+    assert "test_logs.py" in line["exception"]
+
+
+def test_levels_below_the_one_asked_for_are_not_written():
+    lines = tell(
+        Scene(level="warning"),
+        lambda observer: observer.attempted(attempt(**PLACED)),
+        lambda observer: observer.attempted(attempt(**{**PLACED, "result": "error", "message": "no"})),
+    )
+    assert [msgspec.json.decode(line)["result"] for line in lines] == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("Authorization: Bearer abc.DEF-123==", "Authorization: Bearer [redacted]"),
+        (f"token {TOKEN} expired", "token [redacted] expired"),
+        ("GET https://me:secret@host:6443/api: refused", "GET https://[redacted]@host:6443/api: refused"),
+        ("basic dXNlcjpwYXNz", "basic [redacted]"),
+        ("0/4 nodes are available: 4 Insufficient cpu.", "0/4 nodes are available: 4 Insufficient cpu."),
+    ],
+)
+def test_credentials_are_blotted_out(said, written):
+    assert blotted(said) == written
+
+
+def test_no_credential_comes_through_any_way(scene):
+    def story(observer):
+        observer.attempted(attempt(result="error", message=f"Bearer {TOKEN}"))
+        observer.failed("lease", RuntimeError(f"Bearer {TOKEN}"))
+        logging.getLogger("aiohttp").warning("sent %s", TOKEN)
+
+    text = "\n".join(tell(scene, story))
+    assert text.count("[redacted]") == 4  # the message, the error and its traceback, the other library's line
+    assert TOKEN not in text
+
+
+def test_other_libraries_come_out_the_same_way(scene):
+    logging.getLogger("uvicorn.error").error("cannot %s", "serve")
+    logging.getLogger("asyncio").info("of no interest")
+    assert [(line["event"], line["level"], line["logger"]) for line in scene.lines()] == [("cannot serve", "error", "uvicorn.error")]
+
+
+def test_the_console_shows_nothing_that_a_terminal_would_obey():
+    scene = Scene("console")
+    structlog.get_logger().info("a\nb", pod="\x1b[2Jx", text="one\ntwo")
+    assert scene.text().splitlines() == ["2023-11-14T22:13:20.250000Z [info] a b pod=�[2Jx text='one two'"]
+
+
+def test_values_that_json_has_not_are_written_as_text(scene):
+    structlog.get_logger().info("started", folder=sys.path.__class__, fields={"a": (1, 2)})
+    assert scene.lines()[0]["fields"] == {"a": [1, 2]}
+
+
+def test_repeated_errors_are_written_a_few_times_and_then_counted():
+    now = [0.0]
+    scene = Scene(monotonic=lambda: now[0])
+    for _ in range(100):
+        scene.observer.failed("watch of Pod", OSError("broken"))
+    scene.observer.failed("lease", OSError("broken"))
+    assert scene.value("wharfinger_errors_total", place="watch") == 100
+    now[0] = 11.0
+    scene.observer.failed("watch of Pod", OSError("broken"))
+    assert scene.value("wharfinger_log_lines_left_out_total", reason="repeated") == 95
+    told = [(line["event"], line["place"], line.get("lines")) for line in scene.lines()]
+    assert told == [
+        *[("failed", "watch", None)] * 5,
+        ("failed", "lease", None),
+        ("errors left out", "watch", 95),
+        ("failed", "watch", None),
+    ]
+
+
+def test_what_was_held_back_is_told_at_the_end(scene):
+    for _ in range(7):
+        scene.observer.failed("watch of Pod", OSError("broken"))
+    assert [line["lines"] for line in scene.lines("errors left out")] == [2]
+
+
+def test_what_is_told_of_an_attempt_is_documented_in_milliseconds():
+    fields = line_of(attempt(**PLACED))
+    assert (fields["decide_ms"], fields["total_ms"]) == (1.234, 20.0)
+
+
+def test_after_the_end_logging_is_as_before():
+    before = list(logging.getLogger().handlers)
+    Scene().text()
+    assert logging.getLogger().handlers == before
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        logging.getLogger("x").info("nobody listens")

@@ -1,0 +1,72 @@
+"""What is measured stands for what is not."""
+
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from wharfinger.framework.stopwatch import NO_LAPS, Effort, TimedLaps
+from wharfinger.telemetry.metrics import Metrics
+from wharfinger.telemetry.stopwatch import ONE_OF, DecisionStopwatch, Efforts
+
+
+def ticking():
+    """A clock that goes on by a second whenever somebody looks."""
+    now = [0.0]
+
+    def clock():
+        now[0] += 1
+        return now[0]
+
+    return clock
+
+
+def slot(name, effort=None):
+    return SimpleNamespace(plugin=SimpleNamespace(name=name), effort=effort)
+
+
+def stopwatch(chance):
+    metrics = Metrics(CollectorRegistry(), of_process=False)
+    return metrics, DecisionStopwatch(metrics, Efforts(metrics), "p", clock=ticking(), chance=lambda: chance)
+
+
+@pytest.mark.parametrize(("whole", "chance", "seconds"), [(True, 0.5, 1), (True, 0.0, 1), (False, 0.0, ONE_OF), (False, 0.5, 0)])
+def test_seconds_of_a_rule_are_added_up_for_all_decisions(whole, chance, seconds):
+    _, watch = stopwatch(chance)
+    effort = Effort()
+    laps = watch.begin(whole=whole)
+    for _ in laps.each("Filter", [slot("p/r", effort)]):
+        pass
+    watch.ended(laps, "Success")
+    assert effort.seconds == seconds
+
+
+@pytest.mark.parametrize(("chance", "shown"), [(0.0, 1), (0.5, None)])
+def test_histograms_show_a_sample_of_every_kind_of_decision(chance, shown):
+    metrics, watch = stopwatch(chance)
+    laps = watch.begin(whole=True)
+    laps.mark("Filter")
+    watch.ended(laps, "Success")
+    labels = {"extension_point": "Filter", "status": "Success", "profile": "p"}
+    assert metrics.registry.get_sample_value("scheduler_framework_extension_point_duration_seconds_count", labels) == shown
+
+
+def test_what_is_not_measured_costs_no_look_at_the_clock():
+    _, watch = stopwatch(0.99)
+    assert watch.begin(whole=False) is NO_LAPS
+    slots = [slot("a")]
+    assert NO_LAPS.each("Filter", slots) is slots
+
+
+def test_a_lap_counts_even_if_nobody_asks_for_the_next():
+    laps = TimedLaps(ticking(), whole=True)
+    for _ in laps.each("PreFilter", [slot("a"), slot("b")]):
+        break
+    assert [(point, found.plugin.name, seconds) for point, found, seconds in laps.laps] == [("PreFilter", "a", 1)]
+
+
+def test_marks_of_one_point_add_up():
+    laps = TimedLaps(ticking(), whole=True)
+    for point in ("PreFilter", "Filter", "Score", "Filter"):
+        laps.mark(point)
+    assert laps.points == {"PreFilter": 1, "Filter": 2, "Score": 1}
