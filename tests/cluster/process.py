@@ -38,9 +38,9 @@ class WharfProcess:
     ) -> None:
         self.port = free_ports(1)[0]
         self.url = f"http://127.0.0.1:{self.port}"
-        named = () if kubeconfig == Path() else (f"--kubeconfig={kubeconfig or cluster.kubeconfig}",)
+        named = f"--kubeconfig={kubeconfig or cluster.kubeconfig}"
         election = "--leader-elect" if elect else "--no-leader-elect"
-        command = [Path(sys.executable).with_name("wharf"), "run", *named, election, f"--port={self.port}", *flags]
+        command = [Path(sys.executable).with_name("wharf"), "run", named, election, f"--port={self.port}", *flags]
         self._program = Program(name, command, cluster.folder, ready=self._is_ready, env={"PYTHONUNBUFFERED": "1", **(env or {})})
         self.exit_code: int | None = None
         self._begins = len(self._whole_log())

@@ -3,8 +3,9 @@
 ```policy web.policy      a file of that name beside the commands; it must check clean
 ```yaml cluster.yaml      (or json) likewise, unchecked
 ```console                lines after `$ ` are run, the lines below are what must be printed; `…` is anything, alone on a line any lines
+```console cluster        likewise, on a cluster: what ends in ` &` goes on in the background meanwhile (tests/cluster/test_docs.py)
 ```pycon                  a doctest
-```sh                     for the reader's own machine (a cluster, a clone); not run
+```sh                     for the reader's own machine (a clone, an image); not run
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ class Block:
     file: str | None
     text: str
     line: int
+
+    @property
+    def needs_cluster(self) -> bool:
+        """Whether its commands are for a cluster."""
+        return self.language == "console" and self.file == "cluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

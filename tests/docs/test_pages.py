@@ -54,7 +54,7 @@ def test_a_page_shows_only_what_happens(page, tmp_path, monkeypatch):
             (tmp_path / name).write_text(block.text, encoding="utf-8")
             ran = shell(f"wharf check {name}", tmp_path)
             assert ran.returncode == 0, ran.stdout + ran.stderr
-        elif block.language == "console":
+        elif block.language == "console" and not block.needs_cluster:
             run_console(block, tmp_path)
         elif block.language == "pycon":
             run_doctest(block, tmp_path, monkeypatch)
