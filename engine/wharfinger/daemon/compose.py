@@ -64,7 +64,7 @@ class Daemon:
         ways = reporting(clock, observer) if settings.dry_run else writing(self.server, clock, observer)
         self.policies = policies
         self.scheduler = Scheduler(policies.active.chains, ways.ports, limits_of(settings))
-        connect(policies, self.scheduler)
+        self.shadows = connect(policies, self.scheduler, clock)
         self._sink = ways.sink(self.scheduler.sink)
         self.custom = None
         if settings.custom_resources and not settings.dry_run:

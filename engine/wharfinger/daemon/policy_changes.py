@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from wharfinger.framework.ports import ClusterSink
+from wharfinger.framework.ports import Clock, ClusterSink
 from wharfinger.runtime.policy_store.active import ActivePolicies
 from wharfinger.runtime.policy_store.sample import Sample, sample_of
+from wharfinger.runtime.policy_store.shadow import Shadows
 from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.runtime.scheduler import Scheduler
 
@@ -12,11 +13,14 @@ POLICIES = "Policies"
 """What the scheduler waits for besides the kinds of objects, until every source of policies has spoken."""
 
 
-def connect(store: PolicyStore, scheduler: Scheduler) -> None:
-    """None; from now on the scheduler has the store's policies."""
+def connect(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> Shadows:
+    """What shadow policies would have done: from now on the scheduler has the store's policies, and shows them its decisions."""
+    shadows = Shadows(clock)
+    scheduler.show_decisions(shadows.compare)
 
     def adopt(active: ActivePolicies) -> None:
         scheduler.adopt(active.chains)
+        shadows.adopt(active)
 
     def sample() -> Sample | None:
         if scheduler.missing_kinds - {POLICIES}:
@@ -26,6 +30,7 @@ def connect(store: PolicyStore, scheduler: Scheduler) -> None:
     store.adopt = adopt
     store.sample = sample
     adopt(store.active)
+    return shadows
 
 
 async def announced(store: PolicyStore, sink: ClusterSink) -> None:

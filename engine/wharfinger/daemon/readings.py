@@ -29,6 +29,7 @@ def read_from(daemon: Daemon, metrics: Metrics, lease: str) -> None:
     metrics.read(Metric.POLICY_LAST_SUCCESS, lambda: _last_success(daemon))
     metrics.read(Metric.POLICY_STATE, lambda: Counter((status.state,) for status in daemon.policies.statuses))
     metrics.read(Metric.POLICY_SOURCE_LOST, lambda: {(source.name,): float(bool(source.lost)) for source in daemon.policies.sources})
+    metrics.read(Metric.SHADOW_DECISIONS, lambda: _shadows(daemon))
     metrics.read(Metric.STATE_REVISION, lambda: {(): scheduler.state.revision})
     metrics.read(Metric.BUILD, lambda: {(wharfinger.__version__,): 1})
 
@@ -59,3 +60,9 @@ def _policies(daemon: Daemon) -> Values:
 
 def _last_success(daemon: Daemon) -> Values:
     return {(status.name,): status.since for status in daemon.policies.statuses if status.since is not None and status.name is not None}
+
+
+def _shadows(daemon: Daemon) -> Values:
+    found = daemon.shadows.reports.values()
+    counts = {"agree": "agreed", "disagree": "disagreed", "error": "errors", "unseen": "unseen"}
+    return {(report.policy, result): getattr(report, count) for report in found for result, count in counts.items()}

@@ -8,7 +8,7 @@ stale.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from wharfinger.runtime.waiting import until
 from wharfinger.runtime.world import Ports, World
 
 if TYPE_CHECKING:
+    from wharfinger.framework.decision import Decision
     from wharfinger.framework.ports import ClusterSink
     from wharfinger.model.pod import PodView
 
@@ -120,6 +121,10 @@ class Scheduler:
                 changed[profile] = policies_between(profile.chain, chain)
                 profile.adopt(chain)
         return self.queue.policies_changed(Concerned(changed, self._ports.clock.now())) if changed else 0
+
+    def show_decisions(self, beside: Callable[[str, Decision], None]) -> None:
+        """None; from now on `beside` sees every decision, with the name of its profile, on the state it was made on."""
+        self._cycle.beside = beside
 
     async def run(self) -> None:
         """None, after `stop`, when what was under way has ended or `stop_seconds` have passed. Cancelling stops everything at once."""

@@ -12,6 +12,8 @@ from wharfinger.runtime import hints
 from wharfinger.runtime.world import Decided, World
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from wharfinger.framework.decision import Decision
     from wharfinger.framework.extension import Plugin
     from wharfinger.framework.verdict import Reason
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SchedulingCycle:
-    """Decides about pods on the live state and acts on what was decided."""
+    """Decides about pods on the live state and acts on what was decided. `beside` is shown every decision before that."""
 
     def __init__(self, world: World, queue: SchedulingQueue, binding: BindingCycle, failures: Failures, preemptor: Preemptor) -> None:
         self._world = world
@@ -33,6 +35,7 @@ class SchedulingCycle:
         self._binding = binding
         self._failures = failures
         self._preemptor = preemptor
+        self.beside: Callable[[str, Decision], None] = lambda _profile, _decision: None
 
     def schedule(self, queued: QueuedPod) -> None:
         """Try a pod that was just popped; afterwards it is being bound, waits again, or is no longer queued."""
@@ -42,6 +45,7 @@ class SchedulingCycle:
         try:
             decision = queued.profile.decider.decide(self._world.snapshot(), queued.pod)
             queued.stages["decide"] = self._clock.monotonic() - started
+            self.beside(queued.profile.name, decision)
             if decision.node is None:
                 self._rejected(queued, decision)
             else:
