@@ -22,6 +22,7 @@ from tests.cluster.programs import Program, free_ports
 from tests.testbed import build
 
 TOKEN = "admintoken"
+OTHER_TOKEN = "anothertoken"  # as good as the first
 GUEST_TOKEN = "guesttoken"
 """Of user `guest`, who may do what a test grants."""
 CONTROLLERS = (
@@ -34,6 +35,7 @@ CONTROLLERS = (
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
 )
+TOKENS = "".join(f'{token},admin,admin,"system:masters"\n' for token in (TOKEN, OTHER_TOKEN)) + f"{GUEST_TOKEN},guest,guest\n"
 STAGES = (
     "node/fast/node-initialize",
     "node/heartbeat/node-heartbeat",
@@ -82,7 +84,7 @@ class ControlPlane:
         return self.folder / "certs" / "apiserver.key"
 
     def _start(self) -> None:
-        (self.folder / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n{GUEST_TOKEN},guest,guest\n')
+        (self.folder / "tokens.csv").write_text(TOKENS)
         subprocess.run(["openssl", "genrsa", "-out", self.folder / "sa.key", "2048"], check=True, capture_output=True)
         self.etcd.start()
         self.etcd.wait_ready()

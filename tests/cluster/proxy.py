@@ -55,6 +55,7 @@ class Proxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.faults: tuple[Fault, ...] = ()
+        self.revoked: tuple[str, ...] = ()
         self.seen: list[Exchange] = []
         self.port = 0
 
@@ -87,6 +88,10 @@ class Proxy:
         self.faults = (*self.faults, fault)
         return fault
 
+    def revoke(self, token: str) -> None:
+        """Requests that bear the token are refused from now on. Watches that have begun go on."""
+        self.revoked = (*self.revoked, token)
+
     def clear(self) -> None:
         """Ends all faults."""
         self.faults = ()
@@ -105,7 +110,7 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._flowing.set)
 
     def strand(self) -> None:
-        """Half-open for good: nothing more comes out of the answers that have begun, and nobody says so. New requests are answered."""
+        """Half-open for good: nothing more comes of the answers that have begun, and nobody says so. New requests are answered."""
         self._loop.call_soon_threadsafe(self._strand)
 
     def count(self, test: Callable[[Exchange], bool]) -> int:
@@ -179,6 +184,9 @@ class Proxy:
 
     async def _answer(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         body = await request.read()
+        if request.headers.get("Authorization", "").removeprefix("Bearer ") in self.revoked:
+            exchange.status = 401
+            return _failure(Answer(status=401))
         struck = [fault.action for fault in self.faults if fault.strikes(exchange.method, exchange.path, exchange.watch)]
         for action in struck:
             if isinstance(action, Answer):

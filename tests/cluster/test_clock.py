@@ -29,7 +29,7 @@ def test_pods_are_bound_and_wait_for_as_long_as_ever(control_plane, nodes, pods,
         eventually(lambda: len(scheduler.waiting()) == 6)
         control_plane.api.create(objects.pod("small", scheduler=NAME, cpu="50m"))
         wait_bound(control_plane, 13)
-        assert scheduler.complaints.attempts.total() - before == 3, "a clock that jumps is no reason to try pods again"
+        eventually(lambda: scheduler.complaints.attempts.total() - before == 3)  # a clock that jumps is no reason to try pods again
 
         nodes(2, prefix="more", cpu="1")
         wait_bound(control_plane, 19, within=20)

@@ -119,7 +119,8 @@ class Credentials:
     def _refuse_failed_plugin(loader: KubeConfigLoader) -> None:
         """The loader only logs a failed exec plugin; going on without credentials would look like missing permissions."""
         user = loader._user  # noqa: SLF001 — the loader has no other way to tell
-        if user and "exec" in user and not {"token", "cert_file"} & vars(loader).keys():
+        given = {name for name, value in vars(loader).items() if value}
+        if user and "exec" in user and not {"token", "cert_file"} & given:
             raise ConfigException("the exec plugin of the kubeconfig gave no credentials")
 
     def _load_tls(self) -> None:
