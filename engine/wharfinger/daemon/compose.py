@@ -25,6 +25,8 @@ from wharfinger.kube.discovery import ServerVersion
 from wharfinger.kube.events import EventSettings
 from wharfinger.kube.lease import LeaseSettings
 from wharfinger.kube.resources import SCHEDULING
+from wharfinger.reconcile.compose import StorePolicies
+from wharfinger.reconcile.controller import ReconcileObserver
 from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
 
@@ -49,6 +51,8 @@ class Daemon:
         observer: Observer,
         clock: Clock,
         log: Any,
+        custom: Custom | None = None,
+        reconciles: ReconcileObserver | None = None,
     ) -> None:
         self._settings = settings
         self._log = log
@@ -66,10 +70,9 @@ class Daemon:
         self.scheduler = Scheduler(policies.active.chains, ways.ports, limits_of(settings))
         self.shadows = connect(policies, self.scheduler, clock)
         self._sink = ways.sink(self.scheduler.sink)
-        self.custom = None
-        if settings.custom_resources and not settings.dry_run:
-            self.custom = Custom(connection, clock, observer, streaming=version.streams_lists)
-            self.custom.reconcile(self.scheduler, self.server)
+        self.custom = custom
+        if custom is not None and not settings.dry_run:
+            custom.reconcile(self.scheduler, self.server, StorePolicies(policies), reconciles)
 
     @property
     def leads(self) -> bool:

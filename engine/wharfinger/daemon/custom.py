@@ -17,11 +17,11 @@ from wharfinger.runtime.scheduler import Scheduler
 class Custom:
     """The custom resources of one process."""
 
-    def __init__(self, connection: Connection, clock: Clock, observer: Observer, *, streaming: bool = False) -> None:
+    def __init__(self, connection: Connection, clock: Clock, observer: Observer) -> None:
         self._connection = connection
         self._clock = clock
         self._observer = observer
-        self.resources = CustomResources(connection, clock, observer.failed, streaming=streaming)
+        self.resources = CustomResources(connection, clock, observer.failed)
         self.reconcilers: Reconcilers | None = None
 
     def reconcile(

@@ -30,10 +30,18 @@ class PoliciesRefused(WharfingerError):
     """Policies that never were good, at the start."""
 
 
-async def policies_of(
-    settings: Settings, clock: Clock, observer: PolicyObserver, note: Note, remote: Sequence[PolicySource] = ()
+async def policies_of(  # noqa: PLR0913 — what the policies come from, and who is told
+    settings: Settings,
+    clock: Clock,
+    observer: PolicyObserver,
+    note: Note,
+    remote: Sequence[PolicySource] = (),
+    *,
+    resources: PolicySource | None = None,
 ) -> PolicyStore:
     """The store, with the policies of files in it; `remote` sources decide in every profile, once they have spoken.
+
+    So do `resources`, whose policies bring their own values of params and do not get those of the profiles.
 
     PolicyError, PoliciesRefused or UsageError for files that never were good.
     """
@@ -43,6 +51,7 @@ async def policies_of(
     supplies = [
         *(Supply(source=source, profiles=frozenset({profile.scheduler_name}), params=profile.params) for profile, source in folders),
         *(Supply(source=source, profiles=everywhere, params=params) for source in remote),
+        *([] if resources is None else [Supply(source=resources, profiles=everywhere)]),
     ]
     chains = {profile.scheduler_name: assemble((), chain_config(profile, note)) for profile in settings.profiles}
     kept = None if settings.state_directory is None else LastKnownGood(Path(settings.state_directory))

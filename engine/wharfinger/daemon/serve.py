@@ -14,8 +14,10 @@ from prometheus_client import CollectorRegistry
 from wharfinger.daemon.cache_report import cache_report
 from wharfinger.daemon.compose import Daemon, connection_of
 from wharfinger.daemon.connecting import first_contact
+from wharfinger.daemon.custom import Custom
 from wharfinger.daemon.health import Health
 from wharfinger.daemon.policies import policies_of, remote_sources
+from wharfinger.daemon.policy_pages import policies_told
 from wharfinger.daemon.readings import read_from
 from wharfinger.daemon.settings import Settings
 from wharfinger.daemon.tasks import Tasks
@@ -32,6 +34,7 @@ from wharfinger.telemetry.policies import TelemetryPolicyObserver
 from wharfinger.telemetry.requests import requests_seen
 from wharfinger.web.app import application
 from wharfinger.web.debug import Debug
+from wharfinger.web.policies import routes
 from wharfinger.web.server import Server
 
 
@@ -49,10 +52,13 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         opened.callback(observer.close)
         connection = connection_of(settings, clock)
         remote = remote_sources(settings, connection, clock, observer.failed)
-        store = await policies_of(settings, clock, TelemetryPolicyObserver(metrics, log), log.warning, remote)
+        custom = Custom(connection, clock, observer) if settings.custom_resources else None
+        resources = None if custom is None else custom.resources.source
+        store = await policies_of(settings, clock, TelemetryPolicyObserver(metrics, log), log.warning, remote, resources=resources)
         if settings.port:
             debug = Debug(cache=partial(_cache, health, connection))
-            server = Server(application(health.checks, metrics.registry, debug), settings.bind_address, settings.port)
+            pages = routes(policies_told(store, health))
+            server = Server(application(health.checks, metrics.registry, debug, pages), settings.bind_address, settings.port)
             log.info("serving", url=(await opened.enter_async_context(server)).url)
         await opened.enter_async_context(connection)
         connection.answered = requests_seen(metrics, connection.credentials.server)
@@ -60,7 +66,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         if version is None:
             return
         log.info("connected", server=connection.credentials.server, version=version.text)
-        daemon = Daemon(settings, store, connection, version, observer=observer, clock=clock, log=log)
+        daemon = Daemon(settings, store, connection, version, observer=observer, clock=clock, log=log, custom=custom)
         read_from(daemon, metrics, settings.leader_election.resource_name)
         health.watch(daemon)
         await daemon.run(stop)

@@ -98,6 +98,6 @@ CUSTOM = (
 """What the reconcilers watch besides what the scheduler watches."""
 
 
-def watching(streaming: bool = False) -> ReflectorSettings:
+def watching() -> ReflectorSettings:
     """How these kinds are watched."""
-    return ReflectorSettings(streaming=streaming, unavailable_wait=WAIT_FOR_DEFINITION)
+    return ReflectorSettings(unavailable_wait=WAIT_FOR_DEFINITION)

@@ -33,11 +33,9 @@ DRAIN = 5.0
 class CustomResources:
     """What this process knows of custom resources: watched from the start, whether or not it leads; `source` is for the policy store."""
 
-    def __init__(
-        self, connection: Connection, clock: Clock, report: Callable[[str, BaseException], None], *, streaming: bool = False
-    ) -> None:
+    def __init__(self, connection: Connection, clock: Clock, report: Callable[[str, BaseException], None]) -> None:
         self.cache = ObjectCache([resource.name for resource in CUSTOM])
-        self.informers = Informers(connection, clock, report, resources=CUSTOM, settings=watching(streaming))
+        self.informers = Informers(connection, clock, report, resources=CUSTOM, settings=watching())
         self.source = SchedulingPolicySource(self.cache, clock, lambda: self.informers.refused.get(KIND))
 
     async def run(self) -> None:

@@ -59,8 +59,15 @@ class Ledger:
 
     @property
     def unheard(self) -> frozenset[str]:
-        """The sources of which nothing is known: they have offered nothing yet, and nothing is kept of them."""
-        return frozenset(name for name in self.supplies if name not in self._sources or (self._sources[name].lost and not self._has(name)))
+        """The sources of which nothing is known: they have offered nothing yet, and nothing is kept of them.
+
+        One that may be empty may also not be there at all, if it says so.
+        """
+        return frozenset(
+            name
+            for name, supply in self.supplies.items()
+            if name not in self._sources or (self._sources[name].lost and supply.source.lasting and not self._has(name))
+        )
 
     @property
     def sources(self) -> tuple[SourceStatus, ...]:
