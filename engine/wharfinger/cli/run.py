@@ -8,6 +8,7 @@ import signal
 from wharfinger.cli.run_flags import Flags, settings_of, taking_flags
 from wharfinger.daemon.serve import serve
 from wharfinger.daemon.settings import Settings
+from wharfinger.errors import WharfingerError
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -16,6 +17,10 @@ def _run(flags: Flags) -> int:
     """Schedule the pods that name this scheduler, until SIGTERM or SIGINT; a second one stops without waiting for anything."""
     asyncio.run(_until_signalled(settings_of(flags)))
     return 0
+
+
+class StoppedAtOnce(WharfingerError):
+    """Told to stop while it was stopping."""
 
 
 command = taking_flags(_run)
@@ -32,4 +37,7 @@ async def _until_signalled(settings: Settings) -> None:
 
     for number in SIGNALS:
         loop.add_signal_handler(number, signalled)
-    await serving
+    try:
+        await serving
+    except asyncio.CancelledError:
+        raise StoppedAtOnce("stopped at once by a second signal; what was under way may or may not have been written") from None

@@ -1,0 +1,54 @@
+"""The first words with an API server: what waiting cures, and what it does not."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.kube.conftest import RealClock, kubeconfig
+from tests.unit.kube.scripted_server import Answer, ScriptedServer, refused
+from wharfinger.daemon.connecting import first_contact
+from wharfinger.errors import UsageError
+from wharfinger.kube.connection import Connection
+from wharfinger.kube.credentials import Credentials
+
+VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.2"}
+
+
+def contact(folder, *answers):
+    """(version, seconds waited for, complaints) of a first contact with a server that answers this."""
+    clock, complaints = RealClock(), []
+
+    async def story():
+        server = ScriptedServer()
+        server.on("GET", "/version", *answers)
+        async with server.serving(), Connection(Credentials(kubeconfig(folder, server.address), None, clock.monotonic)) as connection:
+            return await first_contact(connection, clock, complaints.append)
+
+    return asyncio.run(story()), clock.waits, complaints
+
+
+def test_a_server_that_answers_says_its_version(tmp_path):
+    version, waits, complaints = contact(tmp_path, Answer(body=VERSION))
+
+    assert (version.text, version.streams_lists, waits, complaints) == ("v1.36.2", True, [], [])
+
+
+@pytest.mark.parametrize("trouble", [refused(503), refused(500), refused(429)], ids=["503", "500", "429"])
+def test_what_passes_is_waited_for_ever_longer(tmp_path, trouble):
+    version, waits, complaints = contact(tmp_path, trouble, trouble, trouble, Answer(body=VERSION))
+
+    assert version.text == "v1.36.2"
+    assert waits[0] < waits[1] < waits[2]
+    assert all("does not answer yet, asking again: " in complaint for complaint in complaints)
+    assert len(complaints) == 3
+
+
+def test_credentials_that_are_refused_are_not_tried_for_ever(tmp_path):
+    with pytest.raises(UsageError, match=r"the API server http://127\.0\.0\.1:\d+ refuses the credentials: Unauthorized"):
+        contact(tmp_path, refused(401, "Unauthorized"))
+
+
+def test_who_may_not_ask_for_the_version_goes_on_without(tmp_path):
+    version, _, _ = contact(tmp_path, refused(403, "Forbidden"))
+
+    assert not version.streams_lists
