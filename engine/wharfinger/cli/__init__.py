@@ -33,6 +33,7 @@ VERBS: Mapping[str, str] = {
     "dry-run": "dry_run",
     "snapshot": "snapshot",
     "run": "run",
+    "status": "status",
     "config": "config",
     "install": "install",
     "bench": "bench",

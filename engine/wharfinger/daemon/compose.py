@@ -13,6 +13,7 @@ from typing import Any
 from wharfinger.daemon.custom import Custom
 from wharfinger.daemon.identity import identity
 from wharfinger.daemon.policy_changes import POLICIES, announced, connect
+from wharfinger.daemon.policy_events import PolicyEvents
 from wharfinger.daemon.ports import reporting, writing
 from wharfinger.daemon.settings import Settings
 from wharfinger.daemon.tasks import Tasks
@@ -69,6 +70,8 @@ class Daemon:
         self.policies = policies
         self.scheduler = Scheduler(policies.active.chains, ways.ports, limits_of(settings))
         self.shadows = connect(policies, self.scheduler, clock)
+        if not settings.dry_run:
+            policies.observe(PolicyEvents(self.server.recorder, lambda: self.leads))
         self._sink = ways.sink(self.scheduler.sink)
         self.custom = custom
         if custom is not None and not settings.dry_run:

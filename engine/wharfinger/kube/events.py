@@ -90,9 +90,11 @@ class EventRecorder:
         action: str,
         note: str,
         related: Reference | None = None,
+        distinct: str = "",
     ) -> None:
-        """None, at once: the same about any object."""
-        key = (about.uid or f"{about.kind}/{about.namespace}/{about.name}", type, reason, action, related.name if related else "")
+        """None, at once: the same about any object. Events of another `distinct` are no repetitions, though all else is alike."""
+        place = about.uid or f"{about.kind}/{about.namespace}/{about.name}"
+        key = (place, type, reason, action, related.name if related else "", distinct)
         known = self._series.get(key)
         if known is not None:
             self._series.move_to_end(key)

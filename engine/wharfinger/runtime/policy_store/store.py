@@ -49,7 +49,7 @@ class PolicyStore:
         self._records = Records(kept)
         self._ledger = Ledger(supplies, self._records.loaded)
         self._clock = clock
-        self._observer = observer or SilentPolicyObserver()
+        self._observers = [observer or SilentPolicyObserver()]
         self._pending: dict[str, Offer] = {}
         self._offered = asyncio.Event()
         self._settled = asyncio.Lock()
@@ -60,6 +60,10 @@ class PolicyStore:
         self.reloads = 0
         if not self.unheard:
             self.heard.set()
+
+    def observe(self, observer: PolicyObserver) -> None:
+        """None; this observer is told too, from now on."""
+        self._observers.append(observer)
 
     # ── what sources say ──
 
@@ -124,7 +128,8 @@ class PolicyStore:
             jobs += more
             removed += gone
             if said is not None:
-                self._observer.source_changed(said)
+                for observer in self._observers:
+                    observer.source_changed(said)
         sample = self.sample() if jobs else None
         outcomes = await asyncio.to_thread(_built, jobs, sample)
         self._take(zip(jobs, outcomes, strict=True), removed)
@@ -133,7 +138,9 @@ class PolicyStore:
         self.reloads += 1
         if not self.unheard:
             self.heard.set()
-        self._observer.policies_hold(self.statuses, self._clock.monotonic() - began)
+        seconds = self._clock.monotonic() - began
+        for observer in self._observers:
+            observer.policies_hold(self.statuses, seconds)
 
     def _take(self, built: Iterable[tuple[Job, Outcome]], removed: Sequence[Entry]) -> None:
         now = self._clock.now()
@@ -185,11 +192,13 @@ class PolicyStore:
                 entry.held = None
 
     def _tell(self, removed: Sequence[Entry]) -> None:
-        for entry in removed:
-            self._observer.policy_removed(entry.status)
+        tried = [entry for entry in self._ledger if entry.newly and entry.is_policy]
+        for observer in self._observers:
+            for entry in removed:
+                observer.policy_removed(entry.status)
+            for entry in tried:
+                observer.policy_tried(entry.status)
         for entry in self._ledger:
-            if entry.newly and entry.is_policy:
-                self._observer.policy_tried(entry.status)
             entry.newly = False
 
 

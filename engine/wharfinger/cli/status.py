@@ -1,0 +1,74 @@
+"""`wharf status`: how the policies of a running scheduler fare."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from wharfinger.cli import streams
+from wharfinger.daemon.settings import PORT
+from wharfinger.errors import UsageError
+
+_SECONDS = 10.0
+COLUMNS = ("POLICY", "STATE", "REVISION", "SINCE", "FROM")
+
+
+def command(
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="Where `wharf run` serves.")] = f"http://127.0.0.1:{PORT}",
+    output: Annotated[bool, typer.Option("--json", help="Print what the scheduler answers instead of a table.")] = False,
+) -> int:
+    """Show the policies of a running scheduler: which versions hold, and what is wrong with the last texts. 1 if anything is."""
+    answer = _asked(url)
+    streams.out(json.dumps(answer, indent=2, ensure_ascii=False) + "\n" if output else "".join(f"{line}\n" for line in lines(answer)))
+    return int(any(source["lost"] for source in answer["sources"]) or any(wrong(policy) for policy in answer["policies"]))
+
+
+def lines(answer: Mapping[str, Any]) -> Iterator[str]:
+    """A table of the policies, then what was found about them and their sources."""
+    yield from _table([COLUMNS, *(_row(policy) for policy in answer["policies"])])
+    for source in answer["sources"]:
+        if source["lost"]:
+            yield f"{source['name']} cannot be read: {source['lost']}"
+        yield from (f"{source['name']}: {note}" for note in source["notes"])
+    for policy in answer["policies"]:
+        yield from (_finding(finding) for finding in policy["diagnostics"])
+        if policy["omittedDiagnostics"]:
+            yield f"… and {policy['omittedDiagnostics']} more about {policy['key']}"
+
+
+def wrong(policy: Mapping[str, Any]) -> bool:
+    """Whether the last text of a policy was refused."""
+    return policy["state"] in {"kept", "refused"}
+
+
+def _asked(url: str) -> Any:
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"{url}: expected a URL such as http://127.0.0.1:{PORT}")
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}/policies?format=json", timeout=_SECONDS) as answer:  # noqa: S310 — http only, as just checked
+            return json.load(answer)
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+        raise UsageError(f"{url}: no scheduler answers there: {getattr(error, 'reason', error)}") from error
+
+
+def _row(policy: Mapping[str, Any]) -> tuple[str, ...]:
+    name = policy["name"] or "?"
+    revision = (policy["revision"] or "-")[:12]
+    return name, policy["state"], revision, policy["activeSince"] or "-", f"{policy['source']}: {policy['key']}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _finding(finding: Mapping[str, Any]) -> str:
+    place = f"{finding['file']}:{finding['line']}:{finding['column']}: " if "line" in finding else f"{finding.get('file', '')}: "
+    return f"{place}{finding['severity']} {finding['code']}: {finding['message']}"

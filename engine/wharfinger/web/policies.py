@@ -1,0 +1,129 @@
+"""`/policies` and `/policies/<name>/shadow`: how each policy fares, as JSON for programs and as a page for people.
+
+A browser gets the page; whoever asks for anything else, or says `?format=json`, gets JSON. Everything on the page that somebody else wrote
+is escaped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from wharfinger.framework.policy_status import Finding, PolicyStatus, SourceStatus
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """What is asked: the policies, their sources, and what came of each shadow policy as plain values by name."""
+
+    statuses: Callable[[], Sequence[PolicyStatus]]
+    sources: Callable[[], Sequence[SourceStatus]]
+    shadows: Callable[[], Mapping[str, Mapping[str, Any]]]
+
+
+def routes(policies: Policies) -> list[Route]:
+    """The routes."""
+
+    async def listed(request: Request) -> Response:
+        if _wants_page(request):
+            return HTMLResponse(_page(policies))
+        return _json(
+            {"sources": [_source(found) for found in policies.sources()], "policies": [plain(found) for found in policies.statuses()]}
+        )
+
+    async def shadow(request: Request) -> Response:
+        found = policies.shadows().get(request.path_params["name"])
+        if found is None:
+            return PlainTextResponse("there is no shadow policy of that name\n", 404)
+        return _json(found)
+
+    return [Route("/policies", listed), Route("/policies/{name}/shadow", shadow)]
+
+
+def plain(status: PolicyStatus) -> dict[str, Any]:
+    """A policy's status as plain values, in the manner of Kubernetes' objects."""
+    return {
+        "name": status.name,
+        "state": status.state,
+        "mode": status.mode.value,
+        "source": status.source,
+        "key": status.key,
+        "version": status.version,
+        "revision": status.revision,
+        "activeSince": _time(status.since),
+        "lastAttempt": {"result": status.result.value, "time": _time(status.attempted), "generation": status.generation},
+        "diagnostics": [_finding(finding) for finding in status.findings],
+        "omittedDiagnostics": status.omitted,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {name: value for name, value in dataclasses.asdict(finding).items() if value}
+
+
+def _source(status: SourceStatus) -> dict[str, Any]:
+    return {"name": status.name, "lost": status.lost or None, "notes": list(status.notes), "texts": status.texts}
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _json(found: Any) -> Response:
+    return Response(msgspec.json.format(msgspec.json.encode(found)) + b"\n", media_type="application/json")
+
+
+def _wants_page(request: Request) -> bool:
+    return request.query_params.get("format") != "json" and "text/html" in request.headers.get("accept", "")
+
+
+_HEAD = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Policies</title>
+<style>
+body { font: 15px/1.5 sans-serif; margin: 2em; }
+table { border-collapse: collapse; }
+th, td { text-align: left; padding: .3em 1em .3em 0; vertical-align: top; border-bottom: 1px solid #ddd; }
+pre { margin: .3em 0; white-space: pre-wrap; }
+.kept, .refused, .lost { color: #a00; font-weight: bold; }
+</style>
+<h1>Policies</h1>
+"""
+
+
+def _page(policies: Policies) -> str:
+    return _HEAD + "\n".join([*_sources(policies.sources()), *_table(policies)]) + "\n</html>\n"
+
+
+def _sources(sources: Sequence[SourceStatus]) -> Iterator[str]:
+    for source in sources:
+        if source.lost:
+            yield f'<p class="lost">{escape(source.name)} cannot be read: {escape(source.lost)}</p>'
+        yield from (f"<p>{escape(source.name)}: {escape(note)}</p>" for note in source.notes)
+
+
+def _table(policies: Policies) -> Iterator[str]:
+    yield "<table><tr><th>policy</th><th>state</th><th>revision</th><th>since</th><th>from</th><th>what was found</th></tr>"
+    for status in policies.statuses():
+        name = escape(status.name or "?")
+        shadow = f' <a href="policies/{name}/shadow">decisions</a>' if status.state == "shadow" else ""
+        report = f"<pre>{escape(status.report)}</pre>" if status.report else ""
+        cells = (
+            name,
+            f'<span class="{status.state}">{status.state}</span>{shadow}',
+            escape((status.revision or "")[:12]),
+            _time(status.since) or "",
+            escape(f"{status.source}: {status.key}"),
+            report,
+        )
+        yield f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+    yield "</table>"

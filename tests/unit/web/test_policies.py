@@ -1,0 +1,64 @@
+"""`/policies` for programs and for people."""
+
+import pytest
+
+from tests.unit.web.asking import asking
+from wharfinger.framework.policy_source import Mode
+from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, SourceStatus
+from wharfinger.web.policies import Policies, routes
+
+FINDING = Finding(severity="error", code="P303", message="unknown <b>attribute</b>", file="a.policy", line=2, column=5)
+
+
+def status(**fields):
+    given = {
+        "name": "spread",
+        "source": "policies/",
+        "key": "a.policy",
+        "mode": Mode.ENFORCE,
+        "result": Result.ACCEPTED,
+        "revision": "f" * 64,
+        "version": "1.0.0",
+        "since": 1_700_000_000.0,
+        "attempted": 1_700_000_100.0,
+        "generation": 0,
+        "held_generation": 0,
+    }
+    return PolicyStatus(**{**given, **fields})
+
+
+@pytest.fixture
+def client():
+    refused = status(result=Result.REFUSED, findings=(FINDING,), report="error[P303]: unknown <b>attribute</b>\n")
+    never = status(name=None, key="b.policy", result=Result.REFUSED, revision=None, since=None, version=None)
+    policies = Policies(
+        statuses=lambda: [refused, status(name="new", mode=Mode.SHADOW), never],
+        sources=lambda: [SourceStatus(name="policies/", lost="no <such> folder", notes=("a note",), texts=1)],
+        shadows=lambda: {"new": {"disagreed": 3}},
+    )
+    return asking(extra_routes=routes(policies))
+
+
+def test_programs_get_json(client):
+    found = client.get("/policies").json()
+    assert [(policy["name"], policy["state"]) for policy in found["policies"]] == [("spread", "kept"), ("new", "shadow"), (None, "refused")]
+    assert found["policies"][0]["activeSince"] == "2023-11-14T22:13:20Z"
+    assert found["policies"][0]["diagnostics"] == [
+        {"severity": "error", "code": "P303", "message": "unknown <b>attribute</b>", "file": "a.policy", "line": 2, "column": 5}
+    ]
+    assert found["sources"][0]["lost"] == "no <such> folder"
+
+
+def test_browsers_get_a_page_in_which_nothing_is_run(client):
+    page = client.get("/policies", headers={"accept": "text/html,*/*"}).text
+    assert page.startswith("<!doctype html>")
+    assert "&lt;b&gt;attribute" in page
+    assert "<b>" not in page
+    assert "<such>" not in page
+    assert 'href="policies/new/shadow"' in page
+    assert client.get("/policies?format=json", headers={"accept": "text/html"}).json()["policies"]
+
+
+def test_a_shadow_has_its_own_answer(client):
+    assert client.get("/policies/new/shadow").json() == {"disagreed": 3}
+    assert client.get("/policies/spread/shadow").status_code == 404
