@@ -1,5 +1,5 @@
-"""Writes the pages that are made from the code: `docs/errors/` from the codes and their cases, the tables of `grammar/LANGUAGE.md`,
-the definitions of custom resources in `deploy/crds/`.
+"""Writes the pages that are made from the code: `docs/errors/` from the codes and their cases, the tables of `grammar/LANGUAGE.md` and
+`docs/operations.md`, the definitions of custom resources in `deploy/crds/`.
 
 `python -m tests.generate_docs` writes them; tests compare them with what this module would write.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests import reference_tables
+from tests import operations_tables, reference_tables
 from tests.unit.language import diagnostic_case
 from wharfinger.crd import definition
 from wharfinger.language.codes import Code
@@ -21,6 +21,7 @@ from wharfinger.language.render import human
 ROOT = Path(__file__).parent.parent
 ERRORS = ROOT / "docs" / "errors"
 LANGUAGE = ROOT / "grammar" / "LANGUAGE.md"
+OPERATIONS = ROOT / "docs" / "operations.md"
 CRDS = ROOT / "deploy" / "crds"
 FAMILIES = {
     "P0": "Files and limits",
@@ -39,12 +40,17 @@ def pages() -> dict[Path, Callable[[], str]]:
     """Every generated page with what makes its text."""
     errors = {ERRORS / f"{code.name}.md": partial(page, code) for code in Code}
     crds = {CRDS / f"{made.name}.yaml": made.text for made in definition.DEFINITIONS}
-    return {LANGUAGE: language, ERRORS / "README.md": index, **errors, **crds}
+    return {LANGUAGE: language, OPERATIONS: operations, ERRORS / "README.md": index, **errors, **crds}
 
 
 def language() -> str:
     """The reference of the language with its tables written anew."""
     return reference_tables.filled(LANGUAGE.read_text(encoding="utf-8"))
+
+
+def operations() -> str:
+    """The page about operating with its tables written anew."""
+    return operations_tables.filled(OPERATIONS.read_text(encoding="utf-8"))
 
 
 def index() -> str:

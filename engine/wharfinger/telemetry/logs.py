@@ -144,8 +144,16 @@ def _json(_: Any, __: str, event: EventDict) -> bytes:
 
 
 def _printable(_: Any, __: str, event: EventDict) -> EventDict:
-    """The fields with every text on one line and nothing in it that a terminal would obey."""
-    return {key: _visible(value) if isinstance(value, str) and key != "exception" else value for key, value in event.items()}
+    """The fields with every text on one line and nothing in it that a terminal would obey; reports and tracebacks below the line."""
+    if "report" in event:
+        event["exception"] = "\n".join(filter(None, (event.pop("report"), event.get("exception"))))
+    return {
+        key: _below(value) if key == "exception" else _visible(value) if isinstance(value, str) else value for key, value in event.items()
+    }
+
+
+def _below(text: str) -> str:
+    return "\n".join(map(_visible, text.splitlines()))
 
 
 def _visible(text: str) -> str:

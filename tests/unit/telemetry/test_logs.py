@@ -156,6 +156,13 @@ def test_the_console_shows_nothing_that_a_terminal_would_obey():
     assert scene.text().splitlines() == ["2023-11-14T22:13:20.250000Z [info] a b pod=�[2Jx text='one two'"]
 
 
+def test_the_console_shows_reports_below_the_line():
+    scene = Scene("console")
+    structlog.get_logger().error("policy refused", report="web.policy:1:1: no\n  \x1b[2Jscore", policy="web")
+    line = "2023-11-14T22:13:20.250000Z [error] policy refused policy=web"
+    assert scene.text().splitlines() == [line, "web.policy:1:1: no", "  �[2Jscore"]
+
+
 def test_values_that_json_has_not_are_written_as_text(scene):
     structlog.get_logger().info("started", folder=sys.path.__class__, fields={"a": (1, 2)})
     assert scene.lines()[0]["fields"] == {"a": [1, 2]}

@@ -1,0 +1,51 @@
+"""What is said of log lines is true of those that are written."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.unit.runtime.running import view
+from wharfinger.framework.ports import Attempt
+from wharfinger.telemetry.log_lines import LINES
+from wharfinger.telemetry.observer import line_of
+
+ENGINE = Path(__file__).parents[3] / "engine" / "wharfinger"
+CALL = re.compile(r'\b_?log\.(?:info|warning|error)\)?\(\s*"([^"]+)"')
+STAGES = ("queue", "decide", "reserve", "permit", "pre_bind", "bind")
+
+
+def declared(event):
+    return next(line for line in LINES if line.event == event)
+
+
+def test_every_line_of_the_process_is_described_and_no_other():
+    written = {event for path in ENGINE.rglob("*.py") for event in CALL.findall(path.read_text(encoding="utf-8"))}
+    assert written | {"log lines left out"} == {line.event for line in LINES}
+
+
+def test_each_is_described_once():
+    assert len({line.event for line in LINES}) == len(LINES)
+
+
+def test_the_fields_of_an_attempt_are_those_described():
+    attempt = Attempt(
+        pod=view("one"),
+        profile="wharfinger",
+        result="error",
+        attempts=1,
+        first_seen=0,
+        started=0,
+        ended=1,
+        node="a",
+        message="no",
+        plugins=("NodeName",),
+        stages=dict.fromkeys(STAGES, 0.1),
+    )
+    assert line_of(attempt).keys() == declared("attempt").fields.keys()
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.event)
+def test_descriptions_are_sentences(line):
+    assert line.means.endswith(".")
+    assert not any(text.endswith(".") for text in line.fields.values())
