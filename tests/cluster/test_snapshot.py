@@ -61,6 +61,7 @@ def test_dry_runs_on_a_snapshot_decide_as_the_scheduler_does(control_plane, node
     api.create_many(pods[:250])
     time.sleep(1.1)  # creation times have whole seconds: two of them, and many pods of each
     api.create_many(pods[250:])
+    api.create_many(objects.pod(f"gated-{i}", scheduler=NAME, schedulingGates=[{"name": "quota"}]) for i in range(3))
     policy = tmp_path / "mixed.policy"
     policy.write_text(mixed_pods.POLICY)
 
@@ -71,9 +72,14 @@ def test_dry_runs_on_a_snapshot_decide_as_the_scheduler_does(control_plane, node
         eventually(lambda: len(found(control_plane)[0]) == len(expected_nodes) and all(found(control_plane)[1].values()), within=60)
 
     assert live == (expected_nodes, expected_messages)
+    told_at_gates = {expected_messages.pop(f"default/gated-{i}") for i in range(3)}
+    assert told_at_gates == {"waiting for scheduling gates: [quota]"}
     assert len(expected_nodes) > 400
     assert len(expected_messages) > 20
-    assert found(control_plane) == (expected_nodes, expected_messages)
+    actual_nodes, actual_messages = found(control_plane)
+    assert {key for key in actual_messages if key.startswith("default/gated-")} == {f"default/gated-{i}" for i in range(3)}
+    assert actual_nodes == expected_nodes
+    assert {key: told for key, told in actual_messages.items() if not key.startswith("default/gated-")} == expected_messages
     assert_sound(control_plane)
 
 

@@ -24,6 +24,7 @@ from wharfinger.framework.registry import Registry, default_registry
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
+    from wharfinger.framework.verdict import Reason
     from wharfinger.model.pod import PodView
 
 
@@ -87,6 +88,14 @@ class Chain:
     def queue_sort(self) -> QueueSortPlugin | None:
         """The plugin that orders the queue, if the chain has one."""
         return next((link.plugin for link in self.links if isinstance(link.plugin, QueueSortPlugin)), None)
+
+    def sort_key(self, pod: PodView) -> Any:
+        """What compares smaller for the pod to be tried first."""
+        return -pod.priority if self.queue_sort is None else self.queue_sort.sort_key(pod)
+
+    def gate(self, pod: PodView) -> Reason | None:
+        """Why the pod must not be tried yet, or None."""
+        return next((reason for plugin in self.pre_enqueues if (reason := plugin.pre_enqueue(pod)) is not None), None)
 
     def at(self, point: str) -> tuple[extension.Plugin, ...]:
         """The plugins at an extension point (`"Reserve"`, `"PreBind"`, … of `extension.POINTS`), in order."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.decision import Decision
+from wharfinger.framework.verdict import Reason
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
@@ -104,7 +105,8 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
 ) -> DryRun:
     """The dry run of `pods`; in SEQUENTIAL mode `state` is left with every placement assumed.
 
-    Pods that `explained` says yes to get an explanation, with a report on each of `nodes`. `advance` is called after every pod.
+    Pods that wait at a gate are not tried. Those that `explained` says yes to get an explanation, with a report on each of `nodes`.
+    `advance` is called after every pod that was tried.
     """
     commentary = PolicyCommentary(chain)
     before = utilisation(state.snapshot())
@@ -114,9 +116,30 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
         advance()
         return _result(decision, evicted, explanation)
 
-    results = tuple(outcome.seen for outcome in simulator.place(chain, state, pods, watch=watch, mode=mode))
+    n_nodes = state.snapshot().n_nodes
+    free = [pod for pod in pods if chain.gate(pod) is None]
+    placed = iter([outcome.seen for outcome in simulator.place(chain, state, free, watch=watch, mode=mode)])
+    results = tuple(
+        next(placed) if (gate := chain.gate(pod)) is None else _gated(pod, gate, n_nodes) for pod in simulator.queue_order(chain, pods)
+    )
     after = utilisation(state.snapshot()) if mode is Mode.SEQUENTIAL else None
     return DryRun(mode=mode, chain=chain, results=results, before=before, after=after)
+
+
+def _gated(pod: PodView, gate: Reason, n_nodes: int) -> PodResult:
+    """The result of a pod that is not in the queue yet."""
+    return PodResult(
+        pod=pod.key,
+        node=None,
+        message=gate.text,
+        totals=(),
+        feasible=0,
+        reasons=((gate.text, n_nodes),),
+        nominated=None,
+        victims=(),
+        notes=(),
+        explanation=None,
+    )
 
 
 def _result(decision: Decision, evicted: tuple[PodView, ...], explanation: Explanation | None) -> PodResult:

@@ -41,12 +41,11 @@ class Profile:
 
     def sort_key(self, pod: PodView) -> Any:
         """What compares smaller for the pod to be tried first."""
-        sort = self.chain.queue_sort
-        return -pod.priority if sort is None else sort.sort_key(pod)
+        return self.chain.sort_key(pod)
 
     def gate(self, pod: PodView) -> Reason | None:
         """Why the pod must not be tried yet, or None."""
-        return next((reason for plugin in self.chain.pre_enqueues if (reason := plugin.pre_enqueue(pod)) is not None), None)
+        return self.chain.gate(pod)
 
 
 class Profiles:

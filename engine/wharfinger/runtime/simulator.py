@@ -38,9 +38,9 @@ class Outcome(Generic[Seen]):
     seen: Seen
 
 
-def queue_order(pods: Iterable[PodView]) -> list[PodView]:
-    """The pods as the queue would hand them out: priority descending, then creation time (unknown last), then key."""
-    return sorted(pods, key=lambda pod: (-pod.priority, pod.created is None, pod.created or 0.0, pod.key))
+def queue_order(chain: Chain, pods: Iterable[PodView]) -> list[PodView]:
+    """The pods as the queue would hand them out: as the chain sorts it (priority), then creation time (unknown last), then key."""
+    return sorted(pods, key=lambda pod: (chain.sort_key(pod), pod.created is None, pod.created or 0.0, pod.key))
 
 
 def place(
@@ -57,7 +57,7 @@ def place(
     (decision, snapshot, evicted pods).
     """
     decider = Decider(chain)
-    for pod in queue_order(pods):
+    for pod in queue_order(chain, pods):
         decision = decider.decide(state.snapshot(), pod)
         evicted: tuple[PodView, ...] = ()
         if decision.nominated is not None and mode is Mode.SEQUENTIAL:

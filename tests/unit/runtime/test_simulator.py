@@ -5,6 +5,7 @@ from msgspec import structs
 
 from tests.unit.runtime import clusters
 from wharfinger.framework.cycle import decide
+from wharfinger.model import objects
 from wharfinger.model.pod import PodView
 from wharfinger.runtime import simulator
 from wharfinger.runtime.dry_run import dry_run
@@ -20,9 +21,10 @@ def pod(name, priority=0, created=None):
 
 
 def test_queue_order_is_priority_then_age_then_key():
+    chain = clusters.chain_of()
     waiting = [pod("z", 0, 10), pod("a", 0, 20), pod("late", 5, 99), pod("b", 0, 10), pod("unknown", 0), pod("old", 0, 1)]
-    assert [view.name for view in simulator.queue_order(waiting)] == ["late", "old", "b", "z", "a", "unknown"]
-    assert [view.name for view in simulator.queue_order(reversed(waiting))] == ["late", "old", "b", "z", "a", "unknown"]
+    assert [view.name for view in simulator.queue_order(chain, waiting)] == ["late", "old", "b", "z", "a", "unknown"]
+    assert [view.name for view in simulator.queue_order(chain, reversed(waiting))] == ["late", "old", "b", "z", "a", "unknown"]
 
 
 @pytest.mark.parametrize(("templates", "n_nodes"), [(1, 40), (7, 6)])
@@ -30,13 +32,30 @@ def test_sequential_placement_is_deciding_and_assuming_one_by_one(templates, n_n
     chain, state, reference = clusters.chain_of(), clusters.state_of(n_nodes, running=60), clusters.state_of(n_nodes, running=60)
     pods = clusters.pods_of(90, templates)
     result = dry_run(chain, state, pods)
-    for view, placed in zip(simulator.queue_order(pods), result.results, strict=True):
+    for view, placed in zip(simulator.queue_order(chain, pods), result.results, strict=True):
         decision = decide(chain, reference.snapshot(), view)
         assert (placed.pod, placed.node, placed.message, placed.feasible) == (view.key, decision.node, decision.message, decision.feasible)
         if decision.node is not None:
             reference.assume(view, decision.node)
     assert result.after == utilisation(reference.snapshot())
     assert 0 < result.unplaced < 90
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_pods_at_a_gate_are_not_tried_and_keep_their_place(mode):
+    gate = (objects.PodSchedulingGate(name="quota"),)
+    first, second, last = (pod(name, created=age) for age, name in enumerate(("first", "second", "last")))
+    gated = PodView(structs.replace(second.object, spec=structs.replace(second.object.spec, scheduling_gates=gate)))
+    state = clusters.state_of(3)
+    result = dry_run(clusters.chain_of(), state, [last, gated, first], mode=mode)
+    assert [(one.pod, one.node is None) for one in result.results] == [
+        ("default/first", False),
+        ("default/second", True),
+        ("default/last", False),
+    ]
+    assert result.results[1].message == "waiting for scheduling gates: [quota]"
+    assert [(reason.reason, reason.pods) for reason in result.reasons] == [("waiting for scheduling gates: [quota]", 1)]
+    assert len(list(state.placements())) == (2 if mode is Mode.SEQUENTIAL else 0)
 
 
 def test_independent_placement_leaves_the_cluster_alone():
