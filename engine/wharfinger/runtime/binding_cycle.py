@@ -19,6 +19,7 @@ from wharfinger.framework.extension import Placement, Plugin
 from wharfinger.framework.ports import NORMAL, BindFailed
 from wharfinger.framework.verdict import Reason
 from wharfinger.runtime import wording
+from wharfinger.runtime.background import Background
 from wharfinger.runtime.permits import Permits
 from wharfinger.runtime.volume_binds import VolumeBinds
 from wharfinger.runtime.world import Decided, World, attempt
@@ -67,30 +68,26 @@ class BindingCycle:
         self._permits = permits
         self._most = most
         self._volumes = VolumeBinds(world)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background(lambda error: self._ports.observer.failed("binding cycle", error))
         self._occupied = 0
         self.room = asyncio.Event()
         self.room.set()
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return len(self._background)
 
     def start(self, queued: QueuedPod, placement: Placement, decided: Decided) -> None:
         """Bind an assumed and reserved pod in the background."""
-        task = asyncio.ensure_future(self._run(queued, placement, decided))
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        self._background.start(self._run(queued, placement, decided)).add_done_callback(self._ended)
         self._occupy()
 
     async def drain(self) -> None:
         """None, when nothing is being bound any more."""
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
+        await self._background.drain()
 
     def cancel(self) -> None:
         """Stop binding at once; what was being sent may have arrived."""
-        for task in self._tasks:
-            task.cancel()
+        self._background.cancel()
 
     def undo(self, queued: QueuedPod, placement: Placement, *, known: bool = True) -> None:
         """Give back what was reserved and forget the pod; if its place was `known` to be taken, say that it is free."""
@@ -100,13 +97,10 @@ class BindingCycle:
             freed = Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=placement.node, pod=placement.pod)
             self._queue.notify(freed)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+    def _ended(self, _task: asyncio.Task[None]) -> None:
         self._occupied -= 1
         if self._occupied < self._most:
             self.room.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._ports.observer.failed("binding cycle", error)
 
     async def _run(self, queued: QueuedPod, placement: Placement, decided: Decided) -> None:
         try:

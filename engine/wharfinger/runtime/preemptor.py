@@ -13,6 +13,7 @@ from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.ports import NORMAL, WriteFailed, pod_reference
 from wharfinger.framework.verdict import Reason
 from wharfinger.runtime import wording
+from wharfinger.runtime.background import Background
 from wharfinger.runtime.waiting import until
 from wharfinger.runtime.world import World
 
@@ -39,7 +40,7 @@ class Preemptor:
         self._staying: dict[str, set[str]] = {}  # preemptor → victims that are not seen to be leaving yet
         self._seen = asyncio.Event()
         self._evictions: dict[str, asyncio.Task[bool]] = {}  # victim → its one eviction, whoever wanted it first
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background(lambda error: self._ports.observer.failed("preemption", error))
 
     def evicting_for(self, uid: str) -> bool:
         """Whether room is being made for the pod right now."""
@@ -61,19 +62,17 @@ class Preemptor:
         self._world.state.nominate(pod, node)
         self._ports.observer.preempted(pod, node, len(victims))
         self._staying[pod.uid] = {victim.uid for victim in victims if not victim.terminating}
-        task = asyncio.ensure_future(self._evict(queued, node, victims))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._background.start(self._evict(queued, node, victims))
 
     async def drain(self) -> None:
         """None, when nobody is being evicted any more."""
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
+        await self._background.drain()
 
     def cancel(self) -> None:
         """Stop evicting."""
-        for task in (*self._tasks, *self._evictions.values()):
-            task.cancel()
+        self._background.cancel()
+        for eviction in self._evictions.values():
+            eviction.cancel()
 
     def _displace(self, pod: PodView, node: str) -> None:
         """Take the nomination from pods of lower priority that are nominated to the node: they may fit elsewhere now."""

@@ -11,7 +11,7 @@ _PLACES = (  # how what is said begins, the longest first where one begins like 
     ("status of pod ", "status"),
     ("pod ", "pod"),
     ("binding cycle", "binding"),
-    ("preemption of pod ", "preemption"),
+    ("preemption", "preemption"),
     ("watch of ", "watch"),
     ("object of kind ", "object"),
     ("lease", "lease"),

@@ -1,0 +1,42 @@
+import asyncio
+
+from wharfinger.runtime.background import Background
+
+
+def test_what_fails_is_told_and_what_is_cancelled_has_not_failed():
+    told = []
+
+    async def failing():
+        raise ValueError("broken")
+
+    async def story():
+        background = Background(lambda error: told.append(str(error)))
+        background.start(failing())
+        await background.drain()
+        background.start(asyncio.sleep(60))
+        assert len(background) == 1
+        background.cancel()
+        await background.drain()
+        assert len(background) == 0
+
+    asyncio.run(story())
+    assert told == ["broken"]
+
+
+def test_draining_waits_for_what_is_started_meanwhile():
+    done = []
+
+    async def story():
+        background = Background(done.append)
+
+        async def second():
+            done.append("second")
+
+        async def first():
+            background.start(second())
+
+        background.start(first())
+        await background.drain()
+
+    asyncio.run(story())
+    assert done == ["second"]
