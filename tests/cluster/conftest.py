@@ -3,12 +3,15 @@
 Where its programs are neither built nor can be built, tests are skipped and say why; with CI=true they fail instead.
 """
 
+import contextlib
 import os
 
 import pytest
 
-from tests.cluster import objects
+from tests.cluster import custom, objects
+from tests.cluster.api import Refused
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.process import WharfProcess
 from tests.cluster.proxy import Proxy
 from tests.cluster.waiting import eventually
 from tests.testbed import build
@@ -54,10 +57,11 @@ def _empty(api):
             found = api.list(kind)
             left += len(found)
             if found:
-                api.delete_all(kind)
+                with contextlib.suppress(Refused):  # many thousand take longer than a request may; they become fewer
+                    api.delete_all(kind)
         return not left
 
-    eventually(remove, within=60)
+    eventually(remove, within=180)
     for name in {item["metadata"]["name"] for item in api.list("Namespace")} - KEPT_NAMESPACES:
         api.delete("Namespace", name)
     for item in api.list("PriorityClass"):
@@ -101,6 +105,21 @@ def pods(control_plane):
         return [item["metadata"]["name"] for item in made]
 
     return make
+
+
+@pytest.fixture
+def defined(control_plane):
+    """The control plane with the custom resources defined."""
+    custom.install(control_plane)
+    yield control_plane
+    custom.uninstall(control_plane)
+
+
+@pytest.fixture
+def wharf(defined):
+    """One running `wharf run` on it."""
+    with WharfProcess(defined) as running:
+        yield running
 
 
 def _ready(node):

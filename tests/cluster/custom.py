@@ -11,6 +11,7 @@ from tests.cluster.waiting import eventually
 FOLDER = Path(__file__).parent.parent.parent / "deploy" / "crds"
 GROUP = "scheduling.wharfinger.dev"
 PLURALS = {"SchedulingPolicy": "schedulingpolicies", "PlacementPreview": "placementpreviews", "PolicyApp": "policyapps"}
+EAST = 'policy "east"\nfilter zone {\n  require (node.labels["zone"] ?? "") == "east" else "not in the east"\n}\n'
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -76,6 +77,28 @@ def status(control_plane, kind, name, namespace="default"):
 def condition(found, name):
     """The status of a condition of a status: `True`, `False`, `Unknown`, or None when it is not there."""
     return next((each["status"] for each in found.get("conditions", ()) if each["type"] == name), None)
+
+
+def zoned(nodes, n=6):
+    """n nodes, every other one in the zone `east`, the others in `west`."""
+    return nodes(n, each=lambda i: {"labels": {"zone": "east" if i % 2 else "west"}})
+
+
+def phase(cluster, name="web"):
+    """The phase of a PolicyApp, None without a status."""
+    return status(cluster, "PolicyApp", name).get("phase")
+
+
+def pods_of(cluster, name="web"):
+    """The pods of a PolicyApp."""
+    found = cluster.api.list("Pod", "default")
+    return [pod for pod in found if pod["metadata"].get("labels", {}).get(f"{GROUP}/app") == name]
+
+
+def running(cluster, n, name="web"):
+    """Whether a PolicyApp says that it runs and has so many running pods."""
+    there = [pod for pod in pods_of(cluster, name) if "deletionTimestamp" not in pod["metadata"]]
+    return len(there) == n and all(pod["status"]["phase"] == "Running" for pod in there) and phase(cluster, name) == "Running"
 
 
 def _or_none(request):

@@ -2,44 +2,9 @@
 
 import json
 
-import pytest
-
 from tests.cluster import custom, objects
-from tests.cluster.process import WharfProcess
+from tests.cluster.custom import EAST, phase, pods_of, running, zoned
 from tests.cluster.waiting import eventually
-
-EAST = 'policy "east"\nfilter zone {\n  require (node.labels["zone"] ?? "") == "east" else "not in the east"\n}\n'
-
-
-@pytest.fixture
-def defined(control_plane):
-    custom.install(control_plane)
-    yield control_plane
-    custom.uninstall(control_plane)
-
-
-@pytest.fixture
-def wharf(defined):
-    with WharfProcess(defined) as running:
-        yield running
-
-
-def zoned(nodes, n=6):
-    return nodes(n, each=lambda i: {"labels": {"zone": "east" if i % 2 else "west"}})
-
-
-def phase(cluster, name="web"):
-    return custom.status(cluster, "PolicyApp", name).get("phase")
-
-
-def pods_of(cluster, name="web"):
-    found = cluster.api.list("Pod", "default")
-    return [pod for pod in found if pod["metadata"]["labels"].get(f"{custom.GROUP}/app") == name]
-
-
-def running(cluster, n, name="web"):
-    there = [pod for pod in pods_of(cluster, name) if "deletionTimestamp" not in pod["metadata"]]
-    return len(there) == n and all(pod["status"]["phase"] == "Running" for pod in there) and phase(cluster, name) == "Running"
 
 
 def test_an_app_runs_scales_changes_and_goes(defined, wharf, nodes, kubectl):

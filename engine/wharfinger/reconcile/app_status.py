@@ -81,7 +81,10 @@ def message_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> str:
     if phase is AppPhase.RUNNING:
         return observed.drift_note
     ready = _count(observed.deployment or {}, "readyReplicas")
-    told = f"{ready} of {spec.replicas} pods are ready" if observed.deployment is not None else "nothing of it is there yet"
+    if observed.deployment is None:
+        governance = observed.governance
+        return f"waits for its policy: {governance.message}" if governance.governs is False else "nothing of it is there yet"
+    told = f"{ready} of {spec.replicas} pods are ready"
     return f"{told}; {observed.waiting}" if observed.waiting else told
 
 

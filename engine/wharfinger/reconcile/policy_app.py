@@ -31,6 +31,9 @@ from wharfinger.reconcile.object_cache import AppPods, ObjectCache, key_of
 LOOK_AGAIN = 5.0
 """Seconds between two looks at an app that nothing has happened to: its pods may have drifted."""
 
+LOOK_SOON = 0.25
+"""Seconds between two looks at an app that waits for its policy."""
+
 _REFUSED = (refusals.Invalid, refusals.BadRequest, refusals.Forbidden)
 
 
@@ -65,17 +68,20 @@ class PolicyAppReconciler:
         if FINALIZER not in app.metadata.finalizers:
             await self._writer.set_finalizers(app, (*app.metadata.finalizers, FINALIZER))
             return None
-        await self._bring_about(app)
-        return LOOK_AGAIN
+        waits = await self._bring_about(app)
+        return LOOK_SOON if waits else LOOK_AGAIN
 
     # ── what is asked for ──
 
-    async def _bring_about(self, app: PolicyApp) -> None:
+    async def _bring_about(self, app: PolicyApp) -> bool:
+        """Whether the app waits for its policy to be active; the status has been written."""
         spec, problem = _read(app)
+        governance = self._governance(app.metadata, spec)
+        waits = governance.governs is False and self._made("Deployment", app.metadata) is None
         if problem is None:
-            problem = await self._make(app, spec)
+            problem = await self._make(app, spec, waits=waits)
         drift = await self._drift.of(key_of(app), spec, self._policy_of(app.metadata, spec)) if problem is None else Drift()
-        observed = self._observed(app, spec, problem, drift)
+        observed = self._observed(app, problem, drift, governance)
         before = app.status.get("phase")
         phase = app_status.phase_of(
             spec, observed, before=before, spec_is_new=app.status.get("observedGeneration") != app.metadata.generation
@@ -90,9 +96,13 @@ class PolicyAppReconciler:
         await self._say(app, {**status, **({"lastEviction": last} if last else {})}, before, phase)
         if victim is not None:
             await self._drift.evict(app, victim)
+        return waits
 
-    async def _make(self, app: PolicyApp, spec: PolicyAppSpec) -> tuple[str, str] | None:
-        """Writes what is missing or different; (reason, sentence) when it cannot be."""
+    async def _make(self, app: PolicyApp, spec: PolicyAppSpec, *, waits: bool) -> tuple[str, str] | None:
+        """Writes what is missing or different; (reason, sentence) when it cannot be.
+
+        No pod is made before the policy that is to decide about it does (`waits`).
+        """
         try:
             for kind, wanted in (
                 ("SchedulingPolicy", app_objects.inline_policy(app.metadata, spec)),
@@ -100,6 +110,8 @@ class PolicyAppReconciler:
                 ("Service", app_objects.service(app.metadata, spec)),
             ):
                 found = self._made(kind, app.metadata)
+                if kind == "Deployment" and waits:
+                    continue
                 if wanted is not None:
                     await apply_if_different(self._writer, wanted, found, app.metadata)
                 elif found is not None:
@@ -110,7 +122,7 @@ class PolicyAppReconciler:
             return "NotOurs", str(error)
         except _REFUSED as error:
             return error.reason or "Refused", str(error)
-        return None
+        return _refused(self._made("SchedulingPolicy", app.metadata))
 
     def _made(self, kind: str, app: ObjectMeta) -> PlainObject | None:
         """What is there under the name that the app's object of a kind has."""
@@ -121,13 +133,17 @@ class PolicyAppReconciler:
 
     # ── what is there ──
 
-    def _observed(self, app: PolicyApp, spec: PolicyAppSpec, problem: tuple[str, str] | None, drift: Drift) -> app_status.Observed:
+    def _governance(self, app: ObjectMeta, spec: PolicyAppSpec) -> app_status.Governance:
+        policy = self._policy_of(app, spec)
+        if policy is None:
+            return app_status.Governance()
+        governs, reason, message = self._drift.governs(policy, app, spec)
+        return app_status.Governance(policy=policy, governs=governs, reason=reason, message=message)
+
+    def _observed(
+        self, app: PolicyApp, problem: tuple[str, str] | None, drift: Drift, governance: app_status.Governance
+    ) -> app_status.Observed:
         deployment = self._made("Deployment", app.metadata)
-        policy = self._policy_of(app.metadata, spec)
-        governance = app_status.Governance()
-        if policy is not None:
-            governs, reason, message = self._drift.governs(policy, app.metadata, spec)
-            governance = app_status.Governance(policy=policy, governs=governs, reason=reason, message=message)
         return app_status.Observed(
             problem=problem,
             generation=0 if deployment is None else deployment.metadata.generation,
@@ -193,6 +209,15 @@ def _read(app: PolicyApp) -> tuple[PolicyAppSpec, tuple[str, str] | None]:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         return PolicyAppSpec(image="none", replicas=0), ("InvalidSpec", f"spec.{where}: {first['msg']}")
+
+
+def _refused(policy: PlainObject | None) -> tuple[str, str] | None:
+    """(reason, sentence) when the app's policy, as it is now, has been refused; its status says so."""
+    if policy is None or policy.status.get("observedGeneration") != policy.metadata.generation:
+        return None
+    told = (each for each in policy.status.get("conditions") or () if each.get("type") in {"Compiled", "Active"})
+    wrong = next((each for each in told if each.get("status") == "False"), None)
+    return None if wrong is None else ("InvalidPolicy", f"the inline policy is refused: {wrong.get('message')}")
 
 
 def _waiting(pods: list[Any]) -> str:
