@@ -29,6 +29,7 @@ Report = Callable[[str, BaseException], None]
 Callback = Callable[[], Awaitable[None] | None]
 
 _JITTER = 1.2  # client-go/tools/leaderelection: retries of candidates are stretched by up to this factor
+_PATIENCE = 0.5  # share of the deadline that one request may take, as there: one connection that has died must not cost the lease
 _MOST_TRANSITIONS = 2**31 - 1  # the field's type in the API server
 _CLAIMS = 16  # own writes remembered: more than can be on their way
 
@@ -74,6 +75,7 @@ class LeaseElection:
         self._report = report
         self._known = _Elector()
         self._leading_until: float | None = None
+        self._patience = settings.renew_deadline * _PATIENCE
         self._name = f"{settings.resource_namespace}/{settings.resource_name}"
         base = f"/apis/coordination.k8s.io/v1/namespaces/{settings.resource_namespace}/leases"
         self._collection, self._path = base, f"{base}/{settings.resource_name}"
@@ -140,7 +142,7 @@ class LeaseElection:
     async def _acquire_or_renew(self) -> bool:
         self._known.conflict = False
         try:
-            lease = _decoded(await self._connection.request("GET", self._path, timeout=self._settings.renew_deadline, urgent=True))
+            lease = _decoded(await self._connection.request("GET", self._path, timeout=self._patience, urgent=True))
         except refusals.NotFound:
             return await self._write("POST", self._collection, self._new())
         self._observe(lease)
@@ -154,7 +156,7 @@ class LeaseElection:
         self._known.claims.append(lease["spec"]["renewTime"])
         body = msgspec.json.encode(lease)
         try:
-            answer = await self._connection.request(method, path, body=body, timeout=self._settings.renew_deadline, urgent=True)
+            answer = await self._connection.request(method, path, body=body, timeout=self._patience, urgent=True)
         except refusals.Conflict as error:
             self._known.conflict, self._known.failure = True, str(error)
             return False

@@ -146,6 +146,21 @@ def test_a_lease_that_another_took_is_lost_at_once(run):
     run(scenario)
 
 
+def test_one_renewal_that_is_never_answered_does_not_cost_the_lease(run):
+    async def scenario(server, connection):
+        leases, me = Leases(server), Replica(connection)
+        async with running(me.run()):
+            await until(lambda: me.election.is_leader)
+            leases.broken = Answer(delay=20)
+            asked = len(server.seen)
+            await until(lambda: len(server.seen) > asked)
+            leases.broken = None
+            await asyncio.sleep(FAST["renew_deadline"] * 1.5)
+            assert me.told == ["started"]
+
+    run(scenario)
+
+
 def test_a_renewal_does_not_wait_for_a_connection_behind_other_requests(run):
     async def scenario(server, connection):
         leases, me = Leases(server), Replica(connection)
