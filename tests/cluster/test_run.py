@@ -1,12 +1,14 @@
 """`wharf run` as a process, on a real API server."""
 
 import json
+import signal
 import time
 
 import pytest
 
 from tests.cluster import objects
 from tests.cluster.control_plane import GUEST_TOKEN
+from tests.cluster.misbehaviour import Delay
 from tests.cluster.process import WharfProcess, run_to_end
 from tests.cluster.programs import free_ports
 from tests.cluster.soundness import assert_sound
@@ -149,6 +151,22 @@ def test_a_server_that_does_not_answer_is_asked_again_until_a_signal(control_pla
         assert wharf.terminate() == 0
     finally:
         wharf.kill()
+
+
+def test_a_second_signal_does_not_wait_for_what_is_under_way(control_plane, proxy, nodes, pods):
+    nodes(1)
+    with WharfProcess(control_plane, kubeconfig=proxy.kubeconfig) as wharf:
+        slow = proxy.add(Delay(seconds=30), path="/binding$")
+        pods(1, scheduler=NAME)
+        eventually(lambda: slow.done)
+        wharf.signal(signal.SIGTERM)
+        eventually(lambda: "stopping" in wharf.log)
+        asked = time.monotonic()
+
+        assert wharf.terminate() == 1
+        assert time.monotonic() - asked < 5
+        assert "stopped at once by a second signal" in wharf.log
+        assert "Traceback" not in wharf.log
 
 
 def test_readyz_names_the_kinds_that_may_not_be_read(control_plane, nodes, pods):
