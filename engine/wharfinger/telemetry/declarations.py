@@ -203,6 +203,23 @@ class Metric(Enum):
         "result",
         read=True,
     )
+    WORKQUEUE_DEPTH = _gauge("workqueue_depth", "Objects that wait for a reconcile, by controller.", "name")
+    WORKQUEUE_ADDS = _counter("workqueue_adds_total", "Objects that were put in line for a reconcile.", "name")
+    WORKQUEUE_RETRIES = _counter("workqueue_retries_total", "Objects that come back because their reconcile failed.", "name")
+    WORKQUEUE_WAIT = _histogram(
+        "workqueue_queue_duration_seconds",
+        "Time that an object waits in line before its reconcile begins.",
+        exponential(10e-9, 10, 12),
+        "name",
+    )
+    RECONCILES = _counter(
+        "wharfinger_reconcile_total",
+        "Reconciles by result: 'success', 'requeue' (looked at again soon, though nothing failed), 'conflict' (somebody else wrote, or the "
+        "object has gone; tried again), 'error'.",
+        "controller",
+        "result",
+    )
+    RECONCILE_DURATION = _histogram("wharfinger_reconcile_duration_seconds", "Time of a reconcile.", REQUEST_SECONDS, "controller")
     STATE_REVISION = _gauge("wharfinger_state_revision", "How many changes of the cluster have been taken in.")
     BUILD = _gauge("wharfinger_build_info", "1; the version of this process.", "version")
     LOG_LINES_LEFT_OUT = _counter(

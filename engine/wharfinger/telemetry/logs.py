@@ -26,6 +26,9 @@ Level = Literal["debug", "info", "warning", "error"]
 
 BLOTTED = "[redacted]"
 
+FIELDS = "_fields"
+"""A field whose value is a mapping of further fields: two dozen keywords handed through structlog would cost more than the line itself."""
+
 _CREDENTIALS = re.compile(
     r"(?P<scheme>\b(?:Bearer|Basic)\s+)[\w.~+/=-]+"
     r"|(?P<user>://)[^\s/@]+:[^\s/@]+@"
@@ -108,7 +111,8 @@ def _stamped(now: Callable[[], float]) -> Processor:
         if microseconds // 1_000_000 != second:  # formatting a date costs more than all the rest of a line
             second = microseconds // 1_000_000
             text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        return {"time": f"{text}.{microseconds % 1_000_000:06d}Z", "level": level, "event": event.pop("event"), **event}
+        first = {"time": f"{text}.{microseconds % 1_000_000:06d}Z", "level": level, "event": event.pop("event")}
+        return {**first, **event.pop(FIELDS, {}), **event}
 
     return stamp
 

@@ -6,6 +6,7 @@ second. Label sets are looked up once and kept.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from functools import cache
@@ -16,7 +17,7 @@ from wharfinger.framework.ports import Attempt, BindFailed, WriteFailed
 from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.model.pod import PodView
 from wharfinger.telemetry.declarations import Metric
-from wharfinger.telemetry.logs import blotted
+from wharfinger.telemetry.logs import FIELDS, blotted
 from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.places import place_of
 from wharfinger.telemetry.repeats import Repeats
@@ -38,6 +39,7 @@ class TelemetryObserver:
 
     def __init__(self, metrics: Metrics, log: Any, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._log = log.bind()
+        self._tells_attempts = self._log.is_enabled_for(logging.INFO)
         self._metrics = metrics
         self._efforts = Efforts(metrics)
         self._repeats = Repeats(monotonic)
@@ -65,7 +67,10 @@ class TelemetryObserver:
         self._stages(attempt)
         if result == "scheduled":
             self._placed(attempt)
-        (self._log.warning if result == "error" else self._log.info)("attempt", **line_of(attempt))
+        if result == "error":
+            self._log.warning("attempt", **{FIELDS: line_of(attempt)})
+        elif self._tells_attempts:
+            self._log.info("attempt", **{FIELDS: line_of(attempt)})
         self._tell_held_back()
 
     def queued(self, queue: str, event: str) -> None:
