@@ -1,7 +1,8 @@
 """The connection to an API server: bytes in, bytes out.
 
 Requests share a bounded pool of connections; watches, which hold theirs for minutes, have connections of their own, so that they never
-keep a binding waiting. Answers are raw bytes: what is in them is decoded by whoever asked, straight into the structs of the model.
+keep a binding waiting. What is written goes over lean connections that do nothing else (`exchange`), what is read over aiohttp's. Answers
+are raw bytes: what is in them is decoded by whoever asked, straight into the structs of the model.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from yarl import URL
 
 from wharfinger.kube import refusals
 from wharfinger.kube.credentials import Credentials
+from wharfinger.kube.exchange import Exchanges
+from wharfinger.kube.lines import whole_lines
+from wharfinger.kube.sockets import notice_silence
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -28,7 +32,6 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 _FAREWELL = 1.0  # seconds that open connections have to end when everything is closed
 _LOOK = 0.01
-_LONGEST_LINE = 64 * 2**20  # bytes; no object in etcd comes near
 _BROKEN = (aiohttp.ClientError, TimeoutError, ConnectionError, OSError)
 
 
@@ -66,18 +69,20 @@ class Connection:
         self.answered: Answered = _unnoticed
         self._user_agent = user_agent
         self._slots = asyncio.Semaphore(self.limits.connections)
+        self._writes: Exchanges | None = None
         self._requests: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
         self._sockets: WeakSet[socket.socket] = WeakSet()
 
     async def __aenter__(self) -> Self:
         await self.credentials.load()
+        self._writes = self._exchanges()
         self._requests = self._session()
         self._watches = self._session()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for session in (self._requests, self._watches):
+        for session in (self._writes, self._requests, self._watches):
             if session is not None:
                 await session.close()
         await self._see_sockets_closed()
@@ -136,7 +141,7 @@ class Connection:
                 self.answered("GET", answer.status, None)
                 if answer.status >= 400:
                     raise refusals.of_answer(answer.status, await answer.read(), answer.headers.get("Retry-After"))
-                yield _split(answer.content)
+                yield whole_lines(answer.content)
         except _BROKEN as error:
             raise _unreachable("GET", path, error) from error
         except refusals.Unauthorized:
@@ -153,31 +158,48 @@ class Connection:
         content_type: str,
         seconds: float | None,
     ) -> bytes:
-        headers = _headers(authorization)
-        if body is not None:
-            headers["Content-Type"] = content_type
-        timeout = aiohttp.ClientTimeout(total=seconds or self.limits.request_timeout, sock_connect=self.limits.connect_timeout)
         status, began = 0, time.monotonic()
+        seconds = seconds or self.limits.request_timeout
         try:
-            async with _opened(self._requests).request(
-                method,
-                self._url(path),
-                params=params,
-                data=body,
-                headers=headers,
-                timeout=timeout,
-                server_hostname=self.credentials.server_name,
-                proxy=self.credentials.proxy,
-            ) as answer:
-                content = await answer.read()
-                status = answer.status
+            if body is None or params is not None or self._writes is None:
+                status, content, retry_after = await self._read(method, path, authorization, params, body, content_type, seconds)
+            else:
+                answer = await self._writes.ask(method, path, authorization, body, content_type, seconds)
+                status, content, retry_after = answer.status, answer.content, answer.retry_after
         except _BROKEN as error:
             raise _unreachable(method, path, error) from error
         finally:
             self.answered(method, status, time.monotonic() - began)
-        if answer.status >= 400:
-            raise refusals.of_answer(answer.status, content, answer.headers.get("Retry-After"))
+        if status >= 400:
+            raise refusals.of_answer(status, content, retry_after)
         return content
+
+    async def _read(  # noqa: PLR0913, PLR0917 — the parts of a request, decided
+        self,
+        method: str,
+        path: str,
+        authorization: str | None,
+        params: Mapping[str, str] | None,
+        body: bytes | None,
+        content_type: str,
+        seconds: float,
+    ) -> tuple[int, bytes, str | None]:
+        """(status, body, Retry-After) of the answer to any request."""
+        headers = _headers(authorization)
+        if body is not None:
+            headers["Content-Type"] = content_type
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=self.limits.connect_timeout)
+        async with _opened(self._requests).request(
+            method,
+            self._url(path),
+            params=params,
+            data=body,
+            headers=headers,
+            timeout=timeout,
+            server_hostname=self.credentials.server_name,
+            proxy=self.credentials.proxy,
+        ) as answer:
+            return answer.status, await answer.read(), answer.headers.get("Retry-After")
 
     async def _see_sockets_closed(self) -> None:
         """None; what was broken off says goodbye in TLS after its session is closed, for which the event loop is needed a little longer."""
@@ -187,12 +209,18 @@ class Connection:
             await asyncio.sleep(_LOOK)
 
     def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
-        made = _socket(address)
+        made = socket.socket(*address[:3])
+        notice_silence(made)
         self._sockets.add(made)
         return made
 
     def _url(self, path: str) -> URL:
         return URL(self.credentials.server + path, encoded=True)  # names of Kubernetes need no quoting
+
+    def _exchanges(self) -> Exchanges | None:
+        """None where a proxy stands between, which is a matter for aiohttp."""
+        given, head = self.credentials, f"Accept: {JSON}\r\nUser-Agent: {self._user_agent}\r\n"
+        return None if given.proxy else Exchanges(given.server, given.tls, given.server_name, self.limits.connect_timeout, head)
 
     def _session(self) -> aiohttp.ClientSession:
         tls = self.credentials.tls
@@ -215,41 +243,7 @@ def _headers(authorization: str | None) -> dict[str, str]:
 
 
 def _unreachable(method: str, path: str, error: Exception) -> refusals.Unreachable:
-    broken = isinstance(error, aiohttp.ClientPayloadError)
-    what = (
-        "the connection broke off"
-        if broken
-        else str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
-    )
+    what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
+    if isinstance(error, aiohttp.ClientPayloadError):
+        what = "the connection broke off"
     return refusals.Unreachable(f"{method} {path}: {what}")
-
-
-def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that notices within a minute when the other side has vanished without a word."""
-    family, kind, protocol = address[:3]
-    made = socket.socket(family=family, type=kind, proto=protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):  # not everywhere under these names
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return made
-
-
-async def _split(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Whole lines, of any length; half a line at the end is a broken connection, not an event."""
-    rest: list[bytes] = []
-    length = 0
-    async for chunk in content.iter_any():
-        head, *more = chunk.split(b"\n")
-        rest.append(head)
-        length += len(head)
-        if length > _LONGEST_LINE:
-            raise refusals.Unreachable("a watch that sends no end of line")
-        if not more:
-            continue
-        yield b"".join(rest)
-        for line in more[:-1]:
-            yield line
-        rest, length = [more[-1]], len(more[-1])
-    if length:
-        raise refusals.Unreachable("a watch that ended in the middle of an event")

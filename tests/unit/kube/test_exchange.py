@@ -1,0 +1,113 @@
+"""Requests over connections that stay open: each gets its own answer, whatever becomes of the one before."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.unit.kube.conftest import kubeconfig
+from tests.unit.kube.scripted_server import Answer, refused
+from wharfinger.kube import refusals
+from wharfinger.kube.connection import Connection
+from wharfinger.kube.credentials import Credentials
+
+PATH = "/api/v1/namespaces/shop/pods/web/binding"
+
+
+async def post(connection, body=b"{}", **more):
+    return await connection.request("POST", PATH, body=body, **more)
+
+
+def test_a_request_arrives_as_it_was_sent(run):
+    async def scenario(server, connection):
+        server.on("POST", PATH, Answer(status=201, body={"status": "Success"}))
+        assert await post(connection, b'{"kind":"Binding"}') == b'{"status": "Success"}'
+        (seen,) = server.seen
+        assert seen.body == {"kind": "Binding"}
+        wanted = {"Authorization": "Bearer secret", "Content-Type": "application/json", "Accept": "application/json"}
+        assert {name: seen.headers[name] for name in wanted} == wanted
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("status", "error"), [(404, refusals.NotFound), (409, refusals.Conflict), (500, refusals.ServerError)])
+def test_a_refusal_leaves_the_connection_usable(run, status, error):
+    async def scenario(server, connection):
+        server.on("POST", PATH, refused(status, "No"), Answer(status=201))
+        with pytest.raises(error):
+            await post(connection)
+        await post(connection)
+
+    run(scenario)
+
+
+def test_the_wait_that_a_busy_server_asks_for_is_told(run):
+    async def scenario(server, connection):
+        server.on("POST", PATH, refused(429, "TooManyRequests", Retry_After="7"))
+        with pytest.raises(refusals.TooManyRequests) as refusal:
+            await post(connection)
+        assert refusal.value.retry_after == 7
+
+    run(scenario)
+
+
+def test_many_at_a_time_get_their_own_answers(run):
+    async def scenario(server, connection):
+        server.on("POST", PATH, lambda seen: Answer(body=seen.body, delay=(seen.body["n"] % 7) / 1000))
+        bodies = [b'{"n": %d}' % n for n in range(200)]
+        assert await asyncio.gather(*(post(connection, body) for body in bodies)) == bodies
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("answer", [Answer(dropped=True), Answer(delay=5)])
+def test_no_answer_is_unreachable_and_the_next_request_is_answered(run, answer):
+    async def scenario(server, connection):
+        server.on("POST", PATH, answer, Answer(body={"n": 2}))
+        with pytest.raises(refusals.Unreachable):
+            await post(connection, timeout=0.2)
+        assert await post(connection) == b'{"n": 2}'
+
+    run(scenario)
+
+
+def test_the_answer_to_a_cancelled_request_is_nobody_elses(run):
+    async def scenario(server, connection):
+        server.on("POST", PATH, Answer(body={"n": 1}, delay=0.1), Answer(body={"n": 2}, delay=0.2))
+        first = asyncio.ensure_future(post(connection))
+        await asyncio.sleep(0.05)
+        first.cancel()
+        assert await post(connection) == b'{"n": 2}'
+
+    run(scenario)
+
+
+def test_a_connection_that_the_server_closes_after_its_answer_is_not_used_again(run):
+    async def scenario(server, connection):
+        server.on("POST", PATH, Answer(status=201, headers={"Connection": "close"}))
+        for _ in range(3):
+            await post(connection)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/ü"])
+def test_a_path_cannot_smuggle_anything(run, path):
+    async def scenario(server, connection):
+        with pytest.raises(ValueError, match="not a path"):
+            await connection.request("POST", path, body=b"")
+        assert not server.seen
+
+    run(scenario)
+
+
+def test_a_server_that_does_not_speak_tls_is_unreachable(run, tmp_path):
+    async def scenario(server, _):
+        path = kubeconfig(tmp_path, server.address.replace("http:", "https:"))
+        async with Connection(Credentials(path, None, time.monotonic)) as connection:
+            with pytest.raises(refusals.Unreachable):
+                await post(connection)
+
+    run(scenario)
