@@ -27,7 +27,6 @@ from wharfinger.kube.events import EventSettings
 from wharfinger.kube.lease import LeaseSettings
 from wharfinger.kube.resources import SCHEDULING
 from wharfinger.reconcile.compose import StorePolicies
-from wharfinger.reconcile.controller import ReconcileObserver
 from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
 
@@ -53,7 +52,6 @@ class Daemon:
         clock: Clock,
         log: Any,
         custom: Custom | None = None,
-        reconciles: ReconcileObserver | None = None,
     ) -> None:
         self._settings = settings
         self._log = log
@@ -75,7 +73,7 @@ class Daemon:
         self._sink = ways.sink(self.scheduler.sink)
         self.custom = custom
         if custom is not None and not settings.dry_run:
-            custom.reconcile(self.scheduler, self.server, StorePolicies(policies), reconciles)
+            custom.reconcile(self.scheduler, self.server, StorePolicies(policies))
 
     @property
     def leads(self) -> bool:

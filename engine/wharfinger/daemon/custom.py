@@ -17,16 +17,15 @@ from wharfinger.runtime.scheduler import Scheduler
 class Custom:
     """The custom resources of one process."""
 
-    def __init__(self, connection: Connection, clock: Clock, observer: Observer) -> None:
+    def __init__(self, connection: Connection, clock: Clock, observer: Observer, reconciles: ReconcileObserver | None = None) -> None:
         self._connection = connection
         self._clock = clock
         self._observer = observer
+        self._reconciles = reconciles
         self.resources = CustomResources(connection, clock, observer.failed)
         self.reconcilers: Reconcilers | None = None
 
-    def reconcile(
-        self, scheduler: Scheduler, server: ApiServer, policies: Policies | None = None, observer: ReconcileObserver | None = None
-    ) -> None:
+    def reconcile(self, scheduler: Scheduler, server: ApiServer, policies: Policies) -> None:
         """None; from `start` on there are reconcilers. To be called before the informers run."""
         self.reconcilers = Reconcilers(
             self.resources,
@@ -37,9 +36,14 @@ class Custom:
             leadership=server.leadership,
             failures=self._observer,
             policies=policies,
-            observer=observer,
+            observer=self._reconciles,
         )
         server.informers.subscribe(self.reconcilers.pods)
+
+    def depths(self) -> dict[tuple[str, ...], float]:
+        """How many objects wait for each controller."""
+        controllers = () if self.reconcilers is None else self.reconcilers.controllers
+        return {(controller.name,): float(len(controller.queue)) for controller in controllers}
 
     def start(self, tasks: Tasks, log: Any) -> None:
         """None; watches and reconciles from now on."""

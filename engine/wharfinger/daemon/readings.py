@@ -30,6 +30,8 @@ def read_from(daemon: Daemon, metrics: Metrics, lease: str) -> None:
     metrics.read(Metric.POLICY_STATE, lambda: Counter((status.state,) for status in daemon.policies.statuses))
     metrics.read(Metric.POLICY_SOURCE_LOST, lambda: {(source.name,): float(bool(source.lost)) for source in daemon.policies.sources})
     metrics.read(Metric.SHADOW_DECISIONS, lambda: _shadows(daemon))
+    if daemon.custom is not None:
+        metrics.read(Metric.WORKQUEUE_DEPTH, daemon.custom.depths)
     metrics.read(Metric.STATE_REVISION, lambda: {(): scheduler.state.revision})
     metrics.read(Metric.BUILD, lambda: {(wharfinger.__version__,): 1})
 

@@ -31,6 +31,7 @@ from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.observer import TelemetryObserver
 from wharfinger.telemetry.policies import TelemetryPolicyObserver
+from wharfinger.telemetry.reconciles import TelemetryReconcileObserver
 from wharfinger.telemetry.requests import requests_seen
 from wharfinger.web.app import application
 from wharfinger.web.debug import Debug
@@ -52,7 +53,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         opened.callback(observer.close)
         connection = connection_of(settings, clock)
         remote = remote_sources(settings, connection, clock, observer.failed)
-        custom = Custom(connection, clock, observer) if settings.custom_resources else None
+        custom = Custom(connection, clock, observer, TelemetryReconcileObserver(metrics)) if settings.custom_resources else None
         resources = None if custom is None else custom.resources.source
         store = await policies_of(settings, clock, TelemetryPolicyObserver(metrics, log), log.warning, remote, resources=resources)
         if settings.port:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from wharfinger.compiler.program import CompiledPolicy
@@ -75,7 +76,7 @@ class Reconcilers:
         clock: Clock,
         leadership: Leadership,
         failures: Observer,
-        policies: Policies | None = None,
+        policies: Policies,
         observer: ReconcileObserver | None = None,
     ) -> None:
         self._clock = clock
@@ -90,16 +91,13 @@ class Reconcilers:
         self.apps = Controller("policyapp", apps, _keys(cache, "PolicyApp"), **common)
         previews = PreviewReconciler(cache, writer, judge, Questions(judge, writer), clock)
         self.previews = Controller("placementpreview", previews, _keys(cache, "PlacementPreview"), workers=1, **common)
-        self.controllers = [self.apps, self.previews]
-        cache.watch("PolicyApp", lambda obj: self.apps.queue.add(key_of(obj)))
-        cache.watch("PlacementPreview", lambda obj: self.previews.queue.add(key_of(obj)))
+        statuses = PolicyStatusReconciler(cache, writer, judge, policies, scheduler.known_pods, clock)
+        self.policies = Controller("schedulingpolicy", statuses, _keys(cache, KIND), workers=1, **common)
+        self.controllers = (self.apps, self.previews, self.policies)
+        for kind, controller in (("PolicyApp", self.apps), ("PlacementPreview", self.previews), (KIND, self.policies)):
+            cache.watch(kind, partial(_enqueue, controller))
         for kind in ("Deployment", "Service", KIND):
             cache.watch(kind, self._made_for_app)
-        if policies is not None:
-            statuses = PolicyStatusReconciler(cache, writer, judge, policies, scheduler.known_pods, clock)
-            self.policies = Controller("schedulingpolicy", statuses, _keys(cache, KIND), workers=1, **common)
-            self.controllers.append(self.policies)
-            cache.watch(KIND, lambda obj: self.policies.queue.add(key_of(obj)))
 
     async def run(self) -> None:
         """None, after `stop`, or when cancelled."""
@@ -123,6 +121,10 @@ class Reconcilers:
         key = app_key_of(obj)
         if key is not None:
             self.apps.queue.add(key)
+
+
+def _enqueue(controller: Controller, obj: Any) -> None:
+    controller.queue.add(key_of(obj))
 
 
 def _keys(cache: ObjectCache, kind: str) -> Callable[[], list[str]]:
