@@ -33,6 +33,7 @@ def pod(
     memory: str = "128Mi",
     namespace: str = "default",
     labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
     scheduler: str = "default-scheduler",
     **spec: Any,
 ) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def pod(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels or {})},
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels or {}), "annotations": dict(annotations or {})},
         "spec": {"schedulerName": scheduler, "containers": [container], **spec},
     }
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from wharfinger.model import columns
 from wharfinger.model.pod import PodView
 
-LOG_LIMIT: Final = 4096  # comings and goings remembered; a reader further behind counts again
+LOG_LIMIT: Final = 1024  # comings and goings remembered; a reader further behind counts again, and who has gone is kept no longer
 
 
 class PodClass:
