@@ -26,7 +26,7 @@ def wharf(*arguments, check=True):
     return done
 
 
-def decided(cluster, *flags):
+def decided(*flags):
     """(node by pod, message by pod without one), as `wharf dry-run` has it."""
     report = json.loads(wharf("dry-run", "--format", "json", "--pods-of", NAME, *flags).stdout)
     return (
@@ -66,8 +66,8 @@ def test_dry_runs_on_a_snapshot_decide_as_the_scheduler_does(control_plane, node
     policy.write_text(mixed_pods.POLICY)
 
     wharf("snapshot", "-o", tmp_path / "now.json.gz", f"--kubeconfig={control_plane.kubeconfig}")
-    expected_nodes, expected_messages = decided(control_plane, "--snapshot", tmp_path / "now.json.gz", "--policy", policy)
-    live = decided(control_plane, "--live", f"--kubeconfig={control_plane.kubeconfig}", "--policy", policy)
+    expected_nodes, expected_messages = decided("--snapshot", tmp_path / "now.json.gz", "--policy", policy)
+    live = decided("--live", f"--kubeconfig={control_plane.kubeconfig}", "--policy", policy)
     with WharfProcess(control_plane, "--policy", policy):
         eventually(lambda: len(found(control_plane)[0]) == len(expected_nodes) and all(found(control_plane)[1].values()), within=60)
 
@@ -81,6 +81,23 @@ def test_dry_runs_on_a_snapshot_decide_as_the_scheduler_does(control_plane, node
     assert actual_nodes == expected_nodes
     assert {key: told for key, told in actual_messages.items() if not key.startswith("default/gated-")} == expected_messages
     assert_sound(control_plane)
+
+
+def test_a_pod_that_waits_for_another_is_placed_after_it_in_both(control_plane, nodes, tmp_path):
+    nodes(8)
+    api = control_plane.api
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": mixed_pods.HOST}
+    beside = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    api.create(objects.pod("a-first", scheduler=NAME, affinity=beside))
+    api.create(objects.pod("b-second", scheduler=NAME, nodeSelector={"none": "such"}))
+    api.create(objects.pod("c-third", scheduler=NAME, labels={"app": "db"}))
+
+    expected_nodes, expected_messages = decided("--live", f"--kubeconfig={control_plane.kubeconfig}")
+    with WharfProcess(control_plane):
+        eventually(lambda: len(found(control_plane)[0]) == 2 and all(found(control_plane)[1].values()))
+
+    assert expected_nodes["default/a-first"] == expected_nodes["default/c-third"]
+    assert found(control_plane) == (expected_nodes, expected_messages)
 
 
 def test_a_snapshot_is_of_one_moment_though_pods_come_all_the_while(control_plane, nodes):

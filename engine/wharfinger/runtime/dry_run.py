@@ -111,19 +111,61 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
     commentary = PolicyCommentary(chain)
     before = utilisation(state.snapshot())
 
-    def watch(decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
+    def told(decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
         explanation = explain_decision(decision, snapshot, commentary, nodes) if explained(decision.pod) else None
-        advance()
         return _result(decision, evicted, explanation)
 
-    n_nodes = state.snapshot().n_nodes
-    free = [pod for pod in pods if chain.gate(pod) is None]
-    placed = iter([outcome.seen for outcome in simulator.place(chain, state, free, watch=watch, mode=mode)])
-    results = tuple(
-        next(placed) if (gate := chain.gate(pod)) is None else _gated(pod, gate, n_nodes) for pod in simulator.queue_order(chain, pods)
-    )
+    results = _Attempts(chain, state, pods, mode, told).results(advance)
     after = utilisation(state.snapshot()) if mode is Mode.SEQUENTIAL else None
     return DryRun(mode=mode, chain=chain, results=results, before=before, after=after)
+
+
+class _Attempts:
+    """Pods tried in queue order; in SEQUENTIAL mode those that fit nowhere again, for as long as others were placed after them.
+
+    The live scheduler tries such a pod again when a placement may help it: one that wants to be beside a pod that came later, or a spread
+    that later pods have evened out. What is told of a pod that is never placed is what was said when its turn came.
+    """
+
+    def __init__(self, chain: Chain, state: ClusterState, pods: Sequence[PodView], mode: Mode, told: Callable[..., PodResult]) -> None:
+        self._chain = chain
+        self._state = state
+        self._mode = mode
+        self._told = told
+        self._order = simulator.queue_order(chain, pods)
+        self._results: dict[int, PodResult] = {}
+
+    def results(self, advance: Callable[[], None]) -> tuple[PodResult, ...]:
+        """A result for every pod in queue order; `advance` is called after each that was tried for the first time."""
+        n_nodes = self._state.snapshot().n_nodes
+        gates = {place: gate for place, pod in enumerate(self._order) if (gate := self._chain.gate(pod)) is not None}
+        left = self._attempt([place for place in range(len(self._order)) if place not in gates], self._told_and(advance))
+        while self._mode is Mode.SEQUENTIAL and left and any(place not in left for place in self._results if place > min(left)):
+            again = self._attempt(sorted(left), self._told_if_placed)
+            if again == left:
+                break
+            left = again
+        self._results |= {place: _gated(self._order[place], gate, n_nodes) for place, gate in gates.items()}
+        return tuple(self._results[place] for place in range(len(self._order)))
+
+    def _attempt(self, places: Sequence[int], watch: Callable[..., PodResult | None]) -> set[int]:
+        """The places in the queue of the pods that found no node."""
+        pods = [self._order[place] for place in places]
+        for place, outcome in zip(places, simulator.place(self._chain, self._state, pods, watch=watch, mode=self._mode), strict=True):
+            if outcome.seen is not None:
+                self._results[place] = outcome.seen
+        return {place for place in places if self._results[place].node is None}
+
+    def _told_and(self, advance: Callable[[], None]) -> Callable[..., PodResult]:
+        def watch(decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
+            result = self._told(decision, snapshot, evicted)
+            advance()
+            return result
+
+        return watch
+
+    def _told_if_placed(self, decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult | None:
+        return None if decision.node is None else self._told(decision, snapshot, evicted)
 
 
 def _gated(pod: PodView, gate: Reason, n_nodes: int) -> PodResult:
