@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from wharfinger.daemon.settings import API_VERSION, KIND, Settings
 from wharfinger.errors import UsageError
 from wharfinger.framework import faults, scheduler_configuration
+from wharfinger.framework.profiles import without_nulls
 from wharfinger.model import yaml_text
 
 _HEAD = f"apiVersion: {API_VERSION}, kind: {KIND}"
@@ -22,7 +23,7 @@ def read(path: str) -> Settings:
     """The settings of a file (`-` is standard input), its paths taken from its own folder; UsageError has a line for every fault."""
     document = _document(path)
     _refuse_other_kinds(path, document)
-    settings = validated(document, path)
+    settings = validated(without_nulls(document), path)
     folder = Path() if path == "-" else Path(path).parent
     return _with_paths(settings, lambda name: str(folder / Path(name).expanduser()))
 

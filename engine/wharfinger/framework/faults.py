@@ -5,6 +5,7 @@ Pydantic knows where a value does not fit; people also want to know what they ma
 
 from __future__ import annotations
 
+import re
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ from pydantic import BaseModel, ValidationError
 from wharfinger.language import suggest
 
 Path = tuple[str | int, ...]
+
+_AS_IN_PYTHON = re.compile(r"a valid (tuple|dictionary)(?: or instance of \w+)?")
+_AS_IN_A_FILE = {"tuple": "a list", "dictionary": "a mapping"}
 
 
 @dataclass(slots=True)
@@ -53,7 +57,7 @@ def _sentence(fault: Any, model: type[BaseModel], at: Path) -> str:
         return f"{where}: there is no such field; {f'did you mean {near}?' if near else there}"
     if fault["type"] == "missing":
         return f"{where}: this field is needed"
-    said = fault["msg"].removeprefix("Value error, ")
+    said = _AS_IN_PYTHON.sub(lambda found: _AS_IN_A_FILE[found[1]], fault["msg"].removeprefix("Value error, "))
     plain = isinstance(fault["input"], str | int | float) and fault["type"] != "value_error"
     return f"{where}: {said}" + (f", not {fault['input']!r}" if plain else "")
 

@@ -55,7 +55,7 @@ class Profiles:
 def read_profiles(document: Any, registry: Registry) -> Profiles:
     """The profiles of a KubeSchedulerConfiguration given as plain values; `UsageError` has a line for every fault."""
     try:
-        read = SchedulerConfiguration.model_validate(_without_nulls(document))
+        read = SchedulerConfiguration.model_validate(without_nulls(document))
     except ValidationError as error:
         raise UsageError("\n".join(faults.sentences(error, SchedulerConfiguration))) from error
     found = faults.Findings()
@@ -95,10 +95,10 @@ def _notes(read: SchedulerConfiguration, found: faults.Findings) -> None:
             found.note(("profiles", index, "percentageOfNodesToScore"), EVERY_NODE)
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
     """The value without fields that are null: to Kubernetes they are not there."""
     if isinstance(value, dict):
-        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):
-        return [_without_nulls(inner) for inner in value]
+        return [without_nulls(inner) for inner in value]
     return value

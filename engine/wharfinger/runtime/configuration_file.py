@@ -10,6 +10,8 @@ from wharfinger.framework.profiles import Profiles, read_profiles
 from wharfinger.framework.registry import default_registry
 from wharfinger.model import yaml_text
 
+OF_THE_PROCESS = "WharfingerConfiguration"
+
 
 def read(path: str | Path) -> Profiles:
     """The profiles of a file (`-` is standard input); `UsageError` names the file and has a line for every fault."""
@@ -23,6 +25,8 @@ def read(path: str | Path) -> Profiles:
     if len(documents) != 1 or not isinstance(documents[0], dict):
         found = "something else" if len(documents) == 1 else f"{len(documents)} documents"
         raise UsageError(f"{path}: expected one KubeSchedulerConfiguration, found {found}")
+    if documents[0].get("kind") == OF_THE_PROCESS:
+        raise UsageError(f"{path}: this is a {OF_THE_PROCESS}, the settings of wharf run; expected a KubeSchedulerConfiguration")
     try:
         return read_profiles(documents[0], default_registry())
     except UsageError as error:

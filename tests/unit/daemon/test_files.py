@@ -28,6 +28,10 @@ def test_a_file_that_says_nothing_has_the_defaults(file):
     assert files.read(file("")) == Settings()
 
 
+def test_a_field_without_a_value_is_not_there(file):
+    assert files.read(file("logging:\nclientConnection: {context: }\n")) == Settings()
+
+
 def test_paths_are_those_of_the_file(file, tmp_path):
     settings = files.read(
         file(
@@ -60,6 +64,8 @@ SENTENCES = {
     ),
     "an unknown field of a profile": ("profiles: [{policie: [a]}]", "profiles[0].policie: there is no such field; did you mean policies?"),
     "a wrong type": ("port: many", "port: Input should be a valid integer, unable to parse string as an integer, not 'many'"),
+    "no list": ("profiles: [{policies: a.policy}]", "profiles[0].policies: Input should be a list, not 'a.policy'"),
+    "no mapping": ("clientConnection: kubeconfig", "clientConnection: Input should be a mapping, not 'kubeconfig'"),
     "a number out of range": ("port: 70000", "port: Input should be less than or equal to 65535, not 70000"),
     "a choice that is none": ("logging: {format: xml}", "logging.format: Input should be 'console' or 'json', not 'xml'"),
     "no duration": (

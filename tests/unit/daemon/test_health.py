@@ -1,0 +1,41 @@
+"""What `/readyz` is told: by a process that waits for its API server, one that lists, and one that may not see everything."""
+
+import asyncio
+from types import SimpleNamespace
+
+from wharfinger.daemon.health import Health
+from wharfinger.web.health import outcome
+
+
+def told(health):
+    return {name: asyncio.run(outcome(check)) for name, check in health.checks.ready.items()}
+
+
+def daemon(missing=(), refused=()):
+    informers = SimpleNamespace(refused=dict(refused))
+    return SimpleNamespace(scheduler=SimpleNamespace(missing_kinds=frozenset(missing)), server=SimpleNamespace(informers=informers))
+
+
+def test_before_the_api_server_has_answered():
+    assert told(Health()) == {"api-server": "it has not answered yet", "informer-sync": "not started", "permissions": None}
+
+
+def test_the_kinds_that_are_not_listed_yet_are_named():
+    health = Health()
+    health.watch(daemon(missing={"Pod", "Node"}))
+
+    assert told(health) == {"api-server": None, "informer-sync": "not listed yet: Node, Pod", "permissions": None}
+
+
+def test_the_kinds_that_are_refused_are_named():
+    health = Health()
+    health.watch(daemon(refused={"Service": "services is forbidden"}))
+
+    assert told(health) == {"api-server": None, "informer-sync": None, "permissions": "Service: services is forbidden"}
+
+
+def test_all_is_well():
+    health = Health()
+    health.watch(daemon())
+
+    assert not any(told(health).values())
