@@ -86,11 +86,11 @@ def test_modes_keep_it_out(defined, wharf, nodes, pods):
     for name, mode in (("shadow", "Shadow"), ("off", "Off")):
         custom.create(defined, "SchedulingPolicy", name, {"source": EAST.replace('"east"', f'"{name}"', 1), "mode": mode})
     eventually(lambda: condition(defined, "off", "Active") == "False" and condition(defined, "shadow", "Active") == "False")
-    pods(6, scheduler="wharfinger")
+    pods(24, scheduler="wharfinger")
 
     eventually(lambda: all("nodeName" in pod["spec"] for pod in defined.api.list("Pod")))
     assert zones(defined, defined.api.list("Pod")) == {"east", "west"}
-    eventually(lambda: policy(defined, "shadow").get("matched") == 6)
+    eventually(lambda: policy(defined, "shadow").get("matched") == 24)
 
 
 def test_a_hundred_edits_in_a_second_end_with_the_last(defined, wharf):
@@ -110,7 +110,7 @@ def test_an_app_brings_its_own_policy(defined, wharf, nodes, pods):
     zoned(nodes)
     custom.create(defined, "PolicyApp", "web", {"image": "web:1", "replicas": 4, "policy": {"inline": EAST}})
     eventually(lambda: running(defined, 4) and custom.condition(custom.status(defined, "PolicyApp", "web"), "Governed") == "True")
-    pods(6, scheduler="wharfinger")
+    pods(24, scheduler="wharfinger")
     eventually(lambda: all("nodeName" in pod["spec"] for pod in defined.api.list("Pod")))
 
     assert zones(defined, pods_of(defined)) == {"east"}

@@ -1,0 +1,59 @@
+"""The conditions of a SchedulingPolicy."""
+
+import pytest
+
+from wharfinger.framework.policy_source import Mode
+from wharfinger.framework.policy_status import Finding, PolicyStatus, Result
+from wharfinger.reconcile.policy_status import conditions_of
+
+
+def status(*findings, mode=Mode.ENFORCE, revision="r", held=1):
+    refused = any(each.severity == "error" for each in findings)
+    return PolicyStatus(
+        name="p",
+        source="schedulingpolicies",
+        key="p",
+        mode=mode,
+        result=Result.REFUSED if refused else Result.ACCEPTED,
+        revision=revision,
+        version=None,
+        since=0.0,
+        attempted=0.0,
+        generation=2,
+        held_generation=held,
+        findings=findings,
+    )
+
+
+SYNTAX = Finding(severity="error", code="P101", message="what is this", file="p", line=3, column=1)
+LINT = Finding(severity="warning", code="L201", message="hm", file="p", line=3, column=1)
+TEST = Finding(severity="error", code="test", message="the test fails", file="p", line=9, column=1)
+CLASH = Finding(severity="error", code="set", message="there are two")
+
+CASES = [
+    (status(), [], ("True", "True", "True", "True"), "Active"),
+    (status(LINT), [], ("True", "True", "True", "True"), "Active"),
+    (status(SYNTAX), [], ("False", "Unknown", "True", "True"), "FormerVersion"),
+    (status(SYNTAX, revision=None, held=0), None, ("False", "Unknown", "False", None), "Refused"),
+    (status(TEST), [], ("True", "False", "True", "True"), "FormerVersion"),
+    (status(CLASH, revision=None), None, ("True", "True", "False", None), "Refused"),
+    (status(mode=Mode.SHADOW), [], ("True", "True", "False", "True"), "Shadow"),
+    (status(mode=Mode.OFF, revision=None), None, ("True", "True", "False", None), "Off"),
+    (status(), ["cpu5m"], ("True", "True", "True", "False"), "Active"),
+]
+
+
+@pytest.mark.parametrize(("found", "lacking", "told", "reason"), CASES)
+def test_conditions(found, lacking, told, reason):
+    conditions = {each.type: each for each in conditions_of(found, lacking)}
+
+    names = ("Compiled", "Tested", "Active", "MetricsAvailable")
+    assert tuple(conditions[name].status if name in conditions else None for name in names) == told
+    assert conditions["Active"].reason == reason
+
+
+def test_the_first_finding_is_the_message():
+    conditions = {each.type: each.message for each in conditions_of(status(SYNTAX), [])}
+
+    assert conditions["Compiled"] == "p:3:1: P101: what is this"
+    assert conditions["Active"] == "the version of generation 1 goes on: p:3:1: P101: what is this"
