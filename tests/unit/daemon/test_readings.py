@@ -21,7 +21,8 @@ def test_gauges_say_what_is():
         gated = pod("shy", schedulingGates=[{"name": "wait"}])
         async with running(node("a", cpu="2"), pod("one"), pod("big", cpu="9"), gated, chains=chains) as world:
             metrics = Metrics(CollectorRegistry(), of_process=False)
-            read_from(SimpleNamespace(scheduler=world.scheduler, leads=True), metrics, "lease")
+            others = {"policies": SimpleNamespace(statuses=(), sources=()), "shadows": SimpleNamespace(reports={}), "custom": None}
+            read_from(SimpleNamespace(scheduler=world.scheduler, leads=True, **others), metrics, "lease")
 
             def value(metric, /, **labels):
                 return metrics.registry.get_sample_value(metric, labels)
