@@ -209,7 +209,7 @@ class Metric(Enum):
     WORKQUEUE_WAIT = _histogram(
         "workqueue_queue_duration_seconds",
         "Time that an object waits in line before its reconcile begins.",
-        exponential(10e-9, 10, 12),
+        exponential(10e-9, 10, 10),
         "name",
     )
     RECONCILES = _counter(

@@ -88,6 +88,12 @@ LINES = (
         means="Whoever reads the log did not for so long that 16 MiB were waiting.",
         fields={"lines": "how many lines are missing here", "reason": "in words"},
     ),
+    LogLine(
+        event="crashed",
+        level="error",
+        means="The process ends by a mistake of ours.",
+        fields={"exception": "the traceback, worth reporting"},
+    ),
     LogLine(event="serving", level="info", means="Health and metrics are served.", fields={"url": "where"}),
     LogLine(event="connected", level="info", means="The API server has answered.", fields={"server": "its URL", "version": "its version"}),
     LogLine(

@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, Literal
 
 import msgspec
@@ -45,11 +46,21 @@ class Logs:
     def __init__(self, writer: LineWriter, forwarding: logging.Handler) -> None:
         self.writer = writer
         self._forwarding = forwarding
+        self._excepthook = sys.excepthook
+        sys.excepthook = self._crashed
 
     def close(self) -> None:
         """Write what is left, and take nothing more from `logging`."""
+        sys.excepthook = self._excepthook
         logging.getLogger().removeHandler(self._forwarding)
         self.writer.close()
+
+    def _crashed(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        """The process ends by an exception: told as a line, so that it does not end up in the middle of another."""
+        if isinstance(error, Exception):
+            structlog.get_logger().error("crashed", exc_info=(kind, error, trace))
+        else:
+            self._excepthook(kind, error, trace)
 
 
 def configure(

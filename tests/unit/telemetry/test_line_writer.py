@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 
+import msgspec
 import pytest
 
 from wharfinger.telemetry import line_writer
@@ -87,4 +88,5 @@ for index in range(3000): log.info("line", index=index)
 {ending}
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert sum('"event":"line"' in line for line in ended.stderr.splitlines()) == 3000
+    lines = [msgspec.json.decode(line)["event"] for line in ended.stderr.splitlines()]
+    assert lines == ["line"] * 3000 + ["crashed"] * ("RuntimeError" in ended.stderr)

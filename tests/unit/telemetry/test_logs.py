@@ -199,9 +199,9 @@ def test_what_is_told_of_an_attempt_is_documented_in_milliseconds():
 
 
 def test_after_the_end_logging_is_as_before():
-    before = list(logging.getLogger().handlers)
+    before = list(logging.getLogger().handlers), sys.excepthook
     Scene().text()
-    assert logging.getLogger().handlers == before
+    assert (logging.getLogger().handlers, sys.excepthook) == before
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         logging.getLogger("x").info("nobody listens")

@@ -32,6 +32,10 @@ KUBERNETES = {
     "leader_election_master_status": ({"name"}, None),
     "rest_client_requests_total": ({"code", "method", "host"}, None),
     "rest_client_request_duration_seconds": ({"verb", "host"}, (0.005, 60.0, 12)),
+    "workqueue_depth": ({"name"}, None),
+    "workqueue_adds_total": ({"name"}, None),
+    "workqueue_retries_total": ({"name"}, None),
+    "workqueue_queue_duration_seconds": ({"name"}, (10e-9, 10, 10)),
 }
 
 
