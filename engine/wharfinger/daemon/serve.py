@@ -57,7 +57,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         resources = None if custom is None else custom.resources.source
         store = await policies_of(settings, clock, TelemetryPolicyObserver(metrics, log), log.warning, remote, resources=resources)
         if settings.port:
-            debug = Debug(cache=partial(_cache, health, connection))
+            debug = Debug(cache=partial(_cache, health, connection), from_anywhere=settings.remote_debugging)
             pages = routes(policies_told(store, health))
             server = Server(application(health.checks, metrics.registry, debug, pages), settings.bind_address, settings.port)
             log.info("serving", url=(await opened.enter_async_context(server)).url)

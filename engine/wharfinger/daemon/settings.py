@@ -103,7 +103,7 @@ class Settings(Part):
     """The document. `port` 0 serves nothing.
 
     `policy_config_map` is `namespace/name` of a ConfigMap with policies for every profile; `state_directory` is where the last good version
-    of every policy outlasts a restart.
+    of every policy outlasts a restart. `remote_debugging`: what is under `/debug` answers others than the machine itself, too.
     """
 
     api_version: str = API_VERSION
@@ -118,6 +118,7 @@ class Settings(Part):
     port: int = Field(default=PORT, ge=0, le=65535)
     logging: Logging = Logging()
     custom_resources: bool = True
+    remote_debugging: bool = False
     dry_run: bool = False
 
     @field_validator("api_version")
