@@ -11,6 +11,7 @@ import asyncio
 from typing import Any
 
 from wharfinger.daemon.custom import Custom
+from wharfinger.daemon.garbage import seldom_collected
 from wharfinger.daemon.identity import identity
 from wharfinger.daemon.policy_changes import POLICIES, announced, connect
 from wharfinger.daemon.policy_events import PolicyEvents
@@ -86,6 +87,7 @@ class Daemon:
         async with Tasks() as tasks:
             tasks.start(self.server.recorder.run(), "events")
             tasks.start(self.server.informers.run(self._sink), "informers")
+            tasks.start(seldom_collected(self.server.informers.wait_synced), "garbage")
             tasks.start(self.policies.run(), "policies")
             tasks.start(announced(self.policies, self.scheduler.sink), "first policies")
             tasks.start(self._lead(elected), "election")

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -140,6 +141,10 @@ class LeaseElection:
         return held
 
     async def _acquire_or_renew(self) -> bool:
+        """Whether the lease was written. Who leads writes without looking first, as client-go does; a conflict makes it look."""
+        seen, self._known.conflict = self._known.seen, False
+        if seen is not None and self.is_leader and self._ours and await self._write("PUT", self._path, self._renewed(seen)):
+            return True
         self._known.conflict = False
         try:
             lease = _decoded(await self._connection.request("GET", self._path, timeout=self._patience, urgent=True))
@@ -149,7 +154,10 @@ class LeaseElection:
         spec = lease["spec"]
         if not self._ours and self.holder and self._clock.monotonic() < self._known.seen_at + self._duration_of(spec):
             return False
-        return await self._write("PUT", self._path, {**lease, "spec": self._claim(spec, taken_over=not self._ours)})
+        return await self._write("PUT", self._path, self._renewed(lease))
+
+    def _renewed(self, lease: dict[str, Any]) -> dict[str, Any]:
+        return {**lease, "spec": self._claim(lease["spec"], taken_over=not self._ours)}
 
     async def _write(self, method: str, path: str, lease: dict[str, Any]) -> bool:
         """Whether it was written; not, when somebody else has written meanwhile."""
@@ -157,7 +165,7 @@ class LeaseElection:
         body = msgspec.json.encode(lease)
         try:
             answer = await self._connection.request(method, path, body=body, timeout=self._patience, urgent=True)
-        except refusals.Conflict as error:
+        except (refusals.Conflict, refusals.NotFound) as error:
             self._known.conflict, self._known.failure = True, str(error)
             return False
         self._observe(_decoded(answer))
@@ -188,7 +196,8 @@ class LeaseElection:
 
     def _observe(self, lease: dict[str, Any]) -> None:
         if self._known.seen is None or self._known.seen["spec"] != lease["spec"]:
-            self._known.seen, self._known.seen_at = lease, self._clock.monotonic()
+            self._known.seen_at = self._clock.monotonic()
+        self._known.seen = lease
 
     def _duration_of(self, spec: dict[str, Any]) -> float:
         return float(spec.get("leaseDurationSeconds") or self._settings.lease_duration)
@@ -210,7 +219,13 @@ class LeaseElection:
 
 def micro_time(seconds: float) -> str:
     """A time as Kubernetes' MicroTime: `2026-01-02T03:04:05.000006Z`."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    whole, micro = divmod(round(seconds * 1_000_000), 1_000_000)
+    return f"{_to_the_second(whole)}.{micro:06d}Z"
+
+
+@lru_cache(maxsize=64)  # thousands of events happen in one second
+def _to_the_second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _decoded(answer: bytes) -> dict[str, Any]:
