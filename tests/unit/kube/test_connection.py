@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -246,6 +247,22 @@ def test_no_answer_is_unreachable(run, answer):
         assert len(server.seen) == 1  # what may have been carried out is not repeated behind anybody's back
 
     run(scenario, request_timeout=0.05)
+
+
+@pytest.mark.parametrize("body", [None, b"{}"])
+@pytest.mark.parametrize(("answer", "status"), [(Answer(), 200), (refused(409), 409), (Answer(dropped=True), 0)])
+def test_whoever_wants_to_know_is_told_of_every_request(run, answer, status, body):
+    told = []
+
+    async def scenario(server, connection):
+        server.on("POST", "/x", answer)
+        connection.answered = lambda *request: told.append(request)
+        with contextlib.suppress(refusals.ApiError):
+            await connection.request("POST", "/x", body=body)
+
+    run(scenario)
+    assert [(method, code) for method, code, _ in told] == [("POST", status)]
+    assert 0 < told[0][2] < 5
 
 
 def test_a_server_that_is_not_there_is_unreachable(tmp_path):
