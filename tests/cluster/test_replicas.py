@@ -88,13 +88,13 @@ def test_a_leader_that_cannot_renew_binds_nothing_after_the_deadline(control_pla
 
 def test_a_leader_that_is_told_to_stop_ends_what_it_began_and_gives_the_lease_back(control_plane, replicas):
     leader, standby = replicas
-    with arriving(control_plane, N_PODS):
-        wait_for_bindings(leader, MIDDLE)
+    with arriving(control_plane, N_PODS // 2):
+        wait_for_bindings(leader, MIDDLE // 2)
         told_at = now()
         assert leader.terminate() == 0
         ended_at = now()
         wait_for_bindings(standby, 1)
-    wait_bound(control_plane, N_PODS)
+    wait_bound(control_plane, N_PODS // 2)
 
     assert_sound(control_plane)
     assert min(seen.at for seen in standby.bindings()) - ended_at < RETRY * 1.2 + 0.5

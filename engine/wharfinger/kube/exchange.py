@@ -45,10 +45,12 @@ class Exchanges:
         head = f"{method} {self._prefix}{path}{self._head}{credentials}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
         async with asyncio.timeout(seconds):
             channel = self._idle_one() or await self._connect()
+            asked_at = asyncio.get_running_loop().time()
             try:
                 answer = await channel.ask(head.encode("latin-1") + body)
             except BaseException:
                 channel.abort()  # whatever comes now would be taken for the answer to the next request
+                self._distrust(asked_at)
                 raise
         if answer.ends_connection:
             channel.abort()
@@ -74,6 +76,12 @@ class Exchanges:
                 return channel
             channel.abort()
         return None
+
+    def _distrust(self, asked_at: float) -> None:
+        """None; where one connection gives no answer, those that have given none since may be dead as well."""
+        for channel in [each for each in self._idle if each.used_at < asked_at]:
+            self._idle.remove(channel)
+            channel.abort()
 
     async def _connect(self) -> _Channel:
         loop = asyncio.get_running_loop()

@@ -12,6 +12,7 @@ from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.credentials import Credentials
+from wharfinger.kube.exchange import Exchanges
 
 PATH = "/api/v1/namespaces/shop/pods/web/binding"
 
@@ -111,3 +112,40 @@ def test_a_server_that_does_not_speak_tls_is_unreachable(run, tmp_path):
                 await post(connection)
 
     run(scenario)
+
+
+def test_one_connection_that_answers_no_more_casts_doubt_on_those_that_were_idle_meanwhile():
+    class Server:
+        """Answers when three have asked; those three fall silent when `silent` is set, and say no goodbye."""
+
+        def __init__(self):
+            self.silent, self.connections, self.three = False, 0, asyncio.Barrier(3)
+
+        async def serve(self, reader, writer):
+            self.connections += 1
+            of_the_first = self.connections <= 3
+            while await reader.read(1000):
+                if of_the_first and not self.silent:
+                    await self.three.wait()
+                if not of_the_first or not self.silent:
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+
+    async def main():
+        server = Server()
+        async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
+            host, port = listening.sockets[0].getsockname()
+            exchanges = Exchanges(f"http://{host}:{port}", None, None, 1.0, "")
+
+            async def ask(seconds):
+                return (await exchanges.ask("POST", "/", None, b"{}", "application/json", seconds)).status
+
+            assert await asyncio.gather(ask(5), ask(5), ask(5)) == [200] * 3
+            server.silent = True
+            with pytest.raises(TimeoutError):
+                await ask(0.1)
+            assert await ask(0.1) == 200
+            assert server.connections == 4
+            await exchanges.close()
+
+    asyncio.run(main())

@@ -82,6 +82,7 @@ def test_a_free_lease_is_taken_renewed_and_given_back(run):
             assert me.election.is_leader
             assert me.told == ["started"]
             assert leases.lease["spec"]["leaseTransitions"] == 0
+            assert len(server.requests("GET")) == 1, "who leads need not look before it writes"
         assert me.told == ["started", "stopped"]
         assert leases.lease["spec"]["holderIdentity"] == ""
         assert not me.election.is_leader
