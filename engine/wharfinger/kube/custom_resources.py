@@ -6,14 +6,14 @@ again every few seconds.
 
 What is used of the API, for whoever grants it:
 
-    scheduling.wharfinger.dev  schedulingpolicies             list watch create patch delete   (policies, and those of PolicyApps)
+    scheduling.wharfinger.dev  schedulingpolicies             get list watch create patch delete   (those of PolicyApps are made)
                                placementpreviews              list watch delete                (deleted when their time is over)
-                               policyapps                     list watch patch                 (patch: the finalizer)
+                               policyapps                     get list watch patch             (get: previews; patch: the finalizer)
                                */status                       patch
-    apps                       deployments                    list watch get create patch      (get: workloads of previews)
+    apps                       deployments                    get list watch create patch delete
                                statefulsets replicasets       get                              (workloads of previews)
     batch                      jobs                           get                              (workloads of previews)
-    "" (core)                  services                       list watch create patch delete
+    "" (core)                  services                       get list watch create patch delete
                                pods                           list watch
                                pods/eviction                  create
     events.k8s.io              events                         create patch
@@ -68,6 +68,8 @@ class Service(PlainObject, frozen=True):
 
 
 Kind: TypeAlias = type[PlainObject]
+
+KINDS: Mapping[str, Kind] = {kind.__name__: kind for kind in (SchedulingPolicy, PlacementPreview, PolicyApp, Deployment, Service)}
 
 _OURS = {"labelSelector": f"{MANAGED_BY}={MANAGER}"}
 

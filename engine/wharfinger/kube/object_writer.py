@@ -56,12 +56,12 @@ class ObjectWriter:
         await self._write("PATCH", path_of(obj), body, MERGE_PATCH)
 
     async def delete(self, obj: PlainObject) -> None:
-        """None, once the object of this uid is being deleted; NotFound or Conflict when it is gone already."""
+        """None, once the object of this uid is being deleted, after what it owns; NotFound or Conflict when it is gone already."""
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": {"uid": obj.metadata.uid},
-            "propagationPolicy": "Background",
+            "propagationPolicy": "Foreground",
         }
         await self._write("DELETE", path_of(obj), options)
 

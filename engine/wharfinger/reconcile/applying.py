@@ -9,8 +9,9 @@ from typing import Any
 from wharfinger.crd.names import APP_LABEL, NAMESPACE_LABEL
 from wharfinger.errors import WharfingerError
 from wharfinger.kube import refusals
-from wharfinger.kube.custom_resources import PlainObject, collection
+from wharfinger.kube.custom_resources import KINDS, PlainObject, collection
 from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.model import decode
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.reconcile.app_objects import holds
 
@@ -56,15 +57,15 @@ def _as_wanted(wanted: Mapping[str, Any], found: PlainObject) -> bool:
 async def _claim(writer: ObjectWriter, wanted: Mapping[str, Any], app: ObjectMeta) -> None:
     """None when the name is free or the object ours, though not seen yet or stripped of its labels."""
     meta = wanted["metadata"]
-    try:
-        there = await writer.get(f"{collection(wanted['kind'], meta.get('namespace', ''))}/{meta['name']}")
-    except refusals.NotFound:
-        return
-    has = there["metadata"]
-    if meta.get("namespace"):
-        ours = any(each.get("uid") == app.uid for each in has.get("ownerReferences") or ())
-    else:
-        labels = has.get("labels") or {}
-        ours = labels.get(APP_LABEL) == app.name and labels.get(NAMESPACE_LABEL) == app.namespace
-    if not ours:
+    there = await living(writer, wanted["kind"], meta.get("namespace", ""), meta["name"])
+    if there is not None and not is_app_of(there, app):
         raise NotOurs(f"there is a {wanted['kind']} {meta['name']} already that was not made for this app; rename one of the two")
+
+
+async def living(writer: ObjectWriter, kind: str, namespace: str, name: str) -> PlainObject | None:
+    """An object as the API server has it now, None if it has not."""
+    try:
+        found = await writer.get(f"{collection(kind, namespace)}/{name}")
+    except refusals.NotFound:
+        return None
+    return decode.convert(found, KINDS[kind])

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import structs
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
@@ -88,7 +89,7 @@ class Judge:
         row, view = placed
         asked = [each for each in chain.policies if each.name == policy or (policy is None and each.governs(view, snapshot.now))]
         reasons = tuple(reason for each in asked for reason in violations(each, view, row, snapshot))
-        better = self._decider(pod.spec.scheduler_name, chain).decide(snapshot, view).node if reasons else None
+        better = self._decider(pod.spec.scheduler_name, chain).decide(snapshot, _unplaced(pod)).node if reasons else None
         return Standing(reasons=reasons, better=better)
 
     def _decider(self, name: str, chain: Chain) -> Decider:
@@ -97,6 +98,11 @@ class Judge:
         if found is None or found.chain is not chain:
             found = self._deciders[name] = Decider(chain, most_cells=2_000_000)
         return found
+
+
+def _unplaced(pod: objects.Pod) -> PodView:
+    """The pod as if it were still to be placed; by its uid it is left out of what policies count."""
+    return PodView(structs.replace(pod, spec=structs.replace(pod.spec, node_name="")))
 
 
 def violations(policy: CompiledPolicy, pod: PodView, row: int, snapshot: Snapshot) -> list[str]:

@@ -23,7 +23,7 @@ from wharfinger.language.diagnostics import PolicyError
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.reconcile import app_objects, app_status
 from wharfinger.reconcile.app_drift import AppDrift, Drift
-from wharfinger.reconcile.applying import NotOurs, apply_if_different, is_app_of, remove
+from wharfinger.reconcile.applying import NotOurs, apply_if_different, is_app_of, living, remove
 from wharfinger.reconcile.conditions import dated, time_text
 from wharfinger.reconcile.inline_policy import NoPolicy
 from wharfinger.reconcile.object_cache import AppPods, ObjectCache, key_of
@@ -32,7 +32,7 @@ LOOK_AGAIN = 5.0
 """Seconds between two looks at an app that nothing has happened to: its pods may have drifted."""
 
 LOOK_SOON = 0.25
-"""Seconds between two looks at an app that waits for its policy."""
+"""Seconds between two looks at an app that waits: for its policy to decide, or for what was made for it to be gone."""
 
 _REFUSED = (refusals.Invalid, refusals.BadRequest, refusals.Forbidden)
 
@@ -63,8 +63,7 @@ class PolicyAppReconciler:
             self._drift.forget(key)
             return None
         if app.metadata.deletion_timestamp is not None:
-            await self._tear_down(app)
-            return None
+            return LOOK_SOON if await self._tear_down(app) else None
         if FINALIZER not in app.metadata.finalizers:
             await self._writer.set_finalizers(app, (*app.metadata.finalizers, FINALIZER))
             return None
@@ -172,20 +171,26 @@ class PolicyAppReconciler:
 
     # ── the end ──
 
-    async def _tear_down(self, app: PolicyApp) -> None:
-        """Removes what was made, the policy last, then lets the app go; each step comes when the one before has been seen."""
+    async def _tear_down(self, app: PolicyApp) -> bool:
+        """Whether something is still going: removes what was made, the policy last, then lets the app go.
+
+        What there is is asked of the API server itself: the informers may not have seen yet what was written a moment ago.
+        """
         if FINALIZER not in app.metadata.finalizers:
-            return
-        made = [found for kind in ("Deployment", "Service") if (found := self._made(kind, app.metadata)) is not None]
-        for found in made:
-            if is_app_of(found, app.metadata) and found.metadata.deletion_timestamp is None:
+            return False
+        meta = app.metadata
+        made = [await living(self._writer, kind, meta.namespace, meta.name) for kind in ("Deployment", "Service")]
+        ours = [found for found in made if found is not None and is_app_of(found, meta)]
+        for found in ours:
+            if found.metadata.deletion_timestamp is None:
                 await remove(self._writer, found)
-        if any(is_app_of(found, app.metadata) for found in made) or self._pods.of(key_of(app)):
-            return  # their deletion comes as an event
-        policy = self._made("SchedulingPolicy", app.metadata)
-        if policy is not None:
+        if ours:
+            return True
+        policy = await living(self._writer, "SchedulingPolicy", "", app_objects.policy_name(meta))
+        if policy is not None and is_app_of(policy, meta):
             await remove(self._writer, policy)
-        await self._writer.set_finalizers(app, [each for each in app.metadata.finalizers if each != FINALIZER])
+        await self._writer.set_finalizers(app, [each for each in meta.finalizers if each != FINALIZER])
+        return False
 
 
 def reference_of(obj: PlainObject) -> Reference:
