@@ -113,8 +113,8 @@ class Metric(Enum):
     )
     PLUGIN_DURATION = _histogram(
         "scheduler_plugin_execution_duration_seconds",
-        "Time of one plugin or policy rule at an extension point in one attempt, in about one of ten decisions. After a placement it is "
-        "asked about the changed nodes alone.",
+        "Time of one plugin at an extension point in one attempt, in about one of ten decisions. After a placement it is asked about the "
+        "changed nodes alone. Rules of policies have wharfinger_policy_rule_seconds_total instead.",
         PLUGIN_SECONDS,
         "plugin",
         "extension_point",

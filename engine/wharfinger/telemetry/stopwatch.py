@@ -82,7 +82,8 @@ class DecisionStopwatch:
         for point, seconds in laps.points.items():
             self._points(point, status, self._profile).observe(seconds)
         for point, slot, seconds in laps.laps:
-            self._plugins(slot.plugin.name, point, status).observe(seconds)
+            if slot.effort is None:  # a histogram for each of a hundred rules would be most of what Prometheus has to read
+                self._plugins(slot.plugin.name, point, status).observe(seconds)
 
 
 class Measured(TimedLaps):

@@ -51,6 +51,16 @@ def test_histograms_show_a_sample_of_every_kind_of_decision(chance, shown):
     assert metrics.registry.get_sample_value("scheduler_framework_extension_point_duration_seconds_count", labels) == shown
 
 
+def test_plugins_have_a_histogram_and_rules_their_seconds():
+    metrics, watch = stopwatch(0.0)
+    laps = watch.begin(whole=True)
+    for _ in laps.each("Filter", [slot("NodeName"), slot("p/r", Effort())]):
+        pass
+    watch.ended(laps, "Success")
+    found = {sample.labels["plugin"] for family in metrics.registry.collect() for sample in family.samples if "plugin" in sample.labels}
+    assert found == {"NodeName"}
+
+
 def test_what_is_not_measured_costs_no_look_at_the_clock():
     _, watch = stopwatch(0.99)
     assert watch.begin(whole=False) is NO_LAPS
