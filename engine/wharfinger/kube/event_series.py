@@ -45,8 +45,9 @@ class Series:
 
 
 def cut(note: str) -> str:
-    """A note of at most 1,024 characters (truncateMessage, pkg/scheduler/schedule_one.go, Kubernetes 1.36)."""
-    return note if len(note) <= _LONGEST_NOTE else note[: _LONGEST_NOTE - 4] + " ..."
+    """A note of at most 1,024 bytes (truncateMessage, pkg/scheduler/schedule_one.go, Kubernetes 1.36)."""
+    raw = note.encode()
+    return note if len(raw) <= _LONGEST_NOTE else raw[: _LONGEST_NOTE - 4].decode(errors="ignore") + " ..."
 
 
 def _reference(reference: Reference) -> dict[str, str]:

@@ -21,6 +21,10 @@ DEFAULT_CPU = 100 * 10**6  # nanos: a container that names no cpu weighs 100m in
 DEFAULT_MEMORY = 200 * 1024 * 1024 * quantity.NANO  # and 200 MiB without memory
 NON_ZERO = {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY}
 
+MOST = 2**53
+"""No pod counts as asking for more than this of anything, in the scheduler's units (of memory: 8 PiB). Kubernetes' sums for a node overflow
+where pods that were put there without a scheduler ask for exabytes; these stay far from it, and exact as floating-point numbers."""
+
 ResourceNanos = dict[str, int]
 
 
@@ -126,7 +130,7 @@ def is_counted(name: str) -> bool:
 def in_scheduler_units(nanos: Mapping[str, int]) -> dict[str, int]:
     """Requests in the units of the scheduler (cpu in thousandths, the rest in units), without the resources it keeps no account of."""
     return {
-        name: quantity.nanos_to_milli(amount) if name == "cpu" else quantity.nanos_to_value(amount)
+        name: min(quantity.nanos_to_milli(amount) if name == "cpu" else quantity.nanos_to_value(amount), MOST)
         for name, amount in nanos.items()
         if is_counted(name)
     }
@@ -134,7 +138,7 @@ def in_scheduler_units(nanos: Mapping[str, int]) -> dict[str, int]:
 
 def cpu_and_memory(nanos: Mapping[str, int]) -> tuple[int, int]:
     """(cpu in thousandths, memory in bytes)."""
-    return quantity.nanos_to_milli(nanos.get("cpu", 0)), quantity.nanos_to_value(nanos.get("memory", 0))
+    return min(quantity.nanos_to_milli(nanos.get("cpu", 0)), MOST), min(quantity.nanos_to_value(nanos.get("memory", 0)), MOST)
 
 
 def _container_states(pod: objects.Pod) -> dict[str, objects.ContainerStatus]:

@@ -6,7 +6,7 @@ from wharfinger.framework.ports import Condition
 from wharfinger.model.pod import PodView
 
 MOST_NOTE = 1024
-"""Characters that the note of an event may have."""
+"""Bytes of UTF-8 that the note of an event may have."""
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
@@ -14,7 +14,8 @@ SCHEDULER_ERROR = "SchedulerError"
 
 def note(message: str) -> str:
     """The message, cut to what an event can hold."""
-    return message if len(message) <= MOST_NOTE else f"{message[: MOST_NOTE - 4]} ..."
+    raw = message.encode()
+    return message if len(raw) <= MOST_NOTE else f"{raw[: MOST_NOTE - 4].decode(errors='ignore')} ..."
 
 
 def unscheduled(reason: str, message: str) -> Condition:

@@ -80,6 +80,9 @@ def test_a_long_note_is_cut_as_kube_scheduler_cuts_it(recording):
         failed(events, note="x" * 2000)
         await events.drain()
         assert server.seen[0].body["note"] == "x" * 1020 + " ..."
+        failed(events, "other", note="ü" * 1000)
+        await events.drain()
+        assert server.seen[1].body["note"] == "ü" * 510 + " ...", "the API server counts bytes"
 
     recording(scenario)
 
