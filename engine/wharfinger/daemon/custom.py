@@ -64,7 +64,8 @@ class Custom:
         while True:
             now = frozenset(self.resources.informers.refused)
             if now - missing:
-                log.warning("custom resources are not there; going on without", kinds=sorted(now - missing))
+                absent = now - missing <= self.resources.informers.absent  # that nobody has installed them is no trouble
+                (log.info if absent else log.warning)("custom resources are not there; going on without", kinds=sorted(now - missing))
             if missing - now:
                 log.info("custom resources have appeared", kinds=sorted(missing - now))
             missing = now

@@ -71,6 +71,11 @@ class Informers:
         """Kinds that the API server does not let us read, with what it says."""
         return {name: reflector.refused for name, reflector in self.reflectors.items() if reflector.refused is not None}
 
+    @property
+    def absent(self) -> frozenset[str]:
+        """Of the refused kinds those that the API server does not have: nobody has installed them."""
+        return frozenset(name for name, reflector in self.reflectors.items() if reflector.absent)
+
     def upsert(self, kind: str, obj: Any) -> None:
         """None; every subscriber is told."""
         for sink in self._sinks:

@@ -70,6 +70,7 @@ class Reflector:
         self._broken_at: str | None = None
         self.synced = False
         self.refused: str | None = None
+        self.absent = False
         self.lists = 0
         self.watches = 0
 
@@ -108,6 +109,7 @@ class Reflector:
         if self.refused is None:
             self._report(f"watch of {self._resource.name}", error)
         self.refused = str(error)
+        self.absent = isinstance(error, refusals.NotFound)
         if not self._resource.required and not self.synced:
             self._tell([], None)
 
@@ -204,7 +206,7 @@ class Reflector:
         self._sink.replace(self._resource.name, found)
         self._version = version
         if version is not None:
-            self.refused = None
+            self.refused, self.absent = None, False
             self._backoff.reset()
         if not self.synced:
             self.synced = True

@@ -15,6 +15,7 @@ from wharfinger.kube.custom_resources import CUSTOM, watching
 from wharfinger.kube.events import EventRecorder
 from wharfinger.kube.informers import Informers
 from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.kube.refusals import NotFound
 from wharfinger.reconcile.app_drift import AppDrift
 from wharfinger.reconcile.controller import Controller, ReconcileObserver, run_all
 from wharfinger.reconcile.judgement import Judge
@@ -31,13 +32,20 @@ DRAIN = 5.0
 """Seconds that a stop waits for what is being worked on."""
 
 
+def _unless_absent(report: Callable[[str, BaseException], None]) -> Callable[[str, BaseException], None]:
+    """A report that leaves out that a kind is not there: whoever has not installed it knows, and it is said once for all of them."""
+    return lambda where, error: None if isinstance(error, NotFound) else report(where, error)
+
+
 class CustomResources:
     """What this process knows of custom resources: watched from the start, whether or not it leads; `source` is for the policy store."""
 
     def __init__(self, connection: Connection, clock: Clock, report: Callable[[str, BaseException], None]) -> None:
         self.cache = ObjectCache([resource.name for resource in CUSTOM])
-        self.informers = Informers(connection, clock, report, resources=CUSTOM, settings=watching())
-        self.source = SchedulingPolicySource(self.cache, clock, lambda: self.informers.refused.get(KIND))
+        self.informers = Informers(connection, clock, _unless_absent(report), resources=CUSTOM, settings=watching())
+        self.source = SchedulingPolicySource(
+            self.cache, clock, lambda: self.informers.refused.get(KIND), lambda: KIND in self.informers.absent
+        )
 
     async def run(self) -> None:
         """None, when cancelled: watches."""

@@ -32,11 +32,16 @@ class ObjectCache:
     def __init__(self, kinds: Collection[str]) -> None:
         self._by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
         self._handlers: dict[str, list[Changed]] = defaultdict(list)
+        self._syncs: dict[str, list[Callable[[], None]]] = defaultdict(list)
         self.synced_kinds: set[str] = set()
 
     def watch(self, kind: str, handler: Changed) -> None:
         """None; the handler is told of every change of an object of the kind."""
         self._handlers[kind].append(handler)
+
+    def when_synced(self, kind: str, handler: Callable[[], None]) -> None:
+        """None; the handler is told as soon as the kind is synced."""
+        self._syncs[kind].append(handler)
 
     def get(self, kind: str, key: str) -> Any | None:
         """The object of that key, or None."""
@@ -74,6 +79,8 @@ class ObjectCache:
     def synced(self, kind: str) -> None:
         """None; everything of the kind that there was has been told."""
         self.synced_kinds.add(kind)
+        for handler in self._syncs[kind]:
+            handler()
 
     def _tell(self, kind: str, obj: Any) -> None:
         for handler in self._handlers[kind]:

@@ -24,18 +24,25 @@ _LOOK_AGAIN = 2.0  # seconds between two looks whether the kind can be read
 
 
 class SchedulingPolicySource:
-    """A `PolicySource` over what the informers know. `refused` says why the kind cannot be listed, None if it can."""
+    """A `PolicySource` over what the informers know. `refused` says why the kind cannot be listed, None if it can.
+
+    A kind that is `absent` from the start has no policies; one that vanishes later leaves those that there were.
+    """
 
     name = SOURCE
     lasting = False
     imports = False
 
-    def __init__(self, cache: ObjectCache, clock: Clock, refused: Callable[[], str | None]) -> None:
+    def __init__(
+        self, cache: ObjectCache, clock: Clock, refused: Callable[[], str | None], absent: Callable[[], bool] = lambda: False
+    ) -> None:
         self._cache = cache
         self._clock = clock
         self._refused = refused
+        self._absent = absent
         self._changed = asyncio.Event()
         cache.watch(KIND, lambda _obj: self._changed.set())
+        cache.when_synced(KIND, self._changed.set)
 
     async def run(self, sink: PolicySink) -> None:
         """None, when cancelled: tells the sink what there is and then every change."""
@@ -44,7 +51,7 @@ class SchedulingPolicySource:
             self._changed.clear()
             if KIND in self._cache.synced_kinds:
                 why = self._refused()
-                if why is None:
+                if why is None or (told == "" and self._absent()):
                     sink.offer(SOURCE, {policy.metadata.name: text_of(policy) for policy in self._cache.all(KIND)})
                 elif why != told:
                     sink.lose(SOURCE, f"SchedulingPolicies cannot be read: {why}")
