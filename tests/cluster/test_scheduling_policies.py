@@ -8,6 +8,7 @@ import pytest
 from tests.cluster import custom
 from tests.cluster.custom import EAST, phase, pods_of, running, zoned
 from tests.cluster.process import WharfProcess
+from tests.cluster.replicas import two_replicas
 from tests.cluster.waiting import eventually
 
 RESERVE = """policy "reserve"
@@ -23,6 +24,10 @@ def policy(cluster, name):
 
 def condition(cluster, name, kind):
     return custom.condition(policy(cluster, name), kind)
+
+
+def writes(replica):
+    return [each for each in replica.proxy.seen if each.method == "PATCH" and custom.GROUP in each.path]
 
 
 def zones(cluster, found):
@@ -221,16 +226,17 @@ def test_the_api_server_restarts(defined, wharf, nodes, moment):
 
 def test_a_leader_that_dies_half_way_is_followed_by_one_that_goes_on(defined, nodes):
     nodes(3)
-    with WharfProcess(defined, name="first", elect=False) as first:
+    with two_replicas(defined) as (leader, standby):
         custom.create(defined, "PolicyApp", "web", {"image": "web:1", "replicas": 3})
         eventually(lambda: defined.api.list("Deployment", "default"), every=0.005)
-        first.kill()
-    assert phase(defined) != "Running"
-    made = defined.api.get("Deployment", "web")["metadata"]["uid"]
+        leader.kill()
+        assert phase(defined) != "Running"
+        assert not writes(standby), "who does not lead writes nothing"
+        made = defined.api.get("Deployment", "web")["metadata"]["uid"]
 
-    with WharfProcess(defined, name="second", elect=False):
         eventually(lambda: running(defined, 3))
         assert [each["metadata"]["uid"] for each in defined.api.list("Deployment", "default")] == [made]
+        assert writes(standby)
 
 
 def test_apps_that_go_while_they_are_made_leave_nothing(defined, wharf, nodes):

@@ -25,6 +25,9 @@ from wharfinger.reconcile.conditions import cut, seconds_of
 from wharfinger.reconcile.judgement import Judge, Standing
 from wharfinger.reconcile.object_cache import AppPods, key_of
 
+LOOK_AGAIN = 3.0
+"""Seconds between two looks at the pods of an app at least, while only the cluster changes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
@@ -43,6 +46,16 @@ class Drift:
         return f"{told}; no other node would take {stuck} of them" if stuck else told
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What was found of an app, and what it was found from."""
+
+    question: Any
+    cluster: int
+    at: float
+    drift: Drift
+
+
 class AppDrift:
     """Looks for drift, and evicts."""
 
@@ -52,17 +65,19 @@ class AppDrift:
         self._writer = writer
         self._events = events
         self._clock = clock
-        self._known: dict[str, tuple[Any, Drift]] = {}
+        self._known: dict[str, _Known] = {}
         self._evicted_at: dict[str, float] = {}
 
     async def of(self, app: str, spec: PolicyAppSpec, policy: str | None) -> Drift:
         """The drift of an app's pods; nothing for an app without a policy."""
         if policy is None:
             return Drift()
-        question = (self._judge.revision, policy, spec.scheduler_name)
+        cluster, policies = self._judge.revision
+        question = (policies, policy, spec.scheduler_name)
         known = self._known.get(app)
-        if known is not None and known[0] == question:
-            return known[1]
+        now = self._clock.monotonic()
+        if known is not None and known.question == question and (known.cluster == cluster or now - known.at < LOOK_AGAIN):
+            return known.drift
         found = []
         for pod in self._pods.of(app):
             standing = self._judge.standing(pod, policy) if pod.spec.node_name else None
@@ -73,7 +88,7 @@ class AppDrift:
             pods=tuple(_drifted(pod, standing) for pod, standing in found),
             movable=tuple(key_of(pod) for pod, standing in found if standing.better is not None),
         )
-        self._known[app] = (question, drift)
+        self._known[app] = _Known(question=question, cluster=cluster, at=now, drift=drift)
         return drift
 
     def forget(self, app: str) -> None:

@@ -23,6 +23,9 @@ from wharfinger.reconcile.slices import in_slices
 REFRESH = 3.0
 """Seconds between two answers to the same question at least."""
 
+REST = 4.0
+"""After an answer, questions that have one already wait for so many times as long as it took: many previews cost a fifth of the time."""
+
 _LATER = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)
 
 
@@ -35,7 +38,8 @@ class PreviewReconciler:
         self._judge = judge
         self._questions = questions
         self._clock = clock
-        self._answered: dict[str, Any] = {}
+        self._answered: dict[str, tuple[Any, Any]] = {}
+        self._rests_until = 0.0
 
     async def reconcile(self, key: str) -> float | None:
         """Seconds until the next look; None when the preview is gone."""
@@ -47,10 +51,17 @@ class PreviewReconciler:
         if self._clock.now() >= expires:
             await remove(self._writer, preview)
             return None
-        question = (preview.metadata.uid, preview.metadata.generation, self._judge.revision)
-        if self._answered.get(key) != question or not preview.status:
+        question = (preview.metadata.uid, preview.metadata.generation)
+        revision = self._judge.revision
+        began = self._clock.monotonic()
+        if self._answered.get(key) != (question, revision):
+            is_new = self._answered.get(key, (None,))[0] != question
+            if not is_new and began < self._rests_until:
+                return self._rests_until - began
             await self._answer(preview, expires)
-            self._answered[key] = question
+            self._answered[key] = (question, revision)
+            ended = self._clock.monotonic()
+            self._rests_until = ended + REST * (ended - began)
         return min(REFRESH, max(expires - self._clock.now(), 0.0))
 
     async def _answer(self, preview: PlacementPreview, expires: float) -> None:
