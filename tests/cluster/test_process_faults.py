@@ -13,13 +13,14 @@ from tests.cluster import objects
 from tests.cluster.control_plane import OTHER_TOKEN, TOKEN, ControlPlane
 from tests.cluster.live import LiveScheduler
 from tests.cluster.process import WharfProcess, run_to_end
-from tests.cluster.replicas import BINDING, CREATED, NAME, wait_bound
+from tests.cluster.replicas import BINDING, CREATED, NAME, RETRY, configuration, wait_bound
 from tests.cluster.soundness import assert_sound
 from tests.cluster.waiting import eventually
 
 N_NODES = 20
 N_PODS = 1000
 SILENCE = 2.0
+GRACE = 2.0
 
 
 def test_the_api_server_dies_in_the_middle_and_comes_back(control_plane, proxy, nodes, pods):
@@ -64,6 +65,20 @@ def test_it_can_be_told_to_stop_while_it_waits(control_plane):
         assert wharf.terminate(within=5) == 0
     finally:
         wharf.kill()
+
+
+def test_it_can_be_told_to_stop_after_the_api_server_has_gone(control_plane, nodes, pods):
+    nodes(2)
+    settings = configuration(control_plane, limits={"gracePeriod": f"{GRACE}s"})
+    with WharfProcess(control_plane, f"--config={settings}", elect=True) as wharf:
+        wharf.wait_scheduling()
+        pods(100, scheduler=NAME, cpu="10m", memory="16Mi")
+        control_plane.api_server.kill()
+        began = time.monotonic()
+
+        assert wharf.terminate() == 0
+        assert time.monotonic() - began < GRACE + RETRY + 2
+        assert "Traceback" not in wharf.log
 
 
 def test_connections_that_fall_silent_without_an_end_are_noticed(control_plane, proxy, nodes, pods):
