@@ -17,6 +17,7 @@ from wharfinger.telemetry.requests import requests_seen
 
 PROFILE = {"profile": "wharfinger"}
 ZONED = 'policy "zones"\nfilter zoned { require node.labels["zone"] == "east" else "is elsewhere" on missing reject }\n'
+ROOMY = 'policy "roomy"\nfilter room { require node.free.cpu >= 1500m else "is half full" }\n'
 SPARE = 'policy "spare"\nscore room weight 1 = least_allocated(cpu: 1)\n'
 
 
@@ -199,6 +200,18 @@ def test_rules_of_policies_count_what_they_really_look_at(scene):
             await world.calm()
             assert scene.value("wharfinger_policy_rule_evaluations_total", **rule) == 4
             assert scene.value("wharfinger_policy_rule_rejections_total", **rule) == 2
+
+    run(story)
+
+
+def test_a_filter_counts_the_node_that_got_full(scene):
+    chains = {"wharfinger": assemble([compiled(ROOMY)])}
+
+    async def story():
+        async with scheduling(node("a", cpu="2"), node("b", cpu="2"), pod("one"), pod("two"), chains=chains, scene=scene):
+            rule = {"policy": "roomy", "rule": "room"}
+            assert scene.value("wharfinger_policy_rule_evaluations_total", **rule) == 2 + 1
+            assert scene.value("wharfinger_policy_rule_rejections_total", **rule) == 1
 
     run(story)
 
