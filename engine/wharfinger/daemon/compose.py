@@ -28,6 +28,7 @@ from wharfinger.kube.events import EventSettings
 from wharfinger.kube.lease import LeaseSettings
 from wharfinger.kube.resources import SCHEDULING
 from wharfinger.reconcile.compose import StorePolicies
+from wharfinger.runtime.garbage import collect_in_quiet
 from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
 
@@ -56,6 +57,7 @@ class Daemon:
     ) -> None:
         self._settings = settings
         self._log = log
+        self._clock = clock
         self.identity = identity()
         self.server: ApiServer = ports_of(
             connection,
@@ -89,7 +91,8 @@ class Daemon:
             tasks.start(self.server.informers.run(self._sink), "informers")
             tasks.start(seldom_collected(self.server.informers.wait_synced), "garbage")
             tasks.start(self.policies.run(), "policies")
-            tasks.start(announced(self.policies, self.scheduler.sink), "first policies")
+            tasks.start(announced(self.policies, self.scheduler, self._clock), "first policies")
+            tasks.start(collect_in_quiet(self._is_quiet, self._clock), "garbage")
             tasks.start(self._lead(elected), "election")
             if self.custom is not None:
                 self.custom.start(tasks, self._log)
@@ -104,6 +107,10 @@ class Daemon:
             if self.custom is not None:
                 await self.custom.stop()
             await tasks.until(scheduling)
+
+    def _is_quiet(self) -> bool:
+        """Whether nobody waits for a decision or a binding."""
+        return not self.scheduler.n_binding and not self.scheduler.queue.depths["active"]
 
     async def _lead(self, elected: asyncio.Event) -> None:
         """Never returns: leads until cancelled, or raises LeadershipLost."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wharfinger.framework.ports import Clock, ClusterSink
+from wharfinger.framework.ports import Clock
 from wharfinger.runtime.policy_store.active import ActivePolicies
 from wharfinger.runtime.policy_store.sample import Sample, sample_of
 from wharfinger.runtime.policy_store.shadow import Shadows
@@ -11,6 +11,8 @@ from wharfinger.runtime.scheduler import Scheduler
 
 POLICIES = "Policies"
 """What the scheduler waits for besides the kinds of objects, until every source of policies has spoken."""
+
+_LOOK = 0.2  # seconds between two looks whether the cluster is known
 
 
 def connect(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> Shadows:
@@ -33,7 +35,10 @@ def connect(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> Shadows:
     return shadows
 
 
-async def announced(store: PolicyStore, sink: ClusterSink) -> None:
-    """Never returns: tells the sink as soon as every source of policies has spoken."""
+async def announced(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> None:
+    """None; has told the scheduler as soon as every source of policies has spoken, and tried them once the cluster is known."""
     await store.heard.wait()
-    sink.synced(POLICIES)
+    scheduler.sink.synced(POLICIES)
+    while scheduler.missing_kinds:
+        await clock.sleep(_LOOK)
+    await store.review()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import WharfingerError
 from wharfinger.language import ast, typed
 from wharfinger.runtime import expectations
@@ -17,7 +19,8 @@ def run(policies: Sequence[typed.Policy]) -> Report:
     results: list[Result] = []
     coverages = [Coverage(policy) for policy in policies]
     for policy, coverage in zip(policies, coverages, strict=True):
-        results += [_run(policy, test, coverage) for test in policy.tests]
+        compiled = _Compiled()
+        results += [_run(policy, test, coverage, compiled) for test in policy.tests]
     return Report(
         results=tuple(results),
         coverage=tuple(point for coverage in coverages for point in coverage.points()),
@@ -25,9 +28,22 @@ def run(policies: Sequence[typed.Policy]) -> Report:
     )
 
 
-def _run(policy: typed.Policy, test: ast.Test, coverage: Coverage) -> Result:
+class _Compiled:
+    """Compiles a policy once for all tests that set the same params."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[str, Any], ...], CompiledPolicy] = {}
+
+    def __call__(self, policy: typed.Policy, given: Mapping[str, Any]) -> CompiledPolicy:
+        key = tuple((name, str(value)) for name, value in sorted(given.items()))
+        if key not in self._known:
+            self._known[key] = compile_policy(policy, given)
+        return self._known[key]
+
+
+def _run(policy: typed.Policy, test: ast.Test, coverage: Coverage, compiled: _Compiled) -> Result:
     try:
-        failures = _failures(Scenario(policy, test), test, coverage)
+        failures = _failures(Scenario(policy, test, compiled), test, coverage)
     except WharfingerError as error:
         failures = [Failure(at=test.span, sentence=f"the test cannot run: {error}")]
     return Result(policy=policy.name, title=test.title.value, at=test.span, failures=tuple(failures))

@@ -5,7 +5,7 @@ A test goes through the same reading, chain and `decide` as a real cluster does;
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
 from wharfinger.runtime import commentary, test_objects
+
+Compiling = Callable[[typed.Policy, Mapping[str, Any]], CompiledPolicy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +43,10 @@ class Attempt:
 class Scenario:
     """The cluster of a test as far as its steps have been followed."""
 
-    def __init__(self, policy: typed.Policy, test: ast.Test) -> None:
-        """Compile the policy with the params that the test sets."""
+    def __init__(self, policy: typed.Policy, test: ast.Test, compiled: Compiling = compile_policy) -> None:
+        """Compile the policy with the params that the test sets; `compiled` does it, or knows it already."""
         given = {step.name: literal(step.value) for step in test.steps if isinstance(step, ast.TestParam)}
-        self.policy: CompiledPolicy = compile_policy(policy, given)
+        self.policy: CompiledPolicy = compiled(policy, given)
         self.attempts: dict[str, Attempt] = {}
         self.last: Attempt | None = None
         self._chain = assemble([self.policy])

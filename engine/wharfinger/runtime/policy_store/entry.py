@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from wharfinger.framework.policy_source import Mode, PolicyText
 from wharfinger.framework.policy_status import Finding, PolicyStatus, Result
@@ -53,6 +53,13 @@ class Entry:
             self.candidate = outcome.version
         else:
             self.candidate = None if outcome.silent else self.held
+
+    def reviewed(self, findings: Sequence[Finding]) -> None:
+        """None; this was found when what holds was tried on the cluster. It holds nevertheless: without it there would be fewer rules."""
+        if self.outcome is not None and findings:
+            warnings = tuple(replace(finding, severity="warning") for finding in findings)
+            said = "".join(f"{finding.severity}: {finding}\n" for finding in warnings)
+            self.outcome = replace(self.outcome, findings=(*self.outcome.findings, *warnings), report=self.outcome.report + said)
 
     def hold(self, choice: Choice, now: float) -> None:
         """None; this holds from now on, and is what `stored` was kept for."""

@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.policy_source import PolicyText
-from wharfinger.framework.policy_status import PolicyObserver, PolicyStatus, SilentPolicyObserver, SourceStatus
+from wharfinger.framework.policy_status import Finding, PolicyObserver, PolicyStatus, SilentPolicyObserver, SourceStatus
 from wharfinger.runtime.policy_store.active import ActivePolicies, activated
+from wharfinger.runtime.policy_store.beside import giving_way
 from wharfinger.runtime.policy_store.candidate import Outcome, build
 from wharfinger.runtime.policy_store.choosing import Choice, Claim, choose
 from wharfinger.runtime.policy_store.ledger import Job, Ledger, Offer, Supply
 from wharfinger.runtime.policy_store.records import Records
+from wharfinger.runtime.policy_store.trial import tried
 
 if TYPE_CHECKING:
+    from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.chain import Chain
     from wharfinger.framework.ports import Clock
     from wharfinger.runtime.policy_store.entry import Entry
@@ -118,6 +121,20 @@ class PolicyStore:
                 self._offered.clear()
                 await self._reload()
 
+    async def review(self) -> None:
+        """None, once the policies that hold have been tried on the cluster, which was not known when they were built."""
+        async with self._settled:
+            sample = self.sample()
+            entries = [entry for entry in self._ledger if entry.held is not None]
+            if sample is None or not entries:
+                return
+            found = await asyncio.to_thread(_tried, [(entry.held.policy, entry.text.name) for entry in entries if entry.held], sample)
+            for entry, findings in zip(entries, found, strict=True):
+                entry.reviewed(findings)
+                if findings:
+                    for observer in self._observers:
+                        observer.policy_tried(entry.status)
+
     async def _reload(self) -> None:
         began = self._clock.monotonic()
         pending, self._pending = self._pending, {}
@@ -203,7 +220,13 @@ class PolicyStore:
 
 
 def _built(jobs: Sequence[Job], sample: Sample | None) -> list[Outcome]:
-    return [build(job.text, job.texts, job.params, sample) for job in jobs]
+    with giving_way():
+        return [build(job.text, job.texts, job.params, sample) for job in jobs]
+
+
+def _tried(policies: Sequence[tuple[CompiledPolicy, str]], sample: Sample) -> list[list[Finding]]:
+    with giving_way():
+        return [tried(policy, sample, name) for policy, name in policies]
 
 
 def _chosen(before: ActivePolicies, claims: Sequence[Claim]) -> tuple[list[Choice], ActivePolicies]:

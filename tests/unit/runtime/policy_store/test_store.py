@@ -271,3 +271,23 @@ async def test_nobody_decides_before_every_source_has_spoken():
     assert world.store.unheard == {"two"}
     await world.offer({"b.policy": policy("b")}, "two")
     assert not world.store.unheard
+
+
+@story
+async def test_policies_are_tried_on_the_cluster_as_soon_as_it_is_known():
+    from tests.unit.runtime.running import node, view
+    from wharfinger.model.cluster_state import ClusterState
+    from wharfinger.runtime.policy_store.sample import sample_of
+
+    state = ClusterState()
+    state.add_node(node("n", labels={"pool": "a"}))
+    world = World()
+    await world.offer({"a.policy": policy("a", "nowhere"), "b.policy": policy("b", "a")})
+    assert not world.status("a.policy").findings
+    world.store.sample = lambda: sample_of(state.snapshot(), [view("p")])
+    await world.store.review()
+    assert "a rejects all 1 nodes for every pod" in world.status("a.policy").findings[0].message
+    assert not world.status("b.policy").findings
+    assert set(world.states().values()) == {"active"}
+    await world.offer({"a.policy": policy("a", "elsewhere"), "b.policy": policy("b", "a")})
+    assert "a rejects all 1 nodes for every pod" in world.status("a.policy").findings[0].message

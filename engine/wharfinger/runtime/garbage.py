@@ -1,0 +1,44 @@
+"""When Python looks for garbage.
+
+Nearly everything here is freed when its last user lets go; only a little hangs together in circles. To find that, Python looks at every
+object there is with all threads standing still, a tenth of a second for a large cluster, whenever enough objects are new: in the middle
+of a burst of pods, or of a reload of policies. So young garbage is collected as always, and the look at everything waits for a quiet
+moment.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from wharfinger.framework.ports import Clock
+
+NEVER = 1_000_000_000
+LOOK = 1.0
+"""Seconds between two looks whether it is quiet."""
+WORTH_IT = 10
+"""Collections of the middle generation (about 7,000 more objects each) that make a full one worth while in a quiet moment."""
+OVERDUE = 300
+"""As many more objects, some two million, that make it due at any moment."""
+
+
+@contextmanager
+def postponed() -> Iterator[None]:
+    """A context in which Python starts no full collection by itself."""
+    before = gc.get_threshold()
+    gc.set_threshold(before[0], before[1], NEVER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+async def collect_in_quiet(quiet: Callable[[], bool], clock: Clock) -> None:
+    """None, when cancelled: collects garbage when it is `quiet`, and in spite of that when there may be too much of it."""
+    with postponed():
+        while True:
+            await clock.sleep(LOOK)
+            grown = gc.get_count()[2]
+            if grown >= OVERDUE or (grown >= WORTH_IT and quiet()):
+                gc.collect()

@@ -1,0 +1,164 @@
+"""How long 200 policies take to reload, and the longest gap between two cycles meanwhile: `python -m tests.bench.reload_gap`.
+
+Pods come without end to a scheduler on a cluster in memory, all policies of a set are replaced at once, and the moments at which decisions
+begin are kept. For comparison the same is measured while nothing is reloaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.policy_source import PolicyText
+from wharfinger.model import decode, objects
+from wharfinger.runtime.garbage import collect_in_quiet
+from wharfinger.runtime.in_memory import InMemoryCluster
+from wharfinger.runtime.policy_store.ledger import Supply
+from wharfinger.runtime.policy_store.sample import sample_of
+from wharfinger.runtime.policy_store.store import PolicyStore
+from wharfinger.runtime.scheduler import Scheduler
+from wharfinger.runtime.system_clock import SystemClock
+from wharfinger.runtime.world import Ports
+
+NAME = "wharfinger"
+POLICIES = 200
+TEST = """test "goes there" {
+  node big { memory: 8Gi }
+  pod web { labels: {"team": "TEAM"}, requests: { memory: 1Gi } }
+  place web
+  expect web on big
+}
+"""
+
+
+def text(index: int, edition: int, tests: bool) -> str:
+    """A policy of the size that people write: two filters, two scores, a param, for the pods of one team."""
+    team = f"team-{index}"
+    return f"""policy "p{index}" version "{edition}.0.0"
+for pods where pod.labels["team"] == "{team}"
+param keep_free: percent = {5 + edition % 5}% range 0%..50%
+let here = count(pods where it.labels["team"] == pod.labels["team"], on: node)
+filter room {{
+  require ratio(node.free.memory - pod.requests.memory, node.allocatable.memory) >= keep_free
+    else "would leave less than {{keep_free}} of memory free" on missing reject
+}}
+filter own when pod.priority >= 1000 {{
+  reject (node.labels["lifecycle"] ?? "on-demand") == "spot" else "critical pod on a spot node"
+}}
+score apart weight 3 = -here normalize minmax
+score emptier weight 1 = ratio(node.free.cpu, node.allocatable.cpu) normalize minmax on missing skip
+{TEST.replace("TEAM", team) if tests else ""}"""
+
+
+class Source:
+    """A source that the measurement speaks for."""
+
+    name, lasting, imports = "bench", True, True
+
+    async def run(self, _sink: Any) -> None:
+        """None, when cancelled."""
+        await asyncio.Event().wait()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Seconds."""
+
+    reload: float
+    longest_gap: float
+    longest_gap_at_rest: float
+    decisions: int
+
+
+async def measure(*, nodes: int = 1000, tests: bool = False, policies: int = POLICIES) -> Figures:
+    """The figures of one run."""
+    cluster, clock, moments = InMemoryCluster(), SystemClock(), []
+    ports = Ports(binder=cluster, writer=cluster, events=cluster, clock=clock)
+    source = Source()
+    store = PolicyStore([Supply(source=source, profiles=frozenset({NAME}))], {NAME: assemble()}, clock)
+    _offer(store, 0, policies, tests)
+    await store.settle()
+    scheduler = Scheduler(store.active.chains, ports)
+    scheduler.show_decisions(lambda _profile, _decision: moments.append(time.perf_counter()))
+    store.adopt = lambda active: scheduler.adopt(active.chains)
+    store.sample = lambda: sample_of(scheduler.state.snapshot(), (queued.pod for queued in scheduler.queue))
+    for index in range(nodes):
+        cluster.put(_node(index))
+    cluster.connect(scheduler.sink)
+    scheduler.sink.synced("Policies")
+    work = (scheduler.run(), collect_in_quiet(lambda: False, clock))
+    running = [*map(asyncio.create_task, work), asyncio.create_task(_keep_coming(cluster, scheduler, policies))]
+    await asyncio.sleep(2)
+    at_rest = await _longest_gap(moments, asyncio.sleep(2))
+    began = time.perf_counter()
+    _offer(store, 1, policies, tests)
+    gap = await _longest_gap(moments, store.settle())
+    ended = time.perf_counter()
+    await asyncio.sleep(0.5)
+    gap = max(gap, _gap([moment for moment in moments if moment >= began]))
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    return Figures(reload=ended - began, longest_gap=gap, longest_gap_at_rest=at_rest, decisions=len(moments))
+
+
+async def _longest_gap(moments: list[float], work: Any) -> float:
+    first = len(moments)
+    await work
+    return _gap(moments[max(0, first - 1) :])
+
+
+def _gap(moments: list[float]) -> float:
+    return max((after - before for before, after in pairwise(moments)), default=0.0)
+
+
+def _offer(store: PolicyStore, edition: int, policies: int, tests: bool) -> None:
+    texts = {f"p{i}.policy": PolicyText(name=f"p{i}.policy", content=text(i, edition, tests).encode()) for i in range(policies)}
+    store.offer("bench", texts)
+
+
+async def _keep_coming(cluster: InMemoryCluster, scheduler: Scheduler, policies: int) -> None:
+    """Puts small pods of all teams as fast as they are placed, and takes the placed ones away again."""
+    index = 0
+    while True:
+        if len(scheduler.queue) < 50:
+            for _ in range(20):
+                cluster.put(_pod(index, policies))
+                index += 1
+                if index > 2000:
+                    cluster.remove("Pod", f"default/p{index - 2000}")
+        await asyncio.sleep(0)
+
+
+def _node(index: int) -> objects.Node:
+    room = {"cpu": "64", "memory": "256Gi", "pods": "500"}
+    metadata = {"name": f"n{index}", "labels": {"kubernetes.io/hostname": f"n{index}", "topology.kubernetes.io/zone": f"z{index % 3}"}}
+    return decode.convert({"metadata": metadata, "status": {"allocatable": room, "capacity": room}}, objects.Node)
+
+
+def _pod(index: int, policies: int) -> objects.Pod:
+    requests = {"cpu": "10m", "memory": "16Mi"}
+    metadata = {"name": f"p{index}", "namespace": "default", "uid": f"u{index}", "labels": {"team": f"team-{index % min(20, policies)}"}}
+    spec = {"schedulerName": NAME, "containers": [{"name": "main", "image": "x", "resources": {"requests": requests}}]}
+    return decode.convert({"metadata": metadata, "spec": spec}, objects.Pod)
+
+
+def main() -> None:
+    """Prints a table; `--json` for programs."""
+    rows = {f"{POLICIES} policies{', each with a test' if tests else ''}": asyncio.run(measure(tests=tests)) for tests in (False, True)}
+    if "--json" in sys.argv:
+        print(json.dumps({name: {key: getattr(row, key) for key in Figures.__slots__} for name, row in rows.items()}, indent=2))
+        return
+    print("| reload | seconds | longest gap between two decisions | without a reload |\n|---|---|---|---|")
+    for name, row in rows.items():
+        print(f"| {name} | {row.reload:.2f} | {1000 * row.longest_gap:.0f} ms | {1000 * row.longest_gap_at_rest:.0f} ms |")
+
+
+if __name__ == "__main__":
+    main()
