@@ -184,10 +184,9 @@ class Proxy:
 
     async def _answer(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         body = await request.read()
-        if request.headers.get("Authorization", "").removeprefix("Bearer ") in self.revoked:
-            exchange.status = 401
-            return _failure(Answer(status=401))
-        struck = [fault.action for fault in self.faults if fault.strikes(exchange.method, exchange.path, exchange.watch)]
+        revoked = request.headers.get("Authorization", "").removeprefix("Bearer ") in self.revoked
+        struck: list[Action] = [Answer(status=401)] if revoked else []
+        struck += [fault.action for fault in self.faults if fault.strikes(exchange.method, exchange.path, exchange.watch)]
         for action in struck:
             if isinstance(action, Answer):
                 exchange.status = 200 if action.in_stream else action.status
