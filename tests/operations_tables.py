@@ -32,7 +32,7 @@ def lines() -> str:
 
 def fields() -> str:
     """The fields of each log line."""
-    parts = [_fields("every line", ALWAYS), *(_fields(line.event, line.fields) for line in LINES if line.fields)]
+    parts = [_fields("any line", ALWAYS), *(_fields(line.event, line.fields) for line in LINES if line.fields)]
     return "\n\n".join(parts)
 
 

@@ -20,8 +20,14 @@ class LogLine:
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
-ALWAYS = {"time": "UTC, to the microsecond", "level": "debug, info, warning or error", "event": "what the line is about"}
-"""Fields of every line."""
+ALWAYS = {
+    "time": "UTC, to the microsecond",
+    "level": "debug, info, warning or error",
+    "event": "what the line is about",
+    "dry_run": "true where nothing is written to the cluster; else it is not there",
+    "logger": "the library that logged it, if it was not us",
+}
+"""Fields that any line may have."""
 
 _ATTEMPT = {
     "pod": "namespace/name",
