@@ -30,6 +30,9 @@ def uninstall(control_plane):
         for item in items(control_plane, kind) or ():
             if item["metadata"].get("finalizers"):
                 patch(control_plane, kind, item["metadata"]["name"], {"metadata": {"finalizers": None}}, item["metadata"].get("namespace"))
+    for item in control_plane.api.list("Service"):  # the garbage collector takes its time to learn that a kind is gone
+        if f"{GROUP}/app" in item["metadata"].get("labels", {}):
+            control_plane.api.delete("Service", item["metadata"]["name"], item["metadata"]["namespace"])
     names = {f"{plural}.{GROUP}" for plural in PLURALS.values()}
     for name in names:
         _or_none(lambda name=name: control_plane.api.request("DELETE", f"{DEFINITIONS}/{name}"))

@@ -1,6 +1,8 @@
 """Custom resources on a real API server, reconciled by `wharf run`."""
 
 import json
+import time
+import urllib.request
 
 from tests.cluster import custom, objects
 from tests.cluster.custom import EAST, phase, pods_of, running, zoned
@@ -34,9 +36,9 @@ def test_an_app_runs_scales_changes_and_goes(defined, wharf, nodes, kubectl):
     assert not defined.api.list("Deployment", "default")
 
 
-def test_manual_edits_are_healed_and_nothing_is_written_at_rest(defined, wharf, nodes):
+def test_manual_edits_are_healed(defined, wharf, nodes):
     nodes(3)
-    custom.create(defined, "PolicyApp", "web", {"image": "web:1", "replicas": 2, "port": 80, "resources": {"requests": {"cpu": "0.1"}}})
+    custom.create(defined, "PolicyApp", "web", {"image": "web:1", "replicas": 2, "port": 80})
     eventually(lambda: running(defined, 2))
 
     defined.api.patch("Deployment", "web", {"spec": {"replicas": 7}})
@@ -47,13 +49,36 @@ def test_manual_edits_are_healed_and_nothing_is_written_at_rest(defined, wharf, 
     eventually(lambda: [each for each in defined.api.list("Service", "default") if each["metadata"]["name"] == "web"])
     eventually(lambda: running(defined, 2))
 
-    import time
 
-    time.sleep(1.0)
-    before = [custom.get(defined, "PolicyApp", "web"), defined.api.get("Deployment", "web"), defined.api.get("Service", "web")]
-    time.sleep(7.0)
-    after = [custom.get(defined, "PolicyApp", "web"), defined.api.get("Deployment", "web"), defined.api.get("Service", "web")]
-    assert [each["metadata"]["resourceVersion"] for each in before] == [each["metadata"]["resourceVersion"] for each in after]
+def test_nothing_is_written_where_nothing_happens(defined, wharf, nodes):
+    zoned(nodes)
+    spec = {"image": "web:1", "replicas": 2, "port": 80, "resources": {"requests": {"cpu": "0.1"}}, "policy": {"inline": EAST}}
+    custom.create(defined, "PolicyApp", "web", spec)
+    custom.create(defined, "PlacementPreview", "more", {"workloadRef": {"kind": "PolicyApp", "name": "web"}})
+    eventually(lambda: running(defined, 2))
+    eventually(lambda: custom.status(defined, "SchedulingPolicy", "default.web").get("matched") == 2)
+    time.sleep(4.0)
+
+    def versions():
+        ours = [item for kind in custom.PLURALS for item in custom.items(defined, kind)]
+        found = [*ours, defined.api.get("Deployment", "web"), defined.api.get("Service", "web"), *pods_of(defined)]
+        return [item["metadata"]["resourceVersion"] for item in found]
+
+    before, requests = versions(), told(wharf)
+    time.sleep(8.0)
+    assert versions() == before
+    after = told(wharf)
+    for controller in ("policyapp", "placementpreview", "schedulingpolicy"):
+        name = f'wharfinger_reconcile_total{{controller="{controller}",result="requeue"}}'
+        assert after[name] > requests[name], "it has looked"
+        assert after[f'workqueue_queue_duration_seconds_count{{name="{controller}"}}'] >= after[name]
+        assert after[f'workqueue_depth{{name="{controller}"}}'] == 0
+
+
+def told(wharf):
+    with urllib.request.urlopen(f"{wharf.url}/metrics") as answer:
+        lines = [line.rpartition(" ") for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines}
 
 
 def test_somebody_elses_deployment_is_left_alone(defined, wharf):
