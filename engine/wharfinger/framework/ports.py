@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from wharfinger.errors import InvalidObject
     from wharfinger.framework.stopwatch import Stopwatch
     from wharfinger.model.objects import PersistentVolume, PersistentVolumeClaim, Pod
     from wharfinger.model.pod import PodView
@@ -33,6 +34,18 @@ class ClusterSink(Protocol):
 
     def synced(self, kind: str) -> None:
         """None; everything that existed when watching of the kind began has been told."""
+
+
+@runtime_checkable
+class UnreadableSink(Protocol):
+    """A sink that is told of objects that cannot be read, too; for others they are not there."""
+
+    def unreadable(self, kind: str, obj: Any, error: InvalidObject, *, listed: bool) -> None:
+        """None; there is such an object, and what is known of it stands.
+
+        `obj` has nothing but its identity, of a pod also schedulerName and nodeName. With `listed` it is part of the list that `replace`
+        tells next.
+        """
 
 
 class ClusterSource(Protocol):

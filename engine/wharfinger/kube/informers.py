@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wharfinger.framework.ports import Clock, ClusterSink
+from wharfinger.errors import InvalidObject
+from wharfinger.framework.ports import Clock, ClusterSink, UnreadableSink
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.reflector import Reflector, ReflectorSettings, Report
 from wharfinger.kube.resources import SCHEDULING, Resource
@@ -90,6 +91,12 @@ class Informers:
         """None; every subscriber is told."""
         for sink in self._sinks:
             sink.replace(kind, objs)
+
+    def unreadable(self, kind: str, obj: Any, error: InvalidObject, *, listed: bool) -> None:
+        """None; every subscriber who wants to know is told."""
+        for sink in self._sinks:
+            if isinstance(sink, UnreadableSink):
+                sink.unreadable(kind, obj, error, listed=listed)
 
     def synced(self, kind: str) -> None:
         """None; every subscriber is told, and with the last kind the gate opens."""

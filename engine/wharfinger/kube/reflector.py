@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.ports import Clock, ClusterSink
+from wharfinger.framework.ports import Clock, ClusterSink, UnreadableSink
 from wharfinger.kube import lists, refusals, wire
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.resources import Resource
@@ -126,7 +126,7 @@ class Reflector:
         found: list[objects.AnyObject] = []
         version = ""
         async for items, version in lists.pages(self._connection, self._resource.path, self._resource.params, size):  # noqa: B007 — the last
-            found.extend(obj for obj in map(self._decode, items) if obj is not None)
+            found.extend(obj for obj in map(self._listed, items) if obj is not None)
             await self._clock.sleep(0)
         return found, version
 
@@ -142,7 +142,7 @@ class Reflector:
                     if action == "ERROR":
                         raise refusals.of_event(raw)
                     if action != "BOOKMARK":
-                        found.extend(obj for obj in (self._decode(raw),) if obj is not None)
+                        found.extend(obj for obj in (self._listed(raw),) if obj is not None)
                     elif (head := wire.head(raw)).ends_list:
                         self._tell(found, head.version)
                         await self._follow(lines)
@@ -185,22 +185,35 @@ class Reflector:
         """The version that the event brings us to; the sink has been told."""
         if action == "BOOKMARK":
             return wire.head(raw).version
-        obj = self._decode(raw)
+        name = self._resource.name
+        obj: objects.AnyObject | None = None
         try:
+            obj = wire.struct_of(raw, self._resource.kind)
             if action == "DELETED":
-                self._sink.delete(self._resource.name, obj or wire.named(raw, self._resource.kind))
-            elif obj is not None:
-                self._sink.upsert(self._resource.name, obj)
+                self._sink.delete(name, obj)
+            else:
+                self._sink.upsert(name, obj)
         except InvalidObject as error:
-            self._report(f"object of kind {self._resource.name}", error)
+            if obj is not None:
+                self._report(f"object of kind {name}", error)
+            elif action == "DELETED":
+                self._sink.delete(name, wire.named(raw, self._resource.kind))
+            else:
+                self._unreadable(raw, error, listed=False)
         return wire.head(raw).version if obj is None else obj.metadata.resource_version
 
-    def _decode(self, raw: msgspec.Raw) -> objects.AnyObject | None:
+    def _listed(self, raw: msgspec.Raw) -> objects.AnyObject | None:
         try:
             return wire.struct_of(raw, self._resource.kind)
         except InvalidObject as error:
-            self._report(f"object of kind {self._resource.name}", error)
+            self._unreadable(raw, error, listed=True)
             return None
+
+    def _unreadable(self, raw: msgspec.Raw, error: InvalidObject, *, listed: bool) -> None:
+        self._report(f"object of kind {self._resource.name}", error)
+        identity = wire.named(raw, self._resource.kind)
+        if isinstance(self._sink, UnreadableSink) and identity.metadata.name:
+            self._sink.unreadable(self._resource.name, identity, error, listed=listed)
 
     def _tell(self, found: Sequence[objects.AnyObject], version: str | None) -> None:
         self._sink.replace(self._resource.name, found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from wharfinger.errors import InvalidObject
 from wharfinger.model import decode, objects
@@ -43,6 +44,15 @@ class _Meta(msgspec.Struct):
     annotations: dict[str, str] | None = None
 
 
+class _PodSpec(msgspec.Struct):
+    scheduler_name: str = msgspec.field(name="schedulerName", default="")
+    node_name: str = msgspec.field(name="nodeName", default="")
+
+
+class _PodHead(msgspec.Struct):
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+
+
 class Head(msgspec.Struct):
     """Nothing but the metadata of an object."""
 
@@ -65,6 +75,7 @@ class Head(msgspec.Struct):
 _pages = msgspec.json.Decoder(_Page)
 _events = msgspec.json.Decoder(_Event)
 _heads = msgspec.json.Decoder(Head)
+_pod_heads = msgspec.json.Decoder(_PodHead)
 
 
 def page(content: bytes) -> tuple[list[msgspec.Raw], str, str]:
@@ -102,8 +113,17 @@ def struct_of(raw: msgspec.Raw, kind: type[objects.AnyObject]) -> objects.AnyObj
 
 
 def named(raw: msgspec.Raw, kind: type[objects.AnyObject]) -> objects.AnyObject:
-    """The object with nothing but its identity, for telling the deletion of one that cannot be read."""
+    """The object with nothing but its identity, for telling of one that cannot be read; a pod with its scheduler and its node."""
     meta = head(raw).metadata
     made: Any = kind
     identity: objects.AnyObject = made(metadata=objects.ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid))
+    if isinstance(identity, objects.Pod):
+        return structs.replace(identity, spec=objects.PodSpec(**structs.asdict(_pod_spec(raw))))
     return identity
+
+
+def _pod_spec(raw: msgspec.Raw) -> _PodSpec:
+    try:
+        return _pod_heads.decode(raw).spec
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _PodSpec()

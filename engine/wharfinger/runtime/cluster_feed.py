@@ -33,6 +33,7 @@ class ClusterFeed:
         observer: Observer,
         leaving: Callable[[str, bool], None],
         stirred: Callable[[], None],
+        unreadable: Callable[[PodView, BaseException], None],
     ) -> None:
         self._state = state
         self._queue = queue
@@ -40,6 +41,8 @@ class ClusterFeed:
         self._observer = observer
         self._leaving = leaving
         self._stirred = stirred
+        self._pod_unreadable = unreadable
+        self._listed_unreadable: dict[str, set[str]] = {}
         self._known: dict[str, dict[str, Any]] = {"Pod": {}, "Node": {}}  # pods as PodView
         self.synced_kinds: set[str] = set()
 
@@ -56,6 +59,8 @@ class ClusterFeed:
         key = objects.key_of(obj)
         known = self._known.get(kind, {}).get(key)
         if known is None:
+            if kind == "Pod":
+                self._leaving(PodView(obj).uid, True)
             return
         if kind == "Pod":
             if known.uid == PodView(obj).uid:
@@ -66,7 +71,7 @@ class ClusterFeed:
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
         """Make these all that there are of a kind. Pods are told by age, so that those of one priority queue as dry runs place them."""
-        there = {objects.key_of(obj) for obj in objs}
+        there = {objects.key_of(obj) for obj in objs} | self._listed_unreadable.pop(kind, set())
         for key, known in list(self._known.get(kind, {}).items()):
             if key not in there:
                 if kind == "Pod":
@@ -76,6 +81,23 @@ class ClusterFeed:
         for obj in sorted(objs, key=_age) if kind == "Pod" else objs:
             self.upsert(kind, obj)
         self._stirred()
+
+    def unreadable(self, kind: str, obj: Any, error: BaseException, *, listed: bool) -> None:
+        """Let an object stand as it was last told; a pod of ours that was not told before is told that it cannot be placed."""
+        key = objects.key_of(obj)
+        if listed:
+            self._listed_unreadable.setdefault(kind, set()).add(key)
+        if kind != "Pod":
+            return
+        pod, known = PodView(obj), self.known_pod(key)
+        if known is not None and known.uid != pod.uid:
+            self._pod_gone(known)
+            known = None
+        if known is not None and pod.node_name and not known.node_name:
+            self._known["Pod"][key] = bound = known.placed_on(pod.node_name)
+            self._assigned(bound)
+        elif known is None and not pod.node_name and self._profiles.of(pod) is not None:
+            self._pod_unreadable(pod, error)
 
     def synced(self, kind: str) -> None:
         """Everything of the kind that existed has been told."""

@@ -10,6 +10,7 @@ from wharfinger.runtime.world import NOT_DECIDED, Decided, World, attempt
 
 if TYPE_CHECKING:
     from wharfinger.framework.extension import Plugin
+    from wharfinger.model.pod import PodView
     from wharfinger.runtime.queue import SchedulingQueue
     from wharfinger.runtime.queued_pod import QueuedPod
     from wharfinger.runtime.status_writes import StatusWrites
@@ -44,10 +45,18 @@ class Failures:
         self._queue.fail(queued)
         self._ports.observer.attempted(attempt(queued, "error", self._ports.clock.monotonic(), decided, str(error)))
 
+    def unreadable(self, pod: PodView, error: BaseException) -> None:
+        """The pod is not even queued; when it can be read it will be."""
+        if self._ports.leadership.is_leader:
+            self._say(pod, wording.SCHEDULER_ERROR, f"the pod cannot be read: {error}", None)
+
+    def _say(self, pod: PodView, reason: str, message: str, nominated: str | None) -> None:
+        self._writes.say(pod, wording.unscheduled(reason, message), nominated)
+        self._ports.events.record(pod, type=WARNING, reason="FailedScheduling", action="Scheduling", note=wording.note(message))
+
     def _tell(  # noqa: PLR0913 — the pod, and what is said of it in three places
         self, queued: QueuedPod, *, result: str, reason: str, decided: Decided, message: str, nominated: str | None = None
     ) -> None:
         if queued.uid in self._queue:  # else it has gone meanwhile, or somebody else has bound it
-            self._writes.say(queued.pod, wording.unscheduled(reason, message), nominated)
-            self._ports.events.record(queued.pod, type=WARNING, reason="FailedScheduling", action="Scheduling", note=wording.note(message))
+            self._say(queued.pod, reason, message, nominated)
         self._ports.observer.attempted(attempt(queued, result, self._ports.clock.monotonic(), decided, message))

@@ -80,6 +80,7 @@ class Scheduler:
             profiles=self.profiles,
             observer=ports.observer,
             leaving=self._leaving,
+            unreadable=failures.unreadable,
             stirred=self._wake.set,
         )
 
