@@ -69,6 +69,7 @@ class Daemon:
         )
         ways = reporting(clock, observer) if settings.dry_run else writing(self.server, clock, observer)
         self.policies = policies
+        policies.failed = observer.failed
         self.scheduler = Scheduler(policies.active.chains, ways.ports, limits_of(settings))
         self.shadows = connect(policies, self.scheduler, clock)
         if not settings.dry_run:

@@ -33,17 +33,25 @@ class Contents:
 
 def read(path: str, mounts: Path = MOUNTS) -> Contents:
     """The policy files in a folder and below, or of one file and what stands beside it."""
-    for _ in range(_ATTEMPTS):
-        turned = _points_to(path)
-        found = _read(path, mounts)
-        if _points_to(path) == turned:
-            return found
+    try:
+        for _ in range(_ATTEMPTS):
+            turned = _points_to(path)
+            found = _read(path, mounts)
+            if _points_to(path) == turned:
+                return found
+    except OSError as error:
+        return Contents(files={}, lost=f"{error.filename}: {error.strerror}")
     return Contents(files={}, lost=f"{path} changes faster than it can be read")
 
 
 def folder_of(path: str) -> str:
     """The folder to watch for a path: itself, or the one that a file stands in."""
-    return path if Path(path).is_dir() else str(Path(path).parent)
+    return path if is_folder(path) else str(Path(path).parent)
+
+
+def is_folder(path: str) -> bool:
+    """Whether there is a folder of that name; False where one may not even look."""
+    return os.path.isdir(path)  # noqa: PTH112 — Path.is_dir raises where one may not look
 
 
 def _points_to(path: str) -> str | None:
@@ -55,11 +63,8 @@ def _read(path: str, mounts: Path) -> Contents:
     folder = folder_of(path)
     data = Path(folder, KUBELET)
     root = data if data.is_symlink() else Path(folder)
-    try:
-        names = _names(root, deep=Path(path).is_dir())
-    except OSError as error:
-        return Contents(files={}, lost=f"{error.filename}: {error.strerror}")
-    if not Path(path).is_dir() and not Path(path).exists():
+    names = _names(root, deep=is_folder(path))
+    if not is_folder(path) and not Path(path).exists():
         return Contents(files={}, lost=f"{path}: no such file")
     dropped = names[MOST_FILES:]
     notes = [f"{len(dropped)} files beyond the first {MOST_FILES} are not read"] if dropped else []

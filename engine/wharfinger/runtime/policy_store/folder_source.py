@@ -70,7 +70,7 @@ class FolderSource:
         return {key: self._text(str(Path(root, key)), content) for key, content in files.items()}
 
     def _text(self, name: str, content: bytes | str) -> PolicyText:
-        alone = not Path(self.path).is_dir()
+        alone = not folder.is_folder(self.path)
         wanted = not alone or Path(name) == Path(self.path)
         if isinstance(content, str):
             return PolicyText(name=name, content=b"", mode=self._mode, trouble=content, wanted=wanted)

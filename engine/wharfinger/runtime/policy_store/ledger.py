@@ -74,11 +74,6 @@ class Ledger:
         """The sources that have said something, in order."""
         return tuple(self._sources[name] for name in self.supplies if name in self._sources)
 
-    @property
-    def orphans(self) -> list[Record]:
-        """Records of sources that are no longer there."""
-        return [record for record in self._stored.values() if record.source not in self.supplies]
-
     def take(self, source: str, offer: Offer) -> tuple[list[Job], list[Entry], SourceStatus | None]:
         """(what to build, the entries that were removed, the source's status if it has changed)."""
         texts = offer.texts

@@ -35,9 +35,9 @@ SETTLE = 0.05
 class PolicyStore:
     """A `PolicySink` for the sources of its supplies. `chains` are those without policies, by profile.
 
-    `heard` is set once something is known of every source: before that nobody should decide. `adopt` is told of every new set, on the event
-    loop; `sample` gives a part of the live cluster to try policies on, None as long as there
-    is none.
+    `failed` is told of what should not have happened. `heard` is set once something is known of every source: before that nobody should
+    decide. `adopt` is told of every new set, on the event loop; `sample` gives a part of the live cluster to try policies on, None as long
+    as there is none.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class PolicyStore:
         self.active = ActivePolicies(chains=dict(chains), shadows={profile: {} for profile in chains})
         self.adopt: Callable[[ActivePolicies], None] = lambda _active: None
         self.sample: Callable[[], Sample | None] = lambda: None
+        self.failed: Callable[[str, BaseException], None] = _raised
         self.reloads = 0
         if not self.unheard:
             self.heard.set()
@@ -88,7 +89,14 @@ class PolicyStore:
             while True:
                 await self._offered.wait()
                 await self._clock.sleep(SETTLE)
-                await self.settle()
+                await self._settle_safely()
+
+    async def _settle_safely(self) -> None:
+        """None; whatever goes wrong with new policies, those that hold go on, and so does everybody else."""
+        try:
+            await self.settle()
+        except Exception as error:  # noqa: BLE001 — as it says
+            self.failed("policies", error)
 
     # ── what there is ──
 
@@ -217,6 +225,10 @@ class PolicyStore:
                 observer.policy_tried(entry.status)
         for entry in self._ledger:
             entry.newly = False
+
+
+def _raised(_where: str, error: BaseException) -> None:
+    raise error
 
 
 def _built(jobs: Sequence[Job], sample: Sample | None) -> list[Outcome]:

@@ -180,3 +180,11 @@ def test_a_file_that_is_mounted_by_itself_is_warned_about(tmp_path, single):
     notes = folder.read(str(path if single else tmp_path), mounts).notes
     assert len(notes) == 1
     assert notes[0].startswith("a.policy is mounted by itself (subPath)")
+
+
+def test_a_path_that_cannot_be_looked_at_is_lost(monkeypatch, tmp_path):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+
+    monkeypatch.setattr(folder, "_points_to", refuse)
+    assert folder.read(str(tmp_path)).lost == f"{tmp_path}: Permission denied"

@@ -1,5 +1,7 @@
 """What holds after texts were offered: new, broken, removed, lost, in each other's way."""
 
+import asyncio
+
 import pytest
 
 from tests.unit.runtime.policy_store.stores import BROKEN, Mode, Place, World, policy, story, text
@@ -291,3 +293,44 @@ async def test_policies_are_tried_on_the_cluster_as_soon_as_it_is_known():
     assert set(world.states().values()) == {"active"}
     await world.offer({"a.policy": policy("a", "elsewhere"), "b.policy": policy("b", "a")})
     assert "a rejects all 1 nodes for every pod" in world.status("a.policy").findings[0].message
+
+
+@story
+async def test_of_a_hundred_edits_in_a_moment_the_last_is_built():
+    world = World()
+    for edit in range(100):
+        world.store.offer("folder", {"a.policy": text(policy("a", str(edit)))})
+    await world.store.settle()
+    assert world.deciding() == {"a": "99"}
+    assert world.seen.tried == [("a.policy", "accepted")]
+
+
+@story
+async def test_what_should_not_happen_is_told_and_what_holds_goes_on(monkeypatch):
+    failures = []
+    world = World()
+    world.store.failed = lambda where, error: failures.append((where, str(error)))
+    await world.offer({"a.policy": policy("a", "one")})
+    task = asyncio.create_task(world.store.run())
+    await asyncio.sleep(0)
+
+    def broken(*_):
+        raise RuntimeError("no such luck")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("wharfinger.runtime.policy_store.store.choose", broken)
+        world.store.offer("folder", {"a.policy": text(policy("a", "two"))})
+        await _passing(world, lambda: failures)
+    assert failures == [("policies", "no such luck")]
+    assert world.deciding() == {"a": "one"}
+    world.store.offer("folder", {"a.policy": text(policy("a", "three"))})
+    await _passing(world, lambda: world.deciding() == {"a": "three"})
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _passing(world, condition):
+    async with asyncio.timeout(5):
+        while not condition():
+            world.clock.move(0.1)
+            await asyncio.sleep(0.01)
