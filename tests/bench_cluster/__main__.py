@@ -14,16 +14,17 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.bench_cluster.contenders import KUBE_SCHEDULER, WHARF_RUN, WHARFINGER, Contender, contenders
+from tests.bench_cluster.contenders import KUBE_SCHEDULER, WHARF_RUN, WHARFINGER, contenders
+from tests.bench_cluster.load import Refused
 from tests.bench_cluster.measure import BARE, Bench, Run
+from tests.bench_cluster.table import Table
 from tests.bench_cluster.workloads import WORKLOADS, Workload
 from tests.cluster.control_plane import ControlPlane
 
@@ -42,34 +43,32 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def runs(asked: argparse.Namespace, bench: Bench) -> Iterator[Run]:
-    """Everything measured, as it is measured."""
-    for workload in (each.scaled(asked.scale) for each in WORKLOADS if each.name in asked.only):
+def runs(asked: argparse.Namespace, workloads: Iterable[Workload], bench: Bench) -> Iterator[Run]:
+    """Everything measured, as it is measured; a run that fails is told and left out."""
+    for workload in workloads:
         turns = [each for each in contenders(asked.product) if each.name in asked.contender]
         for number in range(asked.rounds):
-            yield from _one_round(bench, workload, turns if number % 2 == 0 else turns[::-1])
-
-
-def _one_round(bench: Bench, workload: Workload, turns: list[Contender]) -> Iterator[Run]:
-    if workload.bare:
-        yield bench.bare(workload)
-    else:
-        for contender in turns:
-            yield bench.measure(workload, contender)
+            for contender in (None,) if workload.bare else turns[:: -1 if number % 2 else 1]:
+                try:
+                    yield bench.bare(workload) if contender is None else bench.measure(workload, contender)
+                except (AssertionError, Refused, OSError, ExceptionGroup) as error:
+                    print(f"{workload.name}: {contender.name if contender else BARE}: {error!r}", file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    """Measures and prints."""
+    """Measures and prints; every run is written as soon as it is known."""
     asked = arguments()
     began = time.monotonic()
     done: list[Run] = []
+    workloads = [each.scaled(asked.scale) for each in WORKLOADS if each.name in asked.only]
+    asked.json.parent.mkdir(parents=True, exist_ok=True)
     with ControlPlane() as cluster:
-        for run in runs(asked, Bench(cluster)):
+        for run in runs(asked, workloads, Bench(cluster)):
             done.append(run)
             print(f"{time.monotonic() - began:6.0f} s  {_one_line(run)}", file=sys.stderr, flush=True)
-    asked.json.parent.mkdir(parents=True, exist_ok=True)
-    asked.json.write_text(json.dumps({"taken": _taken(), "scale": asked.scale, "runs": [asdict(run) for run in done]}, indent=1) + "\n")
-    for line in _table(done):
+            written = {"taken": _taken(), "scale": asked.scale, "runs": [asdict(run) for run in done]}
+            asked.json.write_text(json.dumps(written, indent=1) + "\n")
+    for line in Table(workloads, done).lines():
         print(line)
     return 0
 
@@ -84,58 +83,6 @@ def _one_line(run: Run) -> str:
     burst = f" (burst {run.burst_cpu_seconds * 1000 / max(1, run.bound):.2f})" if run.burst_cpu_seconds else ""
     used = "" if run.contender == BARE else f"  {run.cpu_per_thousand:.2f} CPU s/1,000{burst}  {run.megabytes:.0f} MB  {run.events} events"
     return f"{run.workload:14} {run.contender:15} {run.bound} of {run.pods} bound  {run.rate:.0f} pods/s{latency}{used}{server}"
-
-
-# ── the table ──
-
-
-def _table(done: list[Run]) -> Iterator[str]:
-    bare = _median(done, BARE, BARE, "rate")
-    yield "| workload | pods/s | kube-scheduler | ratio | goal | CPU s per 1,000 | kube-scheduler | peak MB | kube-scheduler |"
-    yield "|---|---|---|---|---|---|---|---|---|"
-    for workload in WORKLOADS:
-        if (ours := _median(done, workload.name, WHARFINGER, "rate")) is not None and workload.pace is None:
-            yield _row(workload, done, ours, bare)
-    for workload in WORKLOADS:
-        if workload.pace is not None and _median(done, workload.name, WHARFINGER, "rate") is not None:
-            yield ""
-            yield from _paced(workload, done)
-    if bare is not None:
-        yield ""
-        yield f"Binds and nothing else: {bare:,.0f} a second."
-
-
-def _row(workload: Workload, done: list[Run], ours: float, bare: float | None) -> str:
-    theirs = _median(done, workload.name, KUBE_SCHEDULER, "rate")
-    goals = [f"≥ {workload.ratio:g} ×"] if workload.ratio else []
-    if workload.more_than:
-        goals.append(f"≥ {workload.more_than:,.0f} pods/s")
-    if workload.share and bare:
-        goals.append(f"≥ {workload.share:.0%} of bare binds: {ours / bare:.0%}")
-    columns = [f"{workload.nodes:,} nodes, {workload.pods:,} pods: {workload.name}", f"{ours:,.0f}", _number(theirs, "{:,.0f}")]
-    columns += ["" if not theirs else f"{ours / theirs:.2f}", ", ".join(goals)]
-    for what, form in (("cpu_per_thousand", "{:.2f}"), ("megabytes", "{:,.0f}")):
-        columns += [_number(_median(done, workload.name, name, what), form) for name in (WHARFINGER, KUBE_SCHEDULER)]
-    return f"| {' | '.join(columns)} |"
-
-
-def _paced(workload: Workload, done: list[Run]) -> Iterator[str]:
-    yield f"| {workload.pace:g} pods/s at {workload.nodes:,} nodes | P50 ms | P99 ms | CPU s per 1,000 | peak MB |"
-    yield "|---|---|---|---|---|"
-    for name in (WHARFINGER, KUBE_SCHEDULER):
-        times = [_number(_median(done, workload.name, name, what, 1000), "{:.1f}") for what in ("p50", "p99")]
-        used = [_number(_median(done, workload.name, name, what), "{:.2f}") for what in ("cpu_per_thousand", "megabytes")]
-        yield f"| {' | '.join([name, *times, *used])} |"
-
-
-def _median(done: list[Run], workload: str, contender: str, what: str, times: float = 1.0) -> float | None:
-    found = [getattr(run, what) for run in done if (run.workload, run.contender) == (workload, contender)]
-    known = [value * times for value in found if value is not None]
-    return statistics.median(known) if known else None
-
-
-def _number(value: float | None, form: str) -> str:
-    return "" if value is None else form.format(value)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,93 @@
+"""What was measured, as tables of Markdown, and the goals that were missed."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.bench_cluster.contenders import KUBE_SCHEDULER, WHARFINGER
+from tests.bench_cluster.measure import BARE, Run
+from tests.bench_cluster.workloads import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The medians of some runs of some workloads."""
+
+    workloads: Sequence[Workload]
+    done: Sequence[Run]
+
+    def lines(self) -> Iterator[str]:
+        """Everything that is to be printed."""
+        yield "| workload | pods/s | kube-scheduler | ratio | goal | CPU s per 1,000 | kube-scheduler | peak MB | kube-scheduler |"
+        yield "|---|---|---|---|---|---|---|---|---|"
+        measured = [workload for workload in self.workloads if self.median(workload.name, WHARFINGER, "rate") is not None]
+        for workload in measured:
+            if workload.pace is None:
+                yield self._burst(workload)
+        for workload in measured:
+            if workload.pace is not None:
+                yield from ("", *self._paced(workload))
+        bare = self.median(BARE, BARE, "rate")
+        if bare is not None:
+            yield from ("", f"Binds and nothing else: {bare:,.0f} a second.")
+        missed = [f"- {miss}" for workload in measured for miss in self._missed(workload)]
+        yield from ("", "Missed goals:", *missed) if missed else ("", "All goals reached.")
+
+    def median(self, workload: str, contender: str, what: str) -> float | None:
+        """The median of a figure over the rounds."""
+        found = [getattr(run, what) for run in self.done if (run.workload, run.contender) == (workload, contender)]
+        known = [value for value in found if value is not None]
+        return statistics.median(known) if known else None
+
+    def _both(self, workload: Workload, what: str, form: str) -> list[str]:
+        values = [self.median(workload.name, name, what) for name in (WHARFINGER, KUBE_SCHEDULER)]
+        return ["" if value is None else form.format(value) for value in values]
+
+    def _ratio(self, workload: Workload, what: str) -> float | None:
+        """Ours to theirs."""
+        ours, theirs = (self.median(workload.name, name, what) for name in (WHARFINGER, KUBE_SCHEDULER))
+        return None if ours is None or not theirs else ours / theirs
+
+    def _share(self) -> float | None:
+        return self.median(BARE, BARE, "rate")
+
+    def _burst(self, workload: Workload) -> str:
+        ratio, bare = self._ratio(workload, "rate"), self._share()
+        goals = [f"≥ {workload.ratio:g} ×"] if workload.ratio else []
+        if workload.more_than:
+            goals.append(f"≥ {workload.more_than:,.0f} pods/s")
+        if workload.share and bare:
+            share = (self.median(workload.name, WHARFINGER, "rate") or 0.0) / bare
+            goals.append(f"≥ {workload.share:.0%} of bare binds: {share:.0%}")
+        columns = [f"{workload.nodes:,} nodes, {workload.pods:,} pods: {workload.name}", *self._both(workload, "rate", "{:,.0f}")]
+        columns += ["" if ratio is None else f"{ratio:.2f}", ", ".join(goals)]
+        columns += [*self._both(workload, "cpu_per_thousand", "{:.2f}"), *self._both(workload, "megabytes", "{:,.0f}")]
+        return f"| {' | '.join(columns)} |"
+
+    def _paced(self, workload: Workload) -> Iterator[str]:
+        yield f"| {workload.pace:g} pods/s at {workload.nodes:,} nodes | P50 s | P99 s | CPU s per 1,000 | peak MB |"
+        yield "|---|---|---|---|---|"
+        figures = (("p50", "{:.4f}"), ("p99", "{:.4f}"), ("cpu_per_thousand", "{:.2f}"), ("megabytes", "{:,.0f}"))
+        columns = [self._both(workload, what, form) for what, form in figures]
+        for name, row in zip((WHARFINGER, KUBE_SCHEDULER), zip(*columns, strict=True), strict=True):
+            yield f"| {name} | {' | '.join(row)} |"
+
+    def _missed(self, workload: Workload) -> Iterator[str]:
+        rate, p99 = (self.median(workload.name, WHARFINGER, what) for what in ("rate", "p99"))
+        ratio, bare = self._ratio(workload, "rate"), self._share()
+        if workload.ratio and ratio is not None and ratio < workload.ratio:
+            yield f"{workload.name}: {ratio:.2f} times kube-scheduler's pods/s, not {workload.ratio:g}"
+        if workload.more_than and rate is not None and rate < workload.more_than:
+            yield f"{workload.name}: {rate:,.0f} pods/s, not {workload.more_than:,.0f}"
+        if workload.below and p99 is not None and p99 > workload.below:
+            yield f"{workload.name}: {p99:.4f} s at the 99th percentile, not {workload.below:.4f}"
+        if workload.share and bare and rate is not None and rate < workload.share * bare:
+            yield f"{workload.name}: {rate / bare:.0%} of the bare binds, not {workload.share:.0%}"
+        for what, words in (("p99", "seconds at the 99th percentile"), ("cpu_per_thousand", "CPU seconds"), ("megabytes", "memory")):
+            if what == "megabytes" and not workload.memory:
+                continue
+            more = self._ratio(workload, what)
+            if more is not None and more > 1:
+                yield f"{workload.name}: {more:.2f} times kube-scheduler's {words}"
