@@ -17,6 +17,7 @@ _PLACES = (  # how what is said begins, the longest first where one begins like 
     ("lease", "lease"),
     ("event", "event"),
     ("stopping", "stopping"),
+    ("policies", "policies"),
 )
 
 

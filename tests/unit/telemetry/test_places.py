@@ -25,6 +25,7 @@ ENGINE = Path(__file__).parents[3] / "engine" / "wharfinger"
         ("lease", "lease"),
         ("event", "event"),
         ("stopping", "stopping"),
+        ("policies", "policies"),
         ("something nobody thought of", OTHER),
         ("", OTHER),
     ],
