@@ -1,0 +1,50 @@
+"""Which drifted pod is evicted, and when."""
+
+import pytest
+
+from wharfinger.crd.app import DriftedPod, PolicyAppSpec
+from wharfinger.model import decode, objects
+from wharfinger.reconcile.app_drift import AppDrift, Drift
+from wharfinger.reconcile.conditions import time_text
+from wharfinger.runtime.in_memory import ManualClock
+
+NOW = 1_700_000_000.0
+
+
+class Pods:
+    def of(self, _app):
+        return [
+            decode.convert({"metadata": {"name": name, "namespace": "shop", "uid": name}, "spec": {"nodeName": "n"}}, objects.Pod)
+            for name in ("a", "b")
+        ]
+
+
+def drift_of(*movable):
+    return Drift(pods=tuple(DriftedPod(pod=name, node="n") for name in "ab"), movable=tuple(f"shop/{name}" for name in movable))
+
+
+@pytest.mark.parametrize(
+    ("policy", "movable", "last", "evicted"),
+    [
+        ("Evict", "ab", None, "a"),
+        ("Evict", "b", None, "b"),
+        ("Report", "ab", None, None),
+        ("Evict", "", None, None),
+        ("Evict", "ab", NOW - 59, None),
+        ("Evict", "ab", NOW - 61, "a"),
+        ("Evict", "z", None, None),
+    ],
+)
+def test_one_at_a_time_that_another_node_would_take(policy, movable, last, evicted):
+    drift = AppDrift(None, Pods(), None, None, ManualClock(NOW))
+    spec = PolicyAppSpec(image="web:1", drift_policy=policy, eviction_interval_seconds=60)
+
+    found = drift.to_evict("shop/web", spec, drift_of(*movable), {"lastEviction": time_text(last)} if last else {})
+
+    assert (found and found.metadata.name) == evicted
+
+
+def test_pods_that_no_node_would_take_are_said():
+    assert drift_of("a", "b").note == "2 pods no longer satisfy the policy"
+    assert drift_of("a").note == "2 pods no longer satisfy the policy; no other node would take 1 of them"
+    assert Drift(pods=()).note == Drift().note == ""
