@@ -68,16 +68,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Seconds."""
+    """Seconds; how many policies were replaced, and how many decisions were seen."""
 
     reload: float
     longest_gap: float
     longest_gap_at_rest: float
     decisions: int
+    replaced: int
 
 
-async def measure(*, nodes: int = 1000, tests: bool = False, policies: int = POLICIES) -> Figures:
-    """The figures of one run."""
+async def measure(*, nodes: int = 1000, tests: bool = False, policies: int = POLICIES, seconds: float = 2.0, busy: bool = True) -> Figures:
+    """The figures of one run; unless `busy`, there is nothing to schedule and the gaps mean nothing."""
     cluster, clock, moments = InMemoryCluster(), SystemClock(), []
     ports = Ports(binder=cluster, writer=cluster, events=cluster, clock=clock)
     source = Source()
@@ -93,19 +94,20 @@ async def measure(*, nodes: int = 1000, tests: bool = False, policies: int = POL
     cluster.connect(scheduler.sink)
     scheduler.sink.synced("Policies")
     work = (scheduler.run(), collect_in_quiet(lambda: False, clock))
-    running = [*map(asyncio.create_task, work), asyncio.create_task(_keep_coming(cluster, scheduler, policies))]
-    await asyncio.sleep(2)
-    at_rest = await _longest_gap(moments, asyncio.sleep(2))
+    running = [*map(asyncio.create_task, work), *([asyncio.create_task(_keep_coming(cluster, scheduler, policies))] if busy else [])]
+    await asyncio.sleep(seconds)
+    at_rest = await _longest_gap(moments, asyncio.sleep(seconds))
     began = time.perf_counter()
     _offer(store, 1, policies, tests)
     gap = await _longest_gap(moments, store.settle())
     ended = time.perf_counter()
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(seconds / 4)
     gap = max(gap, _gap([moment for moment in moments if moment >= began]))
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
-    return Figures(reload=ended - began, longest_gap=gap, longest_gap_at_rest=at_rest, decisions=len(moments))
+    replaced = sum(policy.version == "1.0.0" for policy in store.active.chains[NAME].policies)
+    return Figures(reload=ended - began, longest_gap=gap, longest_gap_at_rest=at_rest, decisions=len(moments), replaced=replaced)
 
 
 async def _longest_gap(moments: list[float], work: Any) -> float:
@@ -151,7 +153,13 @@ def _pod(index: int, policies: int) -> objects.Pod:
 
 def main() -> None:
     """Prints a table; `--json` for programs."""
-    rows = {f"{POLICIES} policies{', each with a test' if tests else ''}": asyncio.run(measure(tests=tests)) for tests in (False, True)}
+    rows = {
+        f"{POLICIES} policies{', each with a test' if tests else ''}{'' if busy else ', nothing to schedule'}": asyncio.run(
+            measure(tests=tests, busy=busy)
+        )
+        for busy in (True, False)
+        for tests in (False, True)
+    }
     if "--json" in sys.argv:
         print(json.dumps({name: {key: getattr(row, key) for key in Figures.__slots__} for name, row in rows.items()}, indent=2))
         return
