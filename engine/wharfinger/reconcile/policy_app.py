@@ -31,8 +31,11 @@ from wharfinger.reconcile.object_cache import AppPods, ObjectCache, key_of
 LOOK_AGAIN = 5.0
 """Seconds between two looks at an app that nothing has happened to: its pods may have drifted."""
 
+LOOK_LATER = 1.5
+"""Seconds between two looks at an app that waits for a policy which somebody else has to bring."""
+
 LOOK_SOON = 0.25
-"""Seconds between two looks at an app that waits: for its policy to decide, or for what was made for it to be gone."""
+"""Seconds between two looks at an app that waits: for a policy of its own to decide, or for what was made for it to be gone."""
 
 _REFUSED = (refusals.Invalid, refusals.BadRequest, refusals.Forbidden)
 
@@ -67,13 +70,12 @@ class PolicyAppReconciler:
         if FINALIZER not in app.metadata.finalizers:
             await self._writer.set_finalizers(app, (*app.metadata.finalizers, FINALIZER))
             return None
-        waits = await self._bring_about(app)
-        return LOOK_SOON if waits else LOOK_AGAIN
+        return await self._bring_about(app)
 
     # ── what is asked for ──
 
-    async def _bring_about(self, app: PolicyApp) -> bool:
-        """Whether the app waits for its policy to be active; the status has been written."""
+    async def _bring_about(self, app: PolicyApp) -> float:
+        """Seconds until the next look; what is asked for and the status have been written."""
         spec, problem = _read(app)
         governance = self._governance(app.metadata, spec)
         waits = governance.governs is False and self._made("Deployment", app.metadata) is None
@@ -95,7 +97,9 @@ class PolicyAppReconciler:
         await self._say(app, {**status, **({"lastEviction": last} if last else {})}, before, phase)
         if victim is not None:
             await self._drift.evict(app, victim)
-        return waits
+        if not waits or problem is not None:
+            return LOOK_AGAIN
+        return LOOK_SOON if spec.policy is not None and spec.policy.inline is not None else LOOK_LATER
 
     async def _make(self, app: PolicyApp, spec: PolicyAppSpec, *, waits: bool) -> tuple[str, str] | None:
         """Writes what is missing or different; (reason, sentence) when it cannot be.
