@@ -93,7 +93,7 @@ class Daemon:
             tasks.start(seldom_collected(self.server.informers.wait_synced), "garbage")
             tasks.start(self.policies.run(), "policies")
             tasks.start(announced(self.policies, self.scheduler, self._clock), "first policies")
-            tasks.start(collect_in_quiet(self._is_quiet, self._clock), "garbage")
+            tasks.start(collect_in_quiet(self._is_quiet, self._clock), "collections")
             tasks.start(self._lead(elected), "election")
             if self.custom is not None:
                 self.custom.start(tasks, self._log)

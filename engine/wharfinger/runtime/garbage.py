@@ -17,10 +17,10 @@ from wharfinger.framework.ports import Clock
 NEVER = 1_000_000_000
 LOOK = 1.0
 """Seconds between two looks whether it is quiet."""
-WORTH_IT = 10
-"""Collections of the middle generation (about 7,000 more objects each) that make a full one worth while in a quiet moment."""
-OVERDUE = 300
-"""As many more objects, some two million, that make it due at any moment."""
+WORTH_IT = 70_000
+"""New objects that make a full collection worth while in a quiet moment."""
+OVERDUE = 2_000_000
+"""New objects that make it due at any moment."""
 
 
 @contextmanager
@@ -39,6 +39,12 @@ async def collect_in_quiet(quiet: Callable[[], bool], clock: Clock) -> None:
     with postponed():
         while True:
             await clock.sleep(LOOK)
-            grown = gc.get_count()[2]
+            grown = _grown()
             if grown >= OVERDUE or (grown >= WORTH_IT and quiet()):
                 gc.collect()
+
+
+def _grown() -> int:
+    """About how many objects there are more than at the last full collection: as many as went through the two young generations."""
+    young, middle, _ = gc.get_threshold()
+    return gc.get_count()[2] * young * middle

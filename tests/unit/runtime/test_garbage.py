@@ -13,7 +13,8 @@ from wharfinger.runtime.in_memory import ManualClock
 def collections(monkeypatch):
     """Collections of everything that have been asked for; `grown` says what there is to collect."""
     grown, done = [0], []
-    monkeypatch.setattr(gc, "get_count", lambda: (0, 0, grown[0]))
+    young, middle, _ = gc.get_threshold()
+    monkeypatch.setattr(gc, "get_count", lambda: (0, 0, grown[0] // (young * middle)))
     monkeypatch.setattr(gc, "collect", lambda: done.append(grown[0]))
     return grown, done
 
@@ -27,7 +28,7 @@ async def seconds(clock, n):
 
 @pytest.mark.parametrize(
     ("grown", "quiet", "collected"),
-    [(garbage.WORTH_IT - 1, True, 0), (garbage.WORTH_IT, True, 2), (garbage.OVERDUE - 1, False, 0), (garbage.OVERDUE, False, 2)],
+    [(garbage.WORTH_IT // 2, True, 0), (garbage.WORTH_IT * 2, True, 2), (garbage.OVERDUE // 2, False, 0), (garbage.OVERDUE * 2, False, 2)],
 )
 def test_it_is_quiet_and_worth_it_or_overdue(collections, grown, quiet, collected):
     async def story():
