@@ -147,6 +147,9 @@ class Reflector:
                         self._tell(found, head.version)
                         await self._follow(lines)
                         return
+        except wire.BrokenLine:
+            self._streaming = False  # one line spoils the whole stream, over and over; pages are asked for one by one
+            raise
         except (refusals.Invalid, refusals.BadRequest):
             pass
         self._streaming = False  # refused, or closed without the bookmark: this server has it not
@@ -169,6 +172,7 @@ class Reflector:
     def _apply(self, line: bytes) -> None:
         try:
             action, raw = wire.event(line)
+            version = "" if action == "ERROR" else self._tell_one(action, raw)
         except wire.BrokenLine:
             if self._broken_at == self._version:
                 self._version = None  # the same place twice: only a list tells what was in it
@@ -176,7 +180,6 @@ class Reflector:
             raise
         if action == "ERROR":
             raise refusals.of_event(raw)
-        version = self._tell_one(action, raw)
         if version:
             self._version = version
             self._backoff.reset()
@@ -196,6 +199,8 @@ class Reflector:
         except InvalidObject as error:
             if obj is not None:
                 self._report(f"object of kind {name}", error)
+            elif not wire.head(raw).metadata.name:
+                raise wire.BrokenLine(f"an event that does not say of what: {error}") from error
             elif action == "DELETED":
                 self._sink.delete(name, wire.named(raw, self._resource.kind))
             else:
