@@ -82,7 +82,13 @@ class VolumeBinds:
     async def _see_them_bound(self, placement: Placement) -> None:
         clock = self._world.ports.clock
         ends_at = clock.monotonic() + LONGEST
-        while self._waiting(placement.pod):
+        told: set[str] = set()  # claims whose provisioner has been seen to know the node
+        while waiting := self._waiting(placement.pod):
+            for claim in waiting:
+                if SELECTED_NODE in claim.metadata.annotations:
+                    told.add(claim.metadata.uid)
+                elif claim.metadata.uid in told:  # the provisioner can make none there (checkBindings)
+                    raise BindFailed(f'provisioning failed for PVC "{claim.metadata.name}"')
             if not self._world.state.is_placed(placement.pod.uid):
                 raise BindFailed("the pod was deleted while its volumes were being bound", gone=True)
             if clock.monotonic() >= ends_at:

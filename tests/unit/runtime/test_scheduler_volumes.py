@@ -74,6 +74,18 @@ def test_who_cannot_bind_volumes_says_so():
     asyncio.run(story())
 
 
+def test_a_provisioner_that_takes_the_node_away_is_not_waited_for():
+    async def story():
+        async with running(node("a"), storage_class("csi"), claim(), pod("x", **MOUNT)) as world:
+            await world.pass_time(1, step=0.25)
+            there = the_claim(world)
+            world.cluster.put(replace(there, metadata=replace(there.metadata, annotations={})))
+            await world.pass_time(1, step=0.25)
+            assert 'provisioning failed for PVC "claim"' in world.cluster.pod("default/x").status.conditions[0].message
+
+    asyncio.run(story())
+
+
 def test_volumes_that_never_come_do_not_hold_the_place_for_ever():
     async def story():
         async with running(node("a"), storage_class("csi"), claim(), pod("x", **MOUNT)) as world:
