@@ -15,7 +15,7 @@ import msgspec
 from wharfinger.crd.names import MANAGER
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.kube.connection import JSON, MERGE_PATCH, Connection
-from wharfinger.kube.custom_resources import API_VERSIONS, PlainObject, collection
+from wharfinger.kube.custom_resources import API_VERSIONS, Deployment, PlainObject, collection
 
 APPLY_PATCH = "application/apply-patch+yaml"
 _APPLY = {"fieldManager": MANAGER, "force": "true"}
@@ -56,12 +56,16 @@ class ObjectWriter:
         await self._write("PATCH", path_of(obj), body, MERGE_PATCH)
 
     async def delete(self, obj: PlainObject) -> None:
-        """None, once the object of this uid is being deleted, after what it owns; NotFound or Conflict when it is gone already."""
+        """None, once the object of this uid is being deleted; NotFound or Conflict when it is gone already.
+
+        What owns pods goes after them. For anything else that would only mean to wait until the garbage collector has learnt of its kind.
+        """
+        propagation = "Foreground" if isinstance(obj, Deployment) else "Background"
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": {"uid": obj.metadata.uid},
-            "propagationPolicy": "Foreground",
+            "propagationPolicy": propagation,
         }
         await self._write("DELETE", path_of(obj), options)
 
