@@ -20,7 +20,16 @@ SOURCE = Source(name="random.policy", text="")
 SPAN = Span(SOURCE, 0, 0)
 NUMBER, STRING, BOOL = (Type(kind, Shape.NODE, optional=True) for kind in (Kind.NUMBER, Kind.STRING, Kind.BOOL))
 METRIC = typed.Metric(
-    name="load", span=SPAN, type=NUMBER, source="prometheus", query="q", options={}, refresh=15.0, max_age=5.0, min_coverage=0.5
+    name="load",
+    policy="generated",
+    span=SPAN,
+    type=NUMBER,
+    source="prometheus",
+    query="q",
+    options={},
+    refresh=15.0,
+    max_age=5.0,
+    min_coverage=0.5,
 )
 PARAMS = {"limit": 3.0, "names": frozenset({"a", "ssd"})}
 TEXTS = ("a", "b", "ssd", "SSD", "", "host-node-1", "12", "1.5", "v1.28.3", "1.27", "node-2")

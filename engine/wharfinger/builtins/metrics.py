@@ -16,27 +16,28 @@ from numpy.typing import NDArray
 from wharfinger.builtins.context import AtNode, AtRows
 from wharfinger.builtins.signatures import NOT_NEGATIVE, always
 from wharfinger.language.catalogue import Function, Parameter, Volatility
+from wharfinger.language.typed import MetricKey
 from wharfinger.language.types import NUMERIC, Kind, Shape
 from wharfinger.model.pod_table import started_at
 
 METRIC = Parameter(name="metric", kinds=NUMERIC, optional_ok=True)
 
 
-def _unseen_at(resource: str) -> Callable[[AtNode, str], float | None]:
-    def evaluate(context: AtNode, metric: str) -> float | None:
-        samples = context.snapshot.metric(metric)
+def _unseen_at(resource: str) -> Callable[[AtNode, MetricKey], float | None]:
+    def evaluate(context: AtNode, metric: MetricKey) -> float | None:
+        samples = context.snapshot.metric(*metric.names)
         if samples is None or not samples.present[context.row]:
             return None
-        since = float(samples.times[context.row])
+        since = float(samples.times[context.row]) - metric.window
         pods = context.snapshot.pods_on(context.row)
         return float(sum(pod.requests.get(resource, 0) for pod in pods if started_at(pod) > since))
 
     return evaluate
 
 
-def _unseen_rows(resource: str) -> Callable[[AtRows, str], tuple[NDArray[np.float64], NDArray[np.bool_]]]:
-    def evaluate(context: AtRows, metric: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        samples, unseen = context.snapshot.metric(metric), context.snapshot.unseen(metric)
+def _unseen_rows(resource: str) -> Callable[[AtRows, MetricKey], tuple[NDArray[np.float64], NDArray[np.bool_]]]:
+    def evaluate(context: AtRows, metric: MetricKey) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        samples, unseen = context.snapshot.metric(*metric.names), context.snapshot.unseen(*metric.names, window=metric.window)
         if samples is None or unseen is None:
             return np.zeros(context.n_rows), np.zeros(context.n_rows, dtype=np.bool_)
         return unseen[resource][context.rows], samples.present[context.rows]

@@ -14,7 +14,7 @@ from wharfinger.model.snapshot import Snapshot
 
 def coverage(snapshot: Snapshot, metric: typed.Metric) -> float:
     """The fraction of nodes that have a fresh value of a metric; 1 where there are no nodes."""
-    samples = snapshot.metric(metric.name)
+    samples = snapshot.metric(*metric.key.names)
     if not snapshot.n_nodes:
         return 1.0
     if samples is None:

@@ -153,10 +153,15 @@ class Interpreter:
         found: frozenset[int] = self._memo[memo]
         return found
 
+    def metric_key(self, name: str) -> typed.MetricKey:
+        """Where the samples of a metric are."""
+        return self._metrics[name].key
+
     def metric(self, name: str, row: int) -> float | None:
         """The sample of a metric at a node, None where there is none or it is too old."""
-        samples = self.snapshot.metric(name)
-        if samples is None or not samples.present[row] or self.snapshot.now - samples.times[row] > self._metrics[name].max_age:
+        metric = self._metrics[name]
+        samples = self.snapshot.metric(*metric.key.names)
+        if samples is None or not samples.present[row] or self.snapshot.now - samples.times[row] > metric.max_age:
             return None
         return float(samples.values[row])
 

@@ -5,6 +5,7 @@ Attributes of pods are read by the schema's own `read`, attributes of nodes by i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -126,17 +127,18 @@ def _row_reader(column: Any) -> Any:
 
 def metric(graph: Graph, record: typed.Metric) -> Value:
     """The value of a metric on each node; present where there is a sample that is not older than `max_age`."""
-    op = Op(name=f"metric {record.name}", vector=lambda frame: fresh_samples(frame, record), framed=True)
+    names, max_age = record.key.names, record.max_age
+    op = Op(name=f"metric {record.name}", vector=lambda frame: fresh_samples(frame, names, max_age), framed=True)
     pair = graph.leaf(op, Stage.RUN, Rep.OBJECT, volatility=Volatility.GLOBAL)
     return Value(graph.apply(ops.given(Rep.FLOAT), (pair,), Rep.FLOAT), graph.apply(ops.KNOWN, (pair,), Rep.BOOL))
 
 
-def fresh_samples(frame: AtRows, record: typed.Metric) -> tuple[Any, Any]:
+def fresh_samples(frame: AtRows, names: Sequence[str], max_age: float) -> tuple[Any, Any]:
     """The samples of a metric `(n_rows,)` float64 and whether each is there and fresh `(n_rows,)` bool."""
-    samples = frame.snapshot.metric(record.name)
+    samples = frame.snapshot.metric(*names)
     if samples is None:
         return np.zeros(frame.n_rows), np.zeros(frame.n_rows, dtype=np.bool_)
-    fresh = samples.present[frame.rows] & (frame.now - samples.times[frame.rows] <= record.max_age)
+    fresh = samples.present[frame.rows] & (frame.now - samples.times[frame.rows] <= max_age)
     return samples.values[frame.rows], fresh
 
 

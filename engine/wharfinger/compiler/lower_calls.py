@@ -41,7 +41,7 @@ def lower_call(lowering: Lowering, expr: typed.Call) -> Value:
 
 def _argument(lowering: Lowering, function: Function, argument: typed.Expr) -> Value:
     if function.context and isinstance(argument, typed.MetricRef):
-        return Value(lowering.graph.const(argument.name, Rep.OBJECT))
+        return Value(lowering.graph.const(lowering.metrics[argument.name].key, Rep.OBJECT))
     return lowering(argument)
 
 

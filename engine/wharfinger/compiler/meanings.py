@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.language import typed
-from wharfinger.language.catalogue import Subject
+from wharfinger.language.catalogue import Function, Subject
 from wharfinger.language.types import NUMERIC, Type
 from wharfinger.model.pod import PodView
 
@@ -205,9 +205,16 @@ _REDUCE: Mapping[typed.Reduction, Callable[[list[float]], float | None]] = {
 }
 
 
+def _metric_key(self: Interpreter, function: Function, argument: typed.Expr) -> typed.MetricKey | None:
+    """Where the samples of a metric are, for a function that reads them itself; None for any other argument."""
+    return self.metric_key(argument.name) if function.context and isinstance(argument, typed.MetricRef) else None
+
+
 def _call(self: Interpreter, expr: typed.Call, place: Place) -> Any:
     function = expr.function
-    arguments = [a.name if function.context and isinstance(a, typed.MetricRef) else self.at(a, place) for a in expr.arguments]
+    arguments = [
+        self.metric_key(a.name) if function.context and isinstance(a, typed.MetricRef) else self.at(a, place) for a in expr.arguments
+    ]
     named = {name: self.at(a, place) for name, a in expr.named.items()}
     if any(value is None for value in (*arguments, *named.values())):
         return None

@@ -26,7 +26,7 @@ def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
     for let in policy.lets:
         yield f"let {let.name} = {describe(let.value)}"
     for metric in policy.metrics:
-        timing = f"{metric.refresh!r} {metric.max_age!r} {metric.min_coverage!r}"
+        timing = f"{metric.refresh!r} {metric.max_age!r} {metric.min_coverage!r} {metric.window!r}"
         yield f"metric {metric.name}: {metric.type} = {metric.source} {metric.query!r} {sorted(metric.options.items())!r} {timing}"
     for rule in policy.filters:
         yield f"filter {rule.name} when {_text(rule.when)}"

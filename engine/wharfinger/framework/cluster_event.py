@@ -117,7 +117,7 @@ _ASPECTS: tuple[tuple[ClusterEvent, Callable[[objects.Node], object]], ...] = (
     (ClusterEvent.NODE_ANNOTATION, lambda node: node.metadata.annotations),
     (ClusterEvent.NODE_TAINT, lambda node: (node.spec.unschedulable, node.spec.taints)),
     (ClusterEvent.NODE_CONDITION, lambda node: [(condition.type, condition.status) for condition in node.status.conditions]),
-    (ClusterEvent.NODE_OTHER, lambda node: (node.status.images, node.status.volumes_attached, node.metadata.uid)),
+    (ClusterEvent.NODE_OTHER, lambda node: (node.status.images, node.status.volumes_attached, node.status.addresses, node.metadata.uid)),
 )
 
 

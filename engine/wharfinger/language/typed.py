@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from wharfinger.language.ast import MissingAction, Normalize, Test
 from wharfinger.language.catalogue import Attribute, Function, Subject
@@ -291,11 +291,22 @@ class Let:
     value: Expr
 
 
+class MetricKey(NamedTuple):
+    """Where the samples of a metric are: under the first of `names` that has any.
+
+    `window`: the seconds before a sample that it is an average of, so that what began within them shows in part only.
+    """
+
+    names: tuple[str, ...]
+    window: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """A metric with its declared freshness. Times in seconds, coverage a fraction."""
 
     name: str
+    policy: str
     span: Span
     type: Type
     source: str  # "prometheus" or "metrics_api"
@@ -304,6 +315,21 @@ class Metric:
     refresh: float
     max_age: float
     min_coverage: float
+    window: float = 0.0
+
+    @property
+    def signal(self) -> str:
+        """What is measured, in words that differ where the values may: its kind and the query with the options that matter to it.
+
+        Metrics of one signal share its samples, whatever policy declares them and under whatever name.
+        """
+        asked = "".join(f", {name}: {value!r}" for name, value in sorted(self.options.items()))
+        return f"{self.type.kind.value} = {self.source}({self.query!r}{asked})"
+
+    @property
+    def key(self) -> MetricKey:
+        """Where to look for its samples: as a signal, as measured; else by policy and name, or by name alone, as people write them down."""
+        return MetricKey((self.signal, f"{self.policy}.{self.name}", self.name), self.window)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

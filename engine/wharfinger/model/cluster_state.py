@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from wharfinger.errors import UnknownObject
 from wharfinger.model import objects as kubernetes
-from wharfinger.model.metric_table import Samples
+from wharfinger.model.metric_table import MetricColumn, Samples
 from wharfinger.model.object_store import ObjectStore
 from wharfinger.model.pod import PodView
 from wharfinger.model.pod_table import Placement
@@ -230,6 +230,19 @@ class ClusterState:
     def set_metric(self, name: str, samples: Samples) -> None:
         """Replace the samples of a metric: node name → (value, time in seconds since 1970)."""
         self._tables.set_metric(name, samples)
+
+    def put_metric(self, name: str, column: MetricColumn, samples: Samples, layout: int) -> None:
+        """The same where samples are finite, and their column is made already for the rows of `nodes_listed` in that layout."""
+        self._tables.put_metric(name, column, samples, layout)
+
+    def drop_metric(self, name: str) -> None:
+        """Forget a metric; one that is not there may be dropped."""
+        self._tables.drop_metric(name)
+
+    def nodes_listed(self) -> tuple[int, list[str], list[kubernetes.Node]]:
+        """A number that changes when rows do, and the names and objects of nodes in row order; lists of the caller's own."""
+        nodes = self._tables.nodes
+        return nodes.rows.layout, list(nodes.names), list(nodes.objects)
 
 
 def _same(old: PodView, new: PodView) -> bool:

@@ -6,7 +6,7 @@ Samples are kept by node name, because a metric may know a node before the API s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,14 +30,28 @@ class MetricColumn:
     present: NDArray[np.bool_]
 
 
+def column_of(samples: Samples, names: Sequence[str]) -> MetricColumn:
+    """The samples in the order of node names; arrays that nobody may write to."""
+    absent = (math.nan, math.nan)
+    table = np.array([samples.get(name, absent) for name in names], dtype=np.float64).reshape(-1, 2)
+    values, times = np.ascontiguousarray(table.T)
+    column = MetricColumn(values=values, times=times, present=~np.isnan(values))
+    for array in (column.values, column.times, column.present):
+        array.setflags(write=False)
+    return column
+
+
 class Unseen:
-    """Per node, the requests of its pods that began after its sample of one metric, or have not begun; 0 where there is no sample."""
+    """Per node, the requests of its pods that began after its sample of one metric, or have not begun; 0 where there is no sample.
+
+    Those that began within `window` seconds before the sample count whole, as it shows them in part only: rather too much than too little.
+    """
 
     __slots__ = ("_by_resource", "_horizon", "_pods", "_seen")
 
-    def __init__(self, pods: PodTable, times: NDArray[np.float64]) -> None:
+    def __init__(self, pods: PodTable, times: NDArray[np.float64], window: float) -> None:
         self._pods = pods
-        self._horizon = np.where(np.isnan(times), math.inf, times)  # nothing begins after +inf
+        self._horizon = np.where(np.isnan(times), math.inf, times - window)  # nothing begins after +inf
         self._by_resource: dict[str, NDArray[np.float64]] = {}
         self._seen = -1
 
@@ -77,16 +91,36 @@ class MetricTable:
         self._pods = pods
         self.samples: dict[str, Samples] = {}
         self._columns: dict[str, MetricColumn] = {}
-        self._unseen: dict[str, Unseen] = {}
+        self._unseen: dict[str, dict[float, Unseen]] = {}  # by window
         self._layout = -1
         self.revision = 0
 
     def set(self, name: str, samples: Samples) -> None:
         """Replace all samples of a metric; values that are not finite count as absent."""
+        self._changed(name)
         self.samples[name] = {node: sample for node, sample in samples.items() if math.isfinite(sample[0])}
+
+    def put(self, name: str, column: MetricColumn, samples: Samples, layout: int) -> None:
+        """Replace all samples of a metric by finite ones whose column is made already, for rows as they were in that layout."""
+        self._changed(name)
+        self.samples[name] = samples
+        if layout == self._layout:
+            self._columns[name] = column
+
+    def drop(self, name: str) -> None:
+        """Forget a metric; one that is not there may be dropped."""
+        self._changed(name)
+        self.samples.pop(name, None)
+
+    def _changed(self, name: str) -> None:
+        self._follow_layout()
         self._columns.pop(name, None)
         self._unseen.pop(name, None)
         self.revision += 1
+
+    def known(self, names: Sequence[str]) -> str | None:
+        """The first of some names that has samples."""
+        return next((name for name in names if name in self.samples), None)
 
     def column(self, name: str) -> MetricColumn | None:
         """The samples of a metric in row order; None if there never were any."""
@@ -96,14 +130,15 @@ class MetricTable:
             column = self._columns[name] = self._build(self.samples[name])
         return column
 
-    def unseen(self, name: str) -> Mapping[str, NDArray[np.float64]] | None:
-        """What the metric has not seen yet, by resource; None if the metric never had samples."""
+    def unseen(self, name: str, window: float = 0.0) -> Mapping[str, NDArray[np.float64]] | None:
+        """What the metric has not seen yet, or only in part, by resource; None if the metric never had samples."""
         column = self.column(name)
         if column is None:
             return None
-        unseen = self._unseen.get(name)
+        by_window = self._unseen.setdefault(name, {})
+        unseen = by_window.get(window)
         if unseen is None:
-            unseen = self._unseen[name] = Unseen(self._pods, column.times)
+            unseen = by_window[window] = Unseen(self._pods, column.times, window)
         return unseen.by_resource()
 
     def _follow_layout(self) -> None:
@@ -113,10 +148,4 @@ class MetricTable:
             self._unseen.clear()
 
     def _build(self, samples: Samples) -> MetricColumn:
-        absent = (math.nan, math.nan)
-        table = np.array([samples.get(name, absent) for name in self._nodes.names], dtype=np.float64).reshape(-1, 2)
-        values, times = np.ascontiguousarray(table.T)
-        column = MetricColumn(values=values, times=times, present=~np.isnan(values))
-        for array in (column.values, column.times, column.present):
-            array.setflags(write=False)
-        return column
+        return column_of(samples, self._nodes.names)

@@ -46,12 +46,20 @@ class AttachedVolume(KubeStruct, frozen=True):
     name: str = ""
 
 
+class NodeAddress(KubeStruct, frozen=True):
+    """An address of a node: its InternalIP, Hostname and so on."""
+
+    type: str = ""
+    address: str = ""
+
+
 class NodeStatus(KubeStruct, frozen=True):
     """status of a node."""
 
     capacity: Quantities = field(default_factory=dict)
     allocatable: Quantities = field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
     images: tuple[ContainerImage, ...] = ()
     volumes_attached: tuple[AttachedVolume, ...] = ()
     volumes_in_use: tuple[str, ...] = ()

@@ -242,21 +242,26 @@ class Snapshot:
 
     # ── metrics and other objects ──
 
-    def metric(self, name: str) -> MetricColumn | None:
-        """The samples of a metric by row; None if there never were any."""
-        return self._current().metrics.column(name)
+    def metric(self, *names: str) -> MetricColumn | None:
+        """The samples of a metric by row, of the first of its names that has any; None if none ever had."""
+        metrics = self._current().metrics
+        name = metrics.known(names)
+        return None if name is None else metrics.column(name)
 
     @property
     def samples(self) -> Mapping[str, Samples]:
         """The samples of every metric as they came: node name → (value, time)."""
         return self._current().metrics.samples
 
-    def unseen(self, metric: str) -> Mapping[str, NDArray[np.float64]] | None:
+    def unseen(self, *names: str, window: float = 0.0) -> Mapping[str, NDArray[np.float64]] | None:
         """Requests of pods that began after their node's sample of a metric, or have not begun: cpu (millicores), memory (bytes).
 
-        Each (n_nodes,) float64, 0 where there is no sample; None if the metric never had any.
+        Those that began within `window` seconds before it count as well. Each (n_nodes,) float64, 0 where there is no sample; None if
+        the metric never had any.
         """
-        return self._current().metrics.unseen(metric)
+        metrics = self._current().metrics
+        name = metrics.known(names)
+        return None if name is None else metrics.unseen(name, window)
 
     @property
     def metrics_revision(self) -> int:

@@ -5,6 +5,7 @@ What may happen to a pod, and in which order, is the business of `cluster_state`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from wharfinger.model import objects
 from wharfinger.model.changes import RowChanges
 from wharfinger.model.host_ports import HostPorts
-from wharfinger.model.metric_table import MetricTable, Samples
+from wharfinger.model.metric_table import MetricColumn, MetricTable, Samples
 from wharfinger.model.node_table import NodeTable, conditions
 from wharfinger.model.nominations import Nominations
 from wharfinger.model.object_store import ObjectStore
@@ -163,6 +164,17 @@ class ClusterTables:
         self.metrics.set(name, samples)
         for _, time in samples.values():
             self.see(time)
+
+    def put_metric(self, name: str, column: MetricColumn, samples: Samples, layout: int) -> None:
+        """Replace the samples of a metric by finite ones whose column is made already, for that layout of rows."""
+        self.revision += 1
+        self.metrics.put(name, column, samples, layout)
+        self.see(float(np.max(column.times, where=column.present, initial=-math.inf)))
+
+    def drop_metric(self, name: str) -> None:
+        """Forget a metric."""
+        self.revision += 1
+        self.metrics.drop(name)
 
     def see(self, time: float | None) -> None:
         """Move `newest` on to a time that was found, unless it is older."""

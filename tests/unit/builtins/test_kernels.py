@@ -14,6 +14,7 @@ from tests.property import clusters
 from wharfinger.builtins import CATALOGUE, by_code
 from wharfinger.builtins.context import AtNode, AtRows
 from wharfinger.language.catalogue import Function
+from wharfinger.language.typed import MetricKey
 from wharfinger.language.types import NUMERIC, Kind
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
@@ -33,7 +34,7 @@ LITERALS: dict[str, st.SearchStrategy[Any]] = {
     "resource": st.sampled_from(["cpu", "memory", "ephemeral-storage", clusters.GPU, "none.example/of-these"]),
     "by": st.sampled_from([clusters.ZONE, clusters.HOSTNAME, "none"]),
     "effect": st.sampled_from(["", "NoSchedule", "PreferNoSchedule", "NoExecute"]),
-    "metric": st.just("load"),
+    "metric": st.just(MetricKey(("a signal", "policy.load", "load"))),
 }
 
 

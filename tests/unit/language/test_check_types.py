@@ -215,7 +215,13 @@ def test_a_metric_has_its_freshness():
         "metric load: percent = prometheus('up', node: \"instance\", refresh: 30s, max_age: 2min, min_coverage: 50%)\n"
         "filter f { require load < 5% on missing pass }"
     ).metrics
-    assert (metric.query, metric.options, metric.refresh, metric.max_age, metric.min_coverage) == ("up", {"node": "instance"}, 30, 120, 0.5)
+    assert (metric.query, metric.options, metric.refresh, metric.max_age, metric.min_coverage) == (
+        "up",
+        {"node": "instance", "server": "default"},
+        30,
+        120,
+        0.5,
+    )
     assert metric.type.kind is Kind.PERCENT
 
 

@@ -32,9 +32,16 @@ _FRESHNESS = {
     "refresh": Option(kind=Kind.DURATION, default=15.0, low=1.0),
     "max_age": Option(kind=Kind.DURATION, default=120.0, low=1.0),
     "min_coverage": Option(kind=Kind.PERCENT, default=0.8, high=1.0),
+    "window": Option(kind=Kind.DURATION, default=0.0),
 }
 SOURCES: Mapping[str, Mapping[str, Option]] = {
-    "prometheus": {"node": Option(kind=Kind.STRING, default="node"), "relabel": Option(kind=Kind.STRING, default=None), **_FRESHNESS},
+    "prometheus": {
+        "node": Option(kind=Kind.STRING, default="node"),
+        "relabel": Option(kind=Kind.STRING, default=None),
+        "server": Option(kind=Kind.STRING, default="default"),
+        "times": Option(kind=Kind.STRING, default=None),
+        **_FRESHNESS,
+    },
     "metrics_api": _FRESHNESS,
 }
 _API_KINDS = {"cpu": Kind.CPU, "memory": Kind.MEMORY}
@@ -58,6 +65,7 @@ def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typ
     values = {key: given.get(key, option.default) for key, option in options.items()}
     return typed.Metric(
         name=name,
+        policy="",  # known where all declarations are
         span=item.name_span,
         type=type_.maybe(),
         source=source.function,
@@ -66,6 +74,7 @@ def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typ
         refresh=values["refresh"],
         max_age=values["max_age"],
         min_coverage=values["min_coverage"],
+        window=values["window"],
     )
 
 
@@ -121,7 +130,7 @@ def _option(context: Context, source: ast.Call, argument: ast.Argument, option: 
     place = f"`{argument.name}` of `{source.function}`"
     value = literal_of(context, argument.value, Type(option.kind), place, Code.P603)
     if value is not None and option.kind is not Kind.STRING and not option.low <= value.value <= option.high:
-        limits = "between 0% and 100%" if option.kind is Kind.PERCENT else "at least `1s`"
+        limits = "between 0% and 100%" if option.kind is Kind.PERCENT else f"at least `{option.low:g}s`"
         context.error(Code.P603, f"{place} is {limits}", argument.value.span, label="out of range")
         return None
     return value

@@ -6,6 +6,7 @@ imports → params, metrics, lets → scope → rules → base, quantum, tie bre
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from wharfinger.language import ast, typed
@@ -103,7 +104,7 @@ def _checked(context: Context, declared: Declared, policy: ast.Policy, presence:
         scope=scope,
         params=tuple(declared.params),
         lets=tuple(declared.lets),
-        metrics=tuple(declared.metrics),
+        metrics=tuple(replace(metric, policy=policy.name.value) for metric in declared.metrics),
         filters=tuple(f for item in of_type(policy.items, ast.Filter) if (f := filter_of(rules, item))),
         scores=tuple(s for item in of_type(policy.items, ast.Score) if (s := score_of(rules, item))),
         base=base_of(context, of_type(policy.items, ast.Base)),
