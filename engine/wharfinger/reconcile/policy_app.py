@@ -64,6 +64,7 @@ class PolicyAppReconciler:
         app: PolicyApp | None = self._cache.get("PolicyApp", key)
         if app is None:
             self._drift.forget(key)
+            await self._sweep(key)
             return None
         if app.metadata.deletion_timestamp is not None:
             return LOOK_SOON if await self._tear_down(app) else None
@@ -195,6 +196,14 @@ class PolicyAppReconciler:
             await remove(self._writer, policy)
         await self._writer.set_finalizers(app, [each for each in meta.finalizers if each != FINALIZER])
         return False
+
+    async def _sweep(self, key: str) -> None:
+        """Removes the policy of an app that is gone: one deleted at the very moment it gets its finalizer goes in spite of it."""
+        namespace, _, name = key.partition("/")
+        gone = ObjectMeta(name=name, namespace=namespace)
+        policy = self._made("SchedulingPolicy", gone)
+        if policy is not None and await living(self._writer, "PolicyApp", namespace, name) is None:
+            await remove(self._writer, policy)
 
 
 def reference_of(obj: PlainObject) -> Reference:
