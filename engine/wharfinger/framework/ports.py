@@ -144,8 +144,9 @@ class EventSink(Protocol):
         action: str,
         note: str,
         related: Reference | None = None,
+        reporter: str = "",
     ) -> None:
-        """None, at once: written when there is time, dropped when there is too much."""
+        """None, at once: written when there is time, dropped when there is too much. `reporter`: the profile; "" for the pod's own."""
 
     async def drain(self) -> None:
         """None, when everything recorded has been written or dropped."""

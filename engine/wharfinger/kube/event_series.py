@@ -27,14 +27,13 @@ class Series:
     written_at: float = 0.0
     queued: bool = True
 
-    def body(self, controller: str, instance: str) -> dict[str, Any]:
+    def body(self, instance: str) -> dict[str, Any]:
         """The Event as it happened first."""
         body: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": self.name, "namespace": self.namespace},
             "eventTime": micro_time(self.event_time),
-            "reportingController": controller,
             "reportingInstance": instance[:128],
             "regarding": _reference(self.about),
             **self.fields,

@@ -33,9 +33,9 @@ _POLL = 0.02  # seconds between looks whether the bindings are done
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSettings:
-    """Who reports, how many events may wait, how many are written at once, and how often (in seconds) a series is written.
+    """Who reports where no profile does, how many events may wait, how many are written at once, and how often a series is written.
 
-    `patience` is how many seconds an event waits for a pause of the bindings.
+    `series_interval` and `patience` are seconds; the latter is how long an event waits for a pause of the bindings.
     """
 
     controller: str
@@ -77,9 +77,11 @@ class EventRecorder:
         action: str,
         note: str,
         related: Reference | None = None,
+        reporter: str = "",
     ) -> None:
         """None, at once; counted in `dropped` when too many wait."""
-        self.record_about(pod_reference(regarding), type=type, reason=reason, action=action, note=note, related=related)
+        fields = {"type": type, "reason": reason, "action": action, "note": note}
+        self.record_about(pod_reference(regarding), **fields, related=related, reporter=reporter or regarding.object.spec.scheduler_name)
 
     def record_about(  # noqa: PLR0913 — the fields of an event
         self,
@@ -90,6 +92,7 @@ class EventRecorder:
         action: str,
         note: str,
         related: Reference | None = None,
+        reporter: str = "",
         distinct: str = "",
     ) -> None:
         """None, at once: the same about any object. Events of another `distinct` are no repetitions, though all else is alike."""
@@ -100,7 +103,8 @@ class EventRecorder:
             self._series.move_to_end(key)
             self._repeat(known)
             return
-        series = self._new(about, {"type": type, "reason": reason, "action": action, "note": cut(note)}, related)
+        fields = {"reportingController": reporter or self._settings.controller, "type": type, "reason": reason, "action": action}
+        series = self._new(about, {**fields, "note": cut(note)}, related)
         if self._enqueue(series):
             self._series[key] = series
             if len(self._series) > self._settings.most_series:
@@ -206,7 +210,7 @@ class EventRecorder:
             body = msgspec.json.encode({"series": last})
             await self._connection.request("PATCH", f"{path}/{series.name}", body=body, content_type=MERGE_PATCH)
         else:
-            first = series.body(self._settings.controller, self._settings.instance)
+            first = series.body(self._settings.instance)
             await self._post(path, {**first, "series": last} if count > 1 else first)
         series.written_count, series.written_at = count, self._clock.monotonic()
 

@@ -207,6 +207,7 @@ class InMemoryCluster:
         action: str,
         note: str,
         related: Reference | None = None,
+        reporter: str = "",
     ) -> None:
         """Keep an event."""
         self.events.append(RecordedEvent(pod=regarding.key, type=type, reason=reason, action=action, note=note, related=related))

@@ -138,6 +138,7 @@ class Preemptor:
             action="Preempting",
             note=wording.preempted(preemptor, node),
             related=pod_reference(preemptor),
+            reporter=queued.profile.name,
         )
         return True
 

@@ -124,6 +124,7 @@ class NoEvents:
         action: str,
         note: str,
         related: Reference | None = None,
+        reporter: str = "",
     ) -> None:
         """None."""
 

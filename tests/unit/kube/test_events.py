@@ -10,14 +10,15 @@ from tests.unit.kube.conftest import RealClock, Recorder, running, until
 from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.framework.ports import NORMAL, WARNING, Reference
 from wharfinger.kube.events import EventRecorder, EventSettings
-from wharfinger.model.objects import ObjectMeta, Pod
+from wharfinger.model.objects import ObjectMeta, Pod, PodSpec
 from wharfinger.model.pod import PodView
 
 PATH = "/apis/events.k8s.io/v1/namespaces/shop/events"
 
 
 def pod(name="web"):
-    return PodView(Pod(metadata=ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}")))
+    spec = PodSpec(scheduler_name="dense")
+    return PodView(Pod(metadata=ObjectMeta(name=name, namespace="shop", uid=f"uid-{name}"), spec=spec))
 
 
 def failed(events, name="web", note="0/1 nodes are available"):
@@ -47,6 +48,15 @@ def allow_patches(server, answer=None):
     server.on("PATCH", f"{PATH}/{name}", answer or Answer())
 
 
+def test_the_profile_that_decided_reports(recording):
+    async def scenario(events, server, recorder):
+        events.record(pod(), type=NORMAL, reason="Preempted", action="Preempting", note="", reporter="urgent")
+        await events.drain()
+        assert server.seen[0].body["reportingController"] == "urgent"
+
+    recording(scenario)
+
+
 def test_an_event_has_the_fields_of_the_api(recording):
     async def scenario(events, server, recorder):
         related = Reference(kind="Node", name="n1")
@@ -62,7 +72,7 @@ def test_an_event_has_the_fields_of_the_api(recording):
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"namespace": "shop"},
-            "reportingController": "wharfinger",
+            "reportingController": "dense",
             "reportingInstance": "me",
             "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "web", "namespace": "shop", "uid": "uid-web"},
             "related": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
