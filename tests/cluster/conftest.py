@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from tests.cluster import custom, objects
+from tests.cluster import custom, deployment, objects
 from tests.cluster.api import Refused
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.process import WharfProcess
@@ -113,6 +113,14 @@ def defined(control_plane):
     custom.install(control_plane)
     yield control_plane
     custom.uninstall(control_plane)
+
+
+@pytest.fixture
+def deployed(control_plane):
+    """The control plane with deploy/ applied as a person does; nothing there runs its pods."""
+    deployment.apply(control_plane)
+    yield control_plane
+    deployment.remove(control_plane)
 
 
 @pytest.fixture

@@ -1,0 +1,86 @@
+"""The roles of deploy/ hold what the process needs, and nothing else."""
+
+import collections
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import custom, everything
+from tests.cluster.api import Api, Refused
+from tests.cluster.misbehaviour import Answer
+from tests.cluster.permissions import ACCOUNT, NAMESPACE, RBAC, allowed, granted, needed, roles, token
+from tests.cluster.process import WharfProcess
+from tests.cluster.test_preemption import priority_class
+from tests.cluster.waiting import eventually
+
+SETTINGS = Path(__file__).parents[2] / "deploy" / "base" / "wharf.yaml"
+REFUSED = (
+    ("GET", "/api/v1/secrets"),
+    ("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets"),
+    ("GET", "/api/v1/configmaps"),
+    ("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps"),
+    ("PATCH", "/api/v1/nodes/node-0000"),
+    ("PATCH", "/api/v1/nodes/node-0000/status"),
+    ("DELETE", "/api/v1/nodes/node-0000"),
+    ("PUT", f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/other"),
+    ("POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"),
+    ("POST", "/api/v1/namespaces/default/pods"),
+    ("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/wharfinger/token"),
+    ("POST", f"{RBAC}/clusterrolebindings"),
+    ("DELETE", f"{custom.path('PolicyApp', 'default')}/web"),
+)
+
+
+@pytest.fixture
+def account(deployed):
+    """A token of the account that the process has in the cluster, with nothing granted but what deploy/ grants."""
+    return token(deployed)
+
+
+@pytest.fixture
+def process(deployed, proxy, account, tmp_path):
+    """Makes a `wharf run` as that account, with the settings of deploy/, whose requests the proxy sees."""
+    kubeconfig = deployed.write_kubeconfig("kubeconfig-account", proxy.port, account)
+    flags = (f"--config={SETTINGS}", "--bind-address=127.0.0.1", f"--state-dir={tmp_path}")
+    return lambda name: WharfProcess(deployed, *flags, name=name, kubeconfig=kubeconfig, elect=True)
+
+
+def test_every_rule_is_used_and_no_request_is_refused(deployed, proxy, process, nodes):
+    custom.zoned(nodes)
+    important = priority_class(deployed.api, "important")
+    with process("streams") as wharf:
+        wharf.wait_scheduling()
+        everything.happen(deployed, proxy, important)
+        assert wharf.terminate() == 0
+    proxy.add(Answer(status=403), path="^/version$")  # as from a server too old to stream lists
+    with process("lists") as wharf:
+        wharf.wait_scheduling()
+        eventually(lambda: any(needed(each) == [("list", custom.GROUP, "policyapps")] for each in proxy.seen))
+        assert wharf.terminate() == 0
+
+    refused = {(each.method, each.path) for each in proxy.seen if each.status == 403 and each.path != "/version"}
+    assert not refused
+    used = {grant for each in proxy.seen for grant in needed(each)}
+    rules = [grant for role in roles(deployed).values() for grant in granted(role)]
+    assert used == set(rules)
+
+
+def test_no_rule_is_there_twice_or_granted_to_everybody(deployed):
+    rules = [grant for role in roles(deployed).values() for grant in granted(role)]
+
+    assert [grant for grant, count in collections.Counter(rules).items() if count > 1] == []
+    for grant in set(rules):
+        assert not allowed(deployed, grant, user=f"{ACCOUNT}-without-roles"), f"{grant} needs no rule"
+
+
+def test_what_it_has_no_business_with_is_refused(deployed, account, nodes):
+    nodes(1)
+    api = Api(deployed.port, account, deployed.certificate)
+    try:
+        assert api.request("GET", "/api/v1/nodes")["items"], "the token is good"
+        for method, path in REFUSED:
+            with pytest.raises(Refused) as refusal:
+                api.request(method, path, None if method == "GET" else {}, content_type="application/merge-patch+json")
+            assert refusal.value.code == 403, (method, path, str(refusal.value))
+    finally:
+        api.close()

@@ -1,0 +1,53 @@
+"""The manifests of deploy/, as far as they can be judged without a cluster."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from wharfinger.daemon import files
+from wharfinger.daemon.settings import PORT
+
+ROOT = Path(__file__).parents[3]
+BASE = ROOT / "deploy" / "base"
+MANIFESTS = [*BASE.rglob("*.yaml"), *(ROOT / "deploy" / "components").rglob("*.yaml")]
+ROLES = {"ClusterRole", "Role"}
+
+
+def objects(path):
+    return [found for found in yaml.safe_load_all(path.read_text("utf-8")) if found]
+
+
+def deployment():
+    return objects(BASE / "deployment.yaml")[0]
+
+
+def test_every_policy_is_in_the_config_map():
+    generated = objects(ROOT / "policies" / "kustomization.yaml")[0]["configMapGenerator"][0]["files"]
+
+    assert sorted(generated) == sorted(path.name for path in (ROOT / "policies").glob("*.policy"))
+
+
+def test_the_settings_can_be_read_and_fit_the_other_manifests():
+    settings = files.read(str(BASE / "wharf.yaml"))
+    pod = deployment()["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    leases = [rule for rule in objects(BASE / "roles" / "own-namespace.yaml")[0]["rules"] if rule["resources"] == ["leases"]]
+
+    assert (settings.bind_address, settings.port) == ("0.0.0.0", PORT)
+    assert container["ports"][0]["containerPort"] == settings.port
+    assert settings.state_directory in mounts
+    assert leases[1]["resourceNames"] == [settings.leader_election.resource_name]
+    assert pod["terminationGracePeriodSeconds"] > settings.limits.grace_period
+    assert pod["schedulerName"] not in {profile.scheduler_name for profile in settings.profiles}
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_roles_name_what_they_grant(path):
+    for role in (found for found in objects(path) if found.get("kind") in ROLES):
+        for rule in role["rules"]:
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+            assert "secrets" not in rule["resources"]
+            assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
+    assert not any(found.get("roleRef", {}).get("name") == "cluster-admin" for found in objects(path))
