@@ -93,7 +93,7 @@ async def measure(*, nodes: int = 1000, tests: bool = False, policies: int = POL
         cluster.put(_node(index))
     cluster.connect(scheduler.sink)
     scheduler.sink.synced("Policies")
-    work = (scheduler.run(), collect_in_quiet(lambda: False, clock))
+    work = (scheduler.run(), collect_in_quiet(lambda: False, clock, asyncio.Event().wait))
     running = [*map(asyncio.create_task, work), *([asyncio.create_task(_keep_coming(cluster, scheduler, policies))] if busy else [])]
     await asyncio.sleep(seconds)
     at_rest = await _longest_gap(moments, asyncio.sleep(seconds))

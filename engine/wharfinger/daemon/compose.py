@@ -11,7 +11,6 @@ import asyncio
 from typing import Any
 
 from wharfinger.daemon.custom import Custom
-from wharfinger.daemon.garbage import seldom_collected
 from wharfinger.daemon.identity import identity
 from wharfinger.daemon.policy_changes import POLICIES, announced, connect
 from wharfinger.daemon.policy_events import PolicyEvents
@@ -90,10 +89,9 @@ class Daemon:
         async with Tasks() as tasks:
             tasks.start(self.server.recorder.run(), "events")
             tasks.start(self.server.informers.run(self._sink), "informers")
-            tasks.start(seldom_collected(self.server.informers.wait_synced), "garbage")
             tasks.start(self.policies.run(), "policies")
             tasks.start(announced(self.policies, self.scheduler, self._clock), "first policies")
-            tasks.start(collect_in_quiet(self._is_quiet, self._clock), "collections")
+            tasks.start(collect_in_quiet(self._is_quiet, self._clock, self.server.informers.wait_synced), "garbage")
             tasks.start(self._lead(elected), "election")
             if self.custom is not None:
                 self.custom.start(tasks, self._log)

@@ -72,6 +72,7 @@ class RecordedEvent:
     action: str
     note: str
     related: Reference | None = None
+    reporter: str = ""
 
 
 class InMemoryCluster:
@@ -210,7 +211,8 @@ class InMemoryCluster:
         reporter: str = "",
     ) -> None:
         """Keep an event."""
-        self.events.append(RecordedEvent(pod=regarding.key, type=type, reason=reason, action=action, note=note, related=related))
+        said = RecordedEvent(pod=regarding.key, type=type, reason=reason, action=action, note=note, related=related, reporter=reporter)
+        self.events.append(said)
 
     async def drain(self) -> None:
         """None; events are kept at once."""

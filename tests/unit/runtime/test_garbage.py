@@ -1,7 +1,8 @@
-"""Full collections wait for a quiet moment."""
+"""Full collections wait for a quiet moment, and what stays is not looked through; afterwards everything is as it was."""
 
 import asyncio
 import gc
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -9,14 +10,17 @@ from wharfinger.runtime import garbage
 from wharfinger.runtime.in_memory import ManualClock
 
 
-@pytest.fixture
-def collections(monkeypatch):
-    """Collections of everything that have been asked for; `grown` says what there is to collect."""
-    grown, done = [0], []
-    young, middle, _ = gc.get_threshold()
-    monkeypatch.setattr(gc, "get_count", lambda: (0, 0, grown[0] // (young * middle)))
-    monkeypatch.setattr(gc, "collect", lambda: done.append(grown[0]))
-    return grown, done
+@asynccontextmanager
+async def collecting(quiet=False, settled=None):
+    """Garbage is collected in the background, by the clock that is given."""
+    usual, clock = gc.get_threshold(), ManualClock()
+    task = asyncio.create_task(garbage.collect_in_quiet(lambda: quiet, clock, (settled or asyncio.Event()).wait))
+    await asyncio.sleep(0)
+    yield clock
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert gc.get_threshold() == usual
+    assert gc.get_freeze_count() == 0
 
 
 async def seconds(clock, n):
@@ -30,17 +34,28 @@ async def seconds(clock, n):
     ("grown", "quiet", "collected"),
     [(garbage.WORTH_IT // 2, True, 0), (garbage.WORTH_IT * 2, True, 2), (garbage.OVERDUE // 2, False, 0), (garbage.OVERDUE * 2, False, 2)],
 )
-def test_it_is_quiet_and_worth_it_or_overdue(collections, grown, quiet, collected):
+def test_everything_is_looked_at_when_it_is_quiet_and_worth_it_or_overdue(monkeypatch, grown, quiet, collected):
+    done = []
+    monkeypatch.setattr(gc, "get_count", lambda: (0, 0, grown // garbage.WORTH_IT))
+    monkeypatch.setattr(gc, "collect", lambda: done.append(grown))
+
     async def story():
-        clock, before = ManualClock(), gc.get_threshold()
-        task = asyncio.create_task(garbage.collect_in_quiet(lambda: quiet, clock))
-        await asyncio.sleep(0)
-        assert gc.get_threshold() == (*before[:2], garbage.NEVER)
-        collections[0][0] = grown
-        await seconds(clock, 2)
-        assert len(collections[1]) == collected
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert gc.get_threshold() == before
+        async with collecting(quiet) as clock:
+            assert gc.get_threshold()[2] == garbage.NEVER
+            await seconds(clock, 2)
+            assert len(done) == collected
+
+    asyncio.run(story())
+
+
+def test_what_is_there_when_it_settles_is_left_out_until_the_end():
+    async def story():
+        settled = asyncio.Event()
+        async with collecting(settled=settled):
+            before = gc.get_freeze_count()
+            kept = [[] for _ in range(1000)]
+            settled.set()
+            await asyncio.sleep(0.01)
+            assert gc.get_freeze_count() >= before + len(kept)
 
     asyncio.run(story())
