@@ -12,10 +12,12 @@ from typing import Any
 
 from wharfinger.daemon.custom import Custom
 from wharfinger.daemon.identity import identity
+from wharfinger.daemon.measured import connect_signals, measure, signals_of
 from wharfinger.daemon.policy_changes import POLICIES, announced, connect
 from wharfinger.daemon.policy_events import PolicyEvents
 from wharfinger.daemon.ports import reporting, writing
 from wharfinger.daemon.settings import Settings
+from wharfinger.daemon.signal_events import SignalEvents, SignalObservers
 from wharfinger.daemon.tasks import Tasks
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Clock, Observer
@@ -30,6 +32,7 @@ from wharfinger.reconcile.compose import StorePolicies
 from wharfinger.runtime.garbage import collect_in_quiet
 from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
+from wharfinger.signals.ports import SignalObserver
 
 CONTROLLER = "wharfinger"
 """`reportingController` of events."""
@@ -53,6 +56,7 @@ class Daemon:
         clock: Clock,
         log: Any,
         custom: Custom | None = None,
+        signal_observer: SignalObserver | None = None,
     ) -> None:
         self._settings = settings
         self._log = log
@@ -71,8 +75,12 @@ class Daemon:
         policies.failed = observer.failed
         self.scheduler = Scheduler(policies.active.chains, ways.ports, limits_of(settings))
         self.shadows = connect(policies, self.scheduler, clock)
+        observers = [] if signal_observer is None else [signal_observer]
         if not settings.dry_run:
             policies.observe(PolicyEvents(self.server.recorder, lambda: self.leads))
+            observers.append(SignalEvents(self.server.recorder, policies, lambda: self.leads))
+        self.signals = signals_of(settings, connection, self.scheduler, clock, SignalObservers(observers))
+        connect_signals(self.signals, policies)
         self._sink = ways.sink(self.scheduler.sink)
         self.custom = custom
         if custom is not None and not settings.dry_run:
@@ -91,6 +99,7 @@ class Daemon:
             tasks.start(self.server.informers.run(self._sink), "informers")
             tasks.start(self.policies.run(), "policies")
             tasks.start(announced(self.policies, self.scheduler, self._clock), "first policies")
+            tasks.start(measure(self.signals, self.server.informers.wait_synced), "signals")
             tasks.start(collect_in_quiet(self._is_quiet, self._clock, self.server.informers.wait_synced), "garbage")
             tasks.start(self._lead(elected), "election")
             if self.custom is not None:

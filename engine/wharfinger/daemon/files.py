@@ -87,5 +87,6 @@ def _with_paths(settings: Settings, change: Callable[[str], str]) -> Settings:
         "client_connection": connection.model_copy(update={"kubeconfig": changed(connection.kubeconfig)}),
         "profiles": tuple(profiles),
         "state_directory": changed(settings.state_directory),
+        "prometheus": {name: server.with_paths(change) for name, server in settings.prometheus.items()},
     }
     return settings.model_copy(update=update)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import wharfinger
 from wharfinger.runtime.queued_pod import Place
+from wharfinger.signals.suspension import Suspension
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 
@@ -32,6 +33,10 @@ def read_from(daemon: Daemon, metrics: Metrics, lease: str) -> None:
     metrics.read(Metric.SHADOW_DECISIONS, lambda: _shadows(daemon))
     if daemon.custom is not None:
         metrics.read(Metric.WORKQUEUE_DEPTH, daemon.custom.depths)
+    metrics.read(Metric.SIGNAL_AGE, lambda: _of_metrics(daemon, lambda found: found.age))
+    metrics.read(Metric.SIGNAL_COVERAGE, lambda: _of_metrics(daemon, lambda found: found.coverage))
+    metrics.read(Metric.SIGNAL_SUSPENDED, lambda: _of_metrics(daemon, lambda found: float(found.is_one)))
+    metrics.read(Metric.SIGNAL_SERIES, lambda: _series(daemon))
     metrics.read(Metric.STATE_REVISION, lambda: {(): scheduler.state.revision})
     metrics.read(Metric.BUILD, lambda: {(wharfinger.__version__,): 1})
 
@@ -68,3 +73,20 @@ def _shadows(daemon: Daemon) -> Values:
     found = daemon.shadows.reports.values()
     counts = {"agree": "agreed", "disagree": "disagreed", "error": "errors", "unseen": "unseen"}
     return {(report.policy, result): getattr(report, count) for report in found for result, count in counts.items()}
+
+
+def _of_metrics(daemon: Daemon, read: Callable[[Suspension], float]) -> Values:
+    return {(found.policy, found.metric.name): read(found) for found in daemon.signals.suspensions}
+
+
+def _series(daemon: Daemon) -> Values:
+    values: dict[tuple[str, ...], float] = {}
+    for standing in daemon.signals.standings:
+        found = standing.found
+        if found is None:
+            continue
+        for user in standing.query.users:
+            values[user, "matched"] = len(found.samples)
+            for state in ("unlabelled", "unmatched", "doubled", "invalid"):
+                values[user, state] = getattr(found, state).count
+    return values

@@ -20,6 +20,7 @@ from wharfinger.daemon.policies import policies_of, remote_sources
 from wharfinger.daemon.policy_pages import policies_told
 from wharfinger.daemon.readings import read_from
 from wharfinger.daemon.settings import Settings
+from wharfinger.daemon.signal_telemetry import TelemetrySignalObserver
 from wharfinger.daemon.tasks import Tasks
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Clock
@@ -67,7 +68,17 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         if version is None:
             return
         log.info("connected", server=connection.credentials.server, version=version.text)
-        daemon = Daemon(settings, store, connection, version, observer=observer, clock=clock, log=log, custom=custom)
+        daemon = Daemon(
+            settings,
+            store,
+            connection,
+            version,
+            observer=observer,
+            clock=clock,
+            log=log,
+            custom=custom,
+            signal_observer=TelemetrySignalObserver(metrics, log),
+        )
         read_from(daemon, metrics, settings.leader_election.resource_name)
         health.watch(daemon)
         await daemon.run(stop)

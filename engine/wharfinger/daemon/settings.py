@@ -15,21 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from wharfinger.daemon.duration import Duration
+from wharfinger.daemon.part import Part
+from wharfinger.daemon.prometheus_settings import Prometheus
 
 API_VERSION = "config.wharfinger.dev/v1alpha1"
 KIND = "WharfingerConfiguration"
 SCHEDULER_NAME = "wharfinger"
 PORT = 10261  # Kubernetes' own components have 10248 to 10260
-
-
-class Part(BaseModel):
-    """A part of the settings: names in camelCase, nothing unknown."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
 
 def _param(value: Any) -> Any:
@@ -100,7 +95,7 @@ class Logging(Part):
 
 
 class Settings(Part):
-    """The document. `port` 0 serves nothing.
+    """The document. `port` 0 serves nothing. `prometheus` has the servers that metrics name, `default` for those that name none.
 
     `policy_config_map` is `namespace/name` of a ConfigMap with policies for every profile; `state_directory` is where the last good version
     of every policy outlasts a restart. `remote_debugging`: what is under `/debug` answers others than the machine itself, too.
@@ -114,6 +109,7 @@ class Settings(Part):
     state_directory: str | None = Field(default=None, min_length=1)
     leader_election: LeaderElection = LeaderElection()
     limits: Limits = Limits()
+    prometheus: Mapping[str, Prometheus] = Field(default_factory=dict)
     bind_address: str = Field(default="127.0.0.1", min_length=1)
     port: int = Field(default=PORT, ge=0, le=65535)
     logging: Logging = Logging()

@@ -17,6 +17,7 @@ from wharfinger.model.cluster_state import ClusterState
 from wharfinger.runtime.binding_cycle import BindingCycle
 from wharfinger.runtime.cluster_feed import ClusterFeed
 from wharfinger.runtime.failures import Failures
+from wharfinger.runtime.measurements import Measurements
 from wharfinger.runtime.permits import Permits
 from wharfinger.runtime.policy_change import Concerned, policies_between
 from wharfinger.runtime.preemptor import Preemptor
@@ -53,7 +54,7 @@ class SchedulerSettings:
 
 
 class Scheduler:
-    """Places the pods of its profiles; `sink` is to be told what the cluster is like."""
+    """Places the pods of its profiles; `sink` is to be told what the cluster is like, `measurements` what was measured of it."""
 
     def __init__(self, chains: Mapping[str, Chain], ports: Ports, settings: SchedulerSettings | None = None) -> None:
         self.settings = settings or SchedulerSettings()
@@ -83,6 +84,7 @@ class Scheduler:
             unreadable=failures.unreadable,
             stirred=self._wake.set,
         )
+        self.measurements = Measurements(self._world, self.queue, self._wake.set)
 
     @property
     def sink(self) -> ClusterSink:

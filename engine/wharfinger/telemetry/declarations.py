@@ -203,6 +203,46 @@ class Metric(Enum):
         "result",
         read=True,
     )
+    SIGNAL_REFRESH_DURATION = _histogram(
+        "wharfinger_signal_refresh_duration_seconds",
+        "Time of asking for a metric of policies, until its samples are published or the attempt has failed.",
+        REQUEST_SECONDS,
+        "server",
+    )
+    SIGNAL_FAILURES = _counter(
+        "wharfinger_signal_refresh_failures_total",
+        "Attempts to refresh a metric of policies that brought nothing, by kind: 'unreachable', 'timeout', 'tls', 'credentials', 'query' "
+        "(not understood, or too expensive), 'overloaded', 'server', 'answer' (not what a metric can be), 'settings'.",
+        "server",
+        "kind",
+    )
+    SIGNAL_AGE = _gauge(
+        "wharfinger_signal_age_seconds",
+        "Seconds since the newest sample of a policy's metric was taken; infinite without one.",
+        "policy",
+        "metric",
+    )
+    SIGNAL_COVERAGE = _gauge(
+        "wharfinger_signal_coverage_ratio", "Part of the nodes that have a fresh sample of a policy's metric.", "policy", "metric"
+    )
+    SIGNAL_SUSPENDED = _gauge(
+        "wharfinger_signal_suspended",
+        "1 for a policy's metric that too few nodes have a fresh sample of: rules that use it have no say; else 0.",
+        "policy",
+        "metric",
+    )
+    SIGNAL_SUSPENSIONS = _counter(
+        "wharfinger_signal_suspensions_total",
+        "Times that a policy's metric lost its say because too few nodes had fresh samples.",
+        "policy",
+        "metric",
+    )
+    SIGNAL_SERIES = _gauge(
+        "wharfinger_signal_series",
+        "Series of the last answer for a policy's metric: 'matched' to nodes, 'unlabelled', 'unmatched', 'doubled' or 'invalid'.",
+        "metric",
+        "state",
+    )
     WORKQUEUE_DEPTH = _gauge("workqueue_depth", "Objects that wait for a reconcile, by controller.", "name")
     WORKQUEUE_ADDS = _counter("workqueue_adds_total", "Objects that were put in line for a reconcile.", "name")
     WORKQUEUE_RETRIES = _counter("workqueue_retries_total", "Objects that come back because their reconcile failed.", "name")

@@ -1,0 +1,68 @@
+"""Signals in the running process: they follow the policies that decide, or are compared with those."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+
+from wharfinger.daemon.settings import Settings
+from wharfinger.framework.ports import Clock
+from wharfinger.kube import refusals
+from wharfinger.kube.connection import Connection
+from wharfinger.language import typed
+from wharfinger.runtime.policy_store.active import ActivePolicies
+from wharfinger.runtime.policy_store.store import PolicyStore
+from wharfinger.runtime.scheduler import Scheduler
+from wharfinger.signals.failure import Kind, SignalFailed
+from wharfinger.signals.metrics_api import PATH
+from wharfinger.signals.ports import SignalObserver
+from wharfinger.signals.signals import Signals
+from wharfinger.signals.sources import ReadNodeMetrics, sources_of
+
+
+def signals_of(settings: Settings, connection: Connection, scheduler: Scheduler, clock: Clock, observer: SignalObserver) -> Signals:
+    """The signals of a process, of no policy yet."""
+    servers = [server.server(name) for name, server in settings.prometheus.items()]
+    return Signals(sources_of(servers, node_metrics(connection)), scheduler.measurements, clock, observer)
+
+
+def connect_signals(signals: Signals, store: PolicyStore) -> None:
+    """None; from now on there are signals for the policies that the store holds."""
+    adopted = store.adopt
+
+    def adopt(active: ActivePolicies) -> None:
+        signals.follow(measuring(active))
+        adopted(active)
+
+    store.adopt = adopt
+    signals.follow(measuring(store.active))
+
+
+async def measure(signals: Signals, nodes_known: Callable[[], Awaitable[None]]) -> None:
+    """Never returns: asks for the metrics of policies, once it is known which nodes there are."""
+    await nodes_known()
+    await signals.run()
+
+
+def measuring(active: ActivePolicies) -> Iterator[typed.Policy]:
+    """The policies that have metrics, each once; those in the shadow are compared on the same samples."""
+    beside = [chain for shadows in active.shadows.values() for chain in shadows.values()]
+    policies = {policy.revision: policy.policy for chain in (*active.chains.values(), *beside) for policy in chain.policies}
+    return (policy for policy in policies.values() if policy.metrics)
+
+
+def node_metrics(connection: Connection) -> ReadNodeMetrics:
+    """What reads the Metrics API of a cluster."""
+
+    async def read() -> bytes:
+        try:
+            return await connection.request("GET", PATH)
+        except (refusals.Unauthorized, refusals.Forbidden) as error:
+            raise SignalFailed(Kind.CREDENTIALS, str(error)) from error
+        except refusals.NotFound as error:
+            raise SignalFailed(Kind.SETTINGS, "the cluster has no Metrics API; it takes a metrics-server") from error
+        except refusals.Unreachable as error:
+            raise SignalFailed(Kind.UNREACHABLE, str(error)) from error
+        except refusals.ApiError as error:
+            raise SignalFailed(Kind.SERVER, str(error)) from error
+
+    return read

@@ -1,0 +1,118 @@
+"""The Prometheus servers of the settings. Secrets are named by the files that hold them, so that settings may be shown to anybody.
+
+prometheus:
+default:
+url: https://prometheus.monitoring:9090
+bearerTokenFile: /var/run/secrets/prometheus/token
+tls: {caFile: /etc/wharfinger/prometheus-ca.crt}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from wharfinger.daemon.duration import Duration
+from wharfinger.daemon.part import Part
+from wharfinger.signals.settings import PrometheusServer
+
+_SECRET = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
+
+
+class BasicAuth(Part):
+    """A user, and the file with the password."""
+
+    username: str = Field(min_length=1)
+    password_file: str = Field(min_length=1)
+
+
+class Tls(Part):
+    """Whom to trust: `ca_file`, by default what the machine trusts. `cert_file` and `key_file` say who asks."""
+
+    ca_file: str | None = Field(default=None, min_length=1)
+    cert_file: str | None = Field(default=None, min_length=1)
+    key_file: str | None = Field(default=None, min_length=1)
+    insecure_skip_verify: bool = False
+
+    @model_validator(mode="after")
+    def _whole(self) -> Tls:
+        if self.key_file and not self.cert_file:
+            raise ValueError("keyFile needs a certFile")
+        if self.insecure_skip_verify and self.ca_file:
+            raise ValueError("caFile is of no use with insecureSkipVerify")
+        return self
+
+
+class Prometheus(Part):
+    """One server. `headers` are sent as they are, `header_files` with the content of files; `timeout` is that of a whole answer."""
+
+    url: str
+    bearer_token_file: str | None = Field(default=None, min_length=1)
+    basic_auth: BasicAuth | None = None
+    headers: Mapping[str, str] = Field(default_factory=dict)
+    header_files: Mapping[str, str] = Field(default_factory=dict)
+    tls: Tls = Tls()
+    timeout: Duration = Field(default=10.0, gt=0, le=300)
+
+    @field_validator("url")
+    @classmethod
+    def _reachable(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("expected a URL such as https://prometheus.monitoring:9090")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("the URL has a password in it; name the file that holds it as basicAuth.passwordFile")
+        if parts.query or parts.fragment:
+            raise ValueError("expected the server's URL, without a query")
+        return value
+
+    @field_validator("headers")
+    @classmethod
+    def _not_secret(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        secret = sorted(name for name in value if name.lower() in _SECRET)
+        if secret:
+            raise ValueError(f"{secret[0]} is a secret; name the file that holds it under headerFiles")
+        return value
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> Prometheus:
+        ways = [self.bearer_token_file is not None, self.basic_auth is not None, "authorization" in map(str.lower, self.header_files)]
+        if sum(ways) > 1:
+            raise ValueError("give one of bearerTokenFile, basicAuth and a header Authorization")
+        return self
+
+    def with_paths(self, change: Callable[[str], str]) -> Prometheus:
+        """The same with every path of a file changed."""
+
+        def changed(path: str | None) -> str | None:
+            return None if path is None else change(path)
+
+        auth = self.basic_auth
+        files = {name: changed(getattr(self.tls, name)) for name in ("ca_file", "cert_file", "key_file")}
+        return self.model_copy(
+            update={
+                "bearer_token_file": changed(self.bearer_token_file),
+                "basic_auth": auth and auth.model_copy(update={"password_file": change(auth.password_file)}),
+                "header_files": {name: change(path) for name, path in self.header_files.items()},
+                "tls": self.tls.model_copy(update=files),
+            }
+        )
+
+    def server(self, name: str) -> PrometheusServer:
+        """The server under its name."""
+        return PrometheusServer(
+            name=name,
+            url=self.url,
+            token_file=self.bearer_token_file,
+            username=None if self.basic_auth is None else self.basic_auth.username,
+            password_file=None if self.basic_auth is None else self.basic_auth.password_file,
+            headers=self.headers,
+            header_files=self.header_files,
+            ca_file=self.tls.ca_file,
+            cert_file=self.tls.cert_file,
+            key_file=self.tls.key_file,
+            verify=not self.tls.insecure_skip_verify,
+            timeout=self.timeout,
+        )

@@ -1,0 +1,64 @@
+"""What becomes of signals, as metrics and log lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wharfinger.signals.failure import SignalFailed
+from wharfinger.signals.mapping import Mapped
+from wharfinger.signals.query import Query
+from wharfinger.signals.suspension import Suspension
+from wharfinger.telemetry.declarations import Metric
+from wharfinger.telemetry.metrics import Metrics
+
+
+class TelemetrySignalObserver:
+    """A SignalObserver that counts, measures, and logs what changes: the first failure of several, and new oddities of series."""
+
+    def __init__(self, metrics: Metrics, log: Any) -> None:
+        self._log = log.bind()
+        self._seconds = metrics.histogram(Metric.SIGNAL_REFRESH_DURATION)
+        self._failures = metrics.counter(Metric.SIGNAL_FAILURES)
+        self._suspensions = metrics.counter(Metric.SIGNAL_SUSPENSIONS)
+        self._failing: dict[str, str] = {}
+        self._odd: dict[str, frozenset[str]] = {}
+
+    def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
+        """None; measured, and logged if it failed before or series have something new the matter with them."""
+        self._seconds.labels(place_of(query)).observe(seconds)
+        if self._failing.pop(query.key, None) is not None:
+            self._log.info("signal answered again", **_named(query))
+        odd = dict(found.oddities)
+        for said in odd.keys() - self._odd.get(query.key, frozenset()):
+            self._log.warning("signal has series " + said, **_named(query), series=odd[said].count, example=odd[said].example)
+        self._odd[query.key] = frozenset(odd)
+
+    def refresh_failed(self, query: Query, error: SignalFailed, seconds: float) -> None:
+        """None; counted and measured, and logged unless the time before failed likewise."""
+        self._seconds.labels(place_of(query)).observe(seconds)
+        self._failures.labels(place_of(query), error.kind.value).inc()
+        if self._failing.get(query.key) != error.kind.value:
+            self._failing[query.key] = error.kind.value
+            self._log.warning("signal not refreshed", **_named(query), kind=error.kind.value, why=str(error))
+
+    def suspended(self, what: Suspension) -> None:
+        """None; counted and logged."""
+        self._suspensions.labels(what.policy, what.metric.name).inc()
+        self._log.warning("metric suspended", **_told(what))
+
+    def resumed(self, what: Suspension) -> None:
+        """None; logged."""
+        self._log.info("metric resumed", **_told(what))
+
+
+def place_of(query: Query) -> str:
+    """Who is asked, as metrics call it: the name of a Prometheus server, or metrics.k8s.io."""
+    return query.server if query.source == "prometheus" else "metrics.k8s.io"
+
+
+def _named(query: Query) -> dict[str, Any]:
+    return {"metrics": ", ".join(query.users), "server": place_of(query), "query": query.text}
+
+
+def _told(what: Suspension) -> dict[str, Any]:
+    return {"policy": what.policy, "metric": what.metric.name, "why": str(what), "coverage": round(what.coverage, 3)}

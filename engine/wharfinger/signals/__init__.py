@@ -1,0 +1,1 @@
+"""What nodes really use: queries that policies ask, answered in the background, so that no decision ever waits for the network."""

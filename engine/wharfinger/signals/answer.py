@@ -1,0 +1,93 @@
+"""The JSON of an instant query: `{"status": "success", "data": {"resultType": "vector", "result": […]}}`.
+
+Decoding happens in a thread, but under Python's lock; a long answer is decoded in portions, between which others may have the lock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from wharfinger.signals.failure import Kind, SignalFailed
+from wharfinger.signals.mapping import Series
+
+PORTION = 500
+MOST_SERIES = 200_000
+
+_INSTEAD = {
+    "matrix": "the query has a range at its end; take avg_over_time(…) or the like of it",
+    "scalar": "the query gives one number for all nodes; a metric has one per node",
+    "string": "the query gives a text; a metric is a number per node",
+}
+
+
+class _Found(msgspec.Struct):
+    resultType: str = ""  # noqa: N815 — as Prometheus writes it
+    result: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _Body(msgspec.Struct):
+    status: str = ""
+    data: _Found = msgspec.field(default_factory=_Found)
+    warnings: Sequence[str] = ()
+
+
+class _Series(msgspec.Struct):
+    value: tuple[float, str] = (math.nan, "")  # a native histogram has none
+    metric: dict[str, str] = {}
+
+
+_body = msgspec.json.Decoder(_Body)
+_parts = msgspec.json.Decoder(list[msgspec.Raw])
+_series = msgspec.json.Decoder(_Series)
+
+
+class Vector(Sequence[Series]):
+    """The series of an answer, decoded as they are asked for, and Prometheus' own warnings."""
+
+    def __init__(self, parts: list[msgspec.Raw], warnings: Sequence[str] = ()) -> None:
+        self._parts = parts
+        self.warnings = warnings
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, index: Any) -> Any:
+        return series_of(self._parts[index])
+
+    def __iter__(self) -> Iterator[Series]:
+        return map(series_of, self._parts)
+
+
+def vector(content: bytes) -> Vector:
+    """The series of an answer; SignalFailed if it is no vector."""
+    try:
+        body = _body.decode(content)
+        kind = body.data.resultType
+        if body.status != "success":
+            raise SignalFailed(Kind.ANSWER, f"the answer's status is {body.status!r}")
+        if kind != "vector":
+            raise SignalFailed(Kind.ANSWER, _INSTEAD.get(kind, f"the answer is no vector but {kind!r}"))
+        parts = _parts.decode(body.data.result)
+    except msgspec.DecodeError as error:
+        raise SignalFailed(Kind.ANSWER, f"the answer cannot be read: {error}") from error
+    if len(parts) > MOST_SERIES:
+        raise SignalFailed(Kind.ANSWER, f"the answer has {len(parts):,} series, more than {MOST_SERIES:,}; aggregate in the query")
+    return Vector(parts, body.warnings)
+
+
+def series_of(raw: msgspec.Raw) -> Series:
+    """One series; a value that is no number is NaN."""
+    try:
+        found = _series.decode(raw)
+    except msgspec.DecodeError as error:
+        raise SignalFailed(Kind.ANSWER, f"a series cannot be read: {error}") from error
+    time, text = found.value
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    return Series(found.metric, value, time)

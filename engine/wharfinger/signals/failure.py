@@ -1,0 +1,29 @@
+"""Why a signal could not be refreshed, in a word for metrics and a sentence for people."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from wharfinger.errors import WharfingerError
+
+
+class Kind(Enum):
+    """What kind of failure it was."""
+
+    UNREACHABLE = "unreachable"
+    TIMEOUT = "timeout"
+    TLS = "tls"
+    CREDENTIALS = "credentials"  # refused, or not to be read from their file
+    QUERY = "query"  # the server does not understand it, or it asks for too much
+    OVERLOADED = "overloaded"
+    SERVER = "server"
+    ANSWER = "answer"  # not what was asked for: not JSON, a text, a range, too long
+    SETTINGS = "settings"  # nobody has said where that server is
+
+
+class SignalFailed(WharfingerError):
+    """A refresh that brought nothing."""
+
+    def __init__(self, kind: Kind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind

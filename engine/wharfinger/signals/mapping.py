@@ -1,0 +1,155 @@
+"""From series to nodes: which sample is whose, and what is wrong with the rest.
+
+A series that means no node is left out, and so is one whose value is no number; of two series that mean one node neither is right, so the
+node has no sample unless they agree. Nothing of this fails a refresh: it is counted, and told with one example each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import re2
+
+from wharfinger.language.types import Kind
+from wharfinger.model.metric_table import MetricColumn, Samples, column_of
+from wharfinger.signals.node_names import NodeNames
+from wharfinger.signals.query import Query
+
+MILLICORES = 1000.0
+"""Prometheus counts CPU in cores; the language in millicores."""
+
+REGEX_MEMORY = 256 * 1024
+_NEVER_NEGATIVE = frozenset({Kind.CPU, Kind.MEMORY, Kind.COUNT, Kind.DURATION})
+
+
+class Series(NamedTuple):
+    """One series of an answer: its labels, its value, and when that was measured (seconds since 1970)."""
+
+    labels: Mapping[str, str]
+    value: float
+    time: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Oddity:
+    """How many series had something the matter with them, and one of them."""
+
+    count: int = 0
+    example: str = ""
+
+    def found(self, example: str) -> None:
+        """None; counted."""
+        if not self.count:
+            self.example = example
+        self.count += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mapped:
+    """The samples of a signal by node, as a column too, and what was left out of them.
+
+    `unlabelled` series do not have the label, `unmatched` ones mean no node, `doubled` ones mean a node that has another value already, and
+    `invalid` values are no possible numbers.
+    """
+
+    samples: Samples
+    column: MetricColumn
+    layout: int
+    n_series: int
+    unlabelled: Oddity = field(default_factory=Oddity)
+    unmatched: Oddity = field(default_factory=Oddity)
+    doubled: Oddity = field(default_factory=Oddity)
+    invalid: Oddity = field(default_factory=Oddity)
+
+    @property
+    def oddities(self) -> Iterator[tuple[str, Oddity]]:
+        """Those that there are, each with what it says of its series."""
+        for said, oddity in (
+            ("without the label", self.unlabelled),
+            ("of no node", self.unmatched),
+            ("of a node that has another value", self.doubled),
+            ("without a possible value", self.invalid),
+        ):
+            if oddity.count:
+                yield said, oddity
+
+
+def mapped(series: Iterable[Series], query: Query, nodes: NodeNames) -> Mapped:
+    """What an answer says of the nodes."""
+    work = _Mapping(query, nodes)
+    for each in series:
+        work.take(each)
+    samples = {name: sample for name, sample in work.samples.items() if sample is not None}
+    return Mapped(
+        samples=samples,
+        column=column_of(samples, nodes.names),
+        layout=nodes.layout,
+        n_series=work.n_series,
+        unlabelled=work.unlabelled,
+        unmatched=work.unmatched,
+        doubled=work.doubled,
+        invalid=work.invalid,
+    )
+
+
+class _Mapping:
+    def __init__(self, query: Query, nodes: NodeNames) -> None:
+        self._label = query.node
+        self._pattern = None if query.relabel is None else pattern(query.relabel)
+        self._nodes = nodes
+        self._scale = MILLICORES if query.kind is Kind.CPU and query.source == "prometheus" else 1.0
+        self._never_negative = query.kind in _NEVER_NEGATIVE
+        self.samples: dict[str, tuple[float, float] | None] = {}
+        self.n_series = 0
+        self.unlabelled, self.unmatched, self.doubled, self.invalid = Oddity(), Oddity(), Oddity(), Oddity()
+
+    def take(self, series: Series) -> None:
+        self.n_series += 1
+        text = series.labels.get(self._label)
+        if text is None:
+            self.unlabelled.found(_shown(series.labels))
+            return
+        name = self._named(text)
+        if name is None:
+            self.unmatched.found(f'{self._label}="{text}"')
+            return
+        value = series.value * self._scale
+        if not math.isfinite(value) or not math.isfinite(series.time) or (self._never_negative and value < 0):
+            self.invalid.found(f"{series.value:g} for {name}")
+            return
+        self._keep(name, value, series)
+
+    def _named(self, text: str) -> str | None:
+        if self._pattern is not None:
+            match = self._pattern.fullmatch(text)
+            if match is None:
+                return None
+            text = match.group(1 if self._pattern.groups else 0) or ""
+        return self._nodes.of(text)
+
+    def _keep(self, name: str, value: float, series: Series) -> None:
+        if name not in self.samples:
+            self.samples[name] = (value, series.time)
+            return
+        known = self.samples[name]
+        if known is None or known[0] != value:
+            self.doubled.found(f"{name}: {_shown(series.labels)}")
+            self.samples[name] = None
+        elif series.time > known[1]:
+            self.samples[name] = (value, series.time)
+
+
+def pattern(relabel: str) -> Any:
+    """The compiled expression, which has to match the whole label; matching takes time that grows with the text only linearly."""
+    options = re2.Options()
+    options.max_mem = REGEX_MEMORY
+    options.log_errors = False
+    return re2.compile(relabel, options)
+
+
+def _shown(labels: Mapping[str, str]) -> str:
+    inner = ", ".join(f'{name}="{value}"' for name, value in sorted(labels.items())[:6])
+    return f"{{{inner}}}"

@@ -1,0 +1,71 @@
+"""What signals need of the world: where answers come from, where samples go, and who is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.signals.failure import SignalFailed
+    from wharfinger.signals.mapping import Mapped
+    from wharfinger.signals.node_names import NodeNames
+    from wharfinger.signals.query import Query
+    from wharfinger.signals.suspension import Suspension
+
+
+class Source(Protocol):
+    """Answers queries of one kind."""
+
+    async def measured(self, query: Query, nodes: NodeNames) -> Mapped:
+        """The samples by node; SignalFailed when there are none to be had. Whatever takes long happens in threads."""
+
+
+class Sink(Protocol):
+    """The state that decisions read. Everything happens on its event loop."""
+
+    def nodes(self) -> NodeNames:
+        """The nodes as they are now."""
+
+    def publish(self, key: str, found: Mapped) -> None:
+        """None; decisions read these samples of a signal from now on."""
+
+    def drop(self, key: str) -> None:
+        """None; nobody reads this signal any more."""
+
+    def stir(self) -> None:
+        """None; what decisions make of the samples has changed without new ones: some have grown too old."""
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as decisions see it now."""
+
+
+class SignalObserver(Protocol):
+    """Told what becomes of signals, for metrics, logs and events. Must be quick and must not fail."""
+
+    def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
+        """None; new samples are published."""
+
+    def refresh_failed(self, query: Query, error: SignalFailed, seconds: float) -> None:
+        """None; a refresh brought nothing, and the samples from before grow older."""
+
+    def suspended(self, what: Suspension) -> None:
+        """None; too few nodes have a fresh sample of a policy's metric, so its rules that use it have no say from now on."""
+
+    def resumed(self, what: Suspension) -> None:
+        """None; enough nodes have a fresh sample again."""
+
+
+class SilentSignalObserver:
+    """An observer that makes nothing of it."""
+
+    def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
+        """None."""
+
+    def refresh_failed(self, query: Query, error: SignalFailed, seconds: float) -> None:
+        """None."""
+
+    def suspended(self, what: Suspension) -> None:
+        """None."""
+
+    def resumed(self, what: Suspension) -> None:
+        """None."""

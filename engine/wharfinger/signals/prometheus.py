@@ -1,0 +1,64 @@
+"""Prometheus as a source: what its servers answer to instant queries, by `prometheus-api-client`.
+
+Everything here blocks, and is called in threads.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from urllib3.util.retry import Retry
+
+from wharfinger.signals.failure import Kind, SignalFailed
+from wharfinger.signals.http import BoundedSession, failed
+from wharfinger.signals.mapping import Mapped, Series, mapped
+from wharfinger.signals.node_names import NodeNames
+from wharfinger.signals.query import Query
+from wharfinger.signals.settings import PrometheusServer
+
+
+class Prometheus:
+    """The servers of the settings. Each thread has connections of its own, which it keeps."""
+
+    def __init__(self, servers: Iterable[PrometheusServer]) -> None:
+        self.servers: Mapping[str, PrometheusServer] = {server.name: server for server in servers}
+        self._clients = threading.local()
+
+    def measured(self, query: Query, nodes: NodeNames) -> Mapped:
+        """The samples of a query by node; SignalFailed when there are none to be had."""
+        client = self._client(query.server)
+        found = client.custom_query(query.text)
+        if query.times is not None:
+            found = _timed(found, client.custom_query(query.times), query.node)
+        return mapped(found, query, nodes)
+
+    def _client(self, name: str) -> Any:
+        server = self.servers.get(name)
+        if server is None:
+            known = ", ".join(sorted(self.servers)) or "none"
+            raise SignalFailed(Kind.SETTINGS, f"the settings name no Prometheus server `{name}` (they name {known})")
+        clients: dict[str, Any] | None = getattr(self._clients, "known", None)
+        if clients is None:
+            clients = self._clients.known = {}
+        if name not in clients:
+            clients[name] = _connected(server)
+        return clients[name]
+
+
+def _connected(server: PrometheusServer) -> Any:
+    from prometheus_api_client import PrometheusConnect  # noqa: PLC0415 — takes a second to import, and most runs need none
+
+    try:
+        return PrometheusConnect(url=server.url.rstrip("/"), session=BoundedSession(server), retry=Retry(total=0), timeout=server.timeout)
+    except (OSError, ValueError) as error:
+        raise failed(server, error) from error
+
+
+def _timed(values: Iterable[Series], times: Iterable[Series], label: str) -> Iterable[Series]:
+    """The values with the times that another query has for the same text of the node label; without one, a value has none."""
+    measured = {series.labels.get(label): series.value for series in times}
+    for series in values:
+        yield series._replace(time=measured.get(series.labels.get(label), math.nan))

@@ -1,0 +1,68 @@
+"""The sources of a process: Prometheus servers, and the Metrics API if there is somebody to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+
+from wharfinger.signals.failure import Kind, SignalFailed
+from wharfinger.signals.mapping import Mapped, mapped
+from wharfinger.signals.metrics_api import node_series
+from wharfinger.signals.node_names import NodeNames
+from wharfinger.signals.ports import Source
+from wharfinger.signals.prometheus import Prometheus
+from wharfinger.signals.query import METRICS_API, PROMETHEUS, Query
+from wharfinger.signals.settings import PrometheusServer
+from wharfinger.signals.workers import Workers
+
+AT_A_TIME = 3
+"""Questions to one server at a time."""
+
+ReadNodeMetrics = Callable[[], Awaitable[bytes]]
+"""The list of `metrics.k8s.io/v1beta1` NodeMetrics as JSON; SignalFailed when it cannot be read."""
+
+
+class PrometheusSource:
+    """Servers by name; each has threads of its own, so one that hangs delays no other."""
+
+    def __init__(self, servers: Iterable[PrometheusServer]) -> None:
+        self._prometheus = Prometheus(servers)
+        self._workers = {name: Workers(f"prometheus-{name}", AT_A_TIME) for name in self._prometheus.servers}
+
+    async def measured(self, query: Query, nodes: NodeNames) -> Mapped:
+        """The samples by node; SignalFailed when there are none to be had."""
+        workers = self._workers.get(query.server)
+        if workers is None:
+            known = ", ".join(sorted(self._workers)) or "none"
+            raise SignalFailed(Kind.SETTINGS, f"the settings name no Prometheus server `{query.server}` (they name {known})")
+        return await workers.run(partial(self._prometheus.measured, query, nodes))
+
+
+class MetricsApiSource:
+    """What `kubectl top nodes` reads."""
+
+    def __init__(self, read: ReadNodeMetrics) -> None:
+        self._read = read
+        self._workers = Workers("metrics-api", 1)
+
+    async def measured(self, query: Query, nodes: NodeNames) -> Mapped:
+        """The samples by node; SignalFailed when there are none to be had."""
+        content = await self._read()
+        return await self._workers.run(lambda: mapped(node_series(content, query.text), query, nodes))
+
+
+class NoSource:
+    """A source that is not there, and why."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    async def measured(self, query: Query, nodes: NodeNames) -> Mapped:  # noqa: ARG002 — nobody is asked
+        """Nothing: SignalFailed."""
+        raise SignalFailed(Kind.SETTINGS, self._why)
+
+
+def sources_of(servers: Iterable[PrometheusServer], read: ReadNodeMetrics | None = None) -> Mapping[str, Source]:
+    """The sources by the name that metrics call them."""
+    api: Source = NoSource("there is no connection to the Metrics API") if read is None else MetricsApiSource(read)
+    return {PROMETHEUS: PrometheusSource(servers), METRICS_API: api}

@@ -1,0 +1,76 @@
+"""Which metrics have too few fresh samples for a say, noticed as it changes.
+
+Decisions work that out for themselves; here it is looked at once a second, for whoever runs the cluster, and for pods that wait: what
+rejected them may have no say any more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from wharfinger.compiler import freshness
+from wharfinger.language import typed
+from wharfinger.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspension:
+    """A metric of a policy, the part of the nodes that has a fresh sample of it, and the seconds since its newest one (inf: none)."""
+
+    policy: str
+    metric: typed.Metric
+    coverage: float
+    n_nodes: int
+    age: float
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the rules that use the metric have no say."""
+        return self.coverage < self.metric.min_coverage
+
+    def __str__(self) -> str:
+        fresh = round(self.coverage * self.n_nodes)
+        wanted = f"{100 * self.metric.min_coverage:g} %"
+        return (
+            f"metric `{self.metric.name}` of policy {self.policy} is fresh on {fresh} of {self.n_nodes} nodes "
+            f"({'fewer than' if self.is_one else 'at least'} {wanted})"
+        )
+
+
+class Suspensions:
+    """The metrics of some policies, and which of them are suspended."""
+
+    def __init__(self) -> None:
+        self.known: Mapping[tuple[str, str, str], Suspension] = {}
+
+    def look(self, policies: Iterable[typed.Policy], snapshot: Snapshot, heard: frozenset[str]) -> list[Suspension]:
+        """What has changed since the last look: metrics that are suspended now and were not, or the other way round.
+
+        A metric nobody has `heard` of yet is not looked at: it waits for its first answer.
+        """
+        before = self.known
+        now = {
+            (policy.name, metric.name, metric.signal): look(policy.name, metric, snapshot)
+            for policy in policies
+            for metric in policy.metrics
+            if metric.signal in heard
+        }
+        self.known = now
+        return [found for key, found in now.items() if found.is_one != (key in before and before[key].is_one)]
+
+
+def look(policy: str, metric: typed.Metric, snapshot: Snapshot) -> Suspension:
+    """How a metric fares on the nodes."""
+    samples = snapshot.metric(*metric.key.names)
+    newest = -math.inf if samples is None else float(np.max(samples.times, where=samples.present, initial=-math.inf))
+    return Suspension(
+        policy=policy,
+        metric=metric,
+        coverage=freshness.coverage(snapshot, metric),
+        n_nodes=snapshot.n_nodes,
+        age=snapshot.now - newest,
+    )
