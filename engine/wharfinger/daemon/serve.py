@@ -19,6 +19,7 @@ from wharfinger.daemon.health import Health
 from wharfinger.daemon.policies import policies_of, remote_sources
 from wharfinger.daemon.policy_pages import policies_told
 from wharfinger.daemon.readings import read_from
+from wharfinger.daemon.seeing import ToldToo, decisions_shown
 from wharfinger.daemon.settings import Settings
 from wharfinger.daemon.signal_telemetry import TelemetrySignalObserver
 from wharfinger.daemon.tasks import Tasks
@@ -32,11 +33,12 @@ from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.observer import TelemetryObserver
 from wharfinger.telemetry.policies import TelemetryPolicyObserver
+from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.telemetry.reconciles import TelemetryReconcileObserver
 from wharfinger.telemetry.requests import requests_seen
+from wharfinger.web import decisions, policies
 from wharfinger.web.app import application
 from wharfinger.web.debug import Debug
-from wharfinger.web.policies import routes
 from wharfinger.web.server import Server
 
 
@@ -50,8 +52,10 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
             log = log.bind(dry_run=True)
         clock, health, metrics = SystemClock(), Health(), Metrics(CollectorRegistry())
         metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("unread",): written.writer.left_out})
-        observer = TelemetryObserver(metrics, log, clock.monotonic)
-        opened.callback(observer.close)
+        telemetry = TelemetryObserver(metrics, log, clock.monotonic)
+        opened.callback(telemetry.close)
+        recent = RecentDecisions(clock.now, clock.monotonic)
+        observer = ToldToo(telemetry, recent.attempted)
         connection = connection_of(settings, clock)
         remote = remote_sources(settings, connection, clock, observer.failed)
         custom = Custom(connection, clock, observer, TelemetryReconcileObserver(metrics)) if settings.custom_resources else None
@@ -59,7 +63,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         store = await policies_of(settings, clock, TelemetryPolicyObserver(metrics, log), log.warning, remote, resources=resources)
         if settings.port:
             debug = Debug(cache=partial(_cache, health, connection), from_anywhere=settings.remote_debugging)
-            pages = routes(policies_told(store, health))
+            pages = [*policies.routes(policies_told(store, health)), *decisions.routes(decisions_shown(recent, health, clock))]
             server = Server(application(health.checks, metrics.registry, debug, pages), settings.bind_address, settings.port)
             log.info("serving", url=(await opened.enter_async_context(server)).url)
         await opened.enter_async_context(connection)
@@ -79,6 +83,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
             custom=custom,
             signal_observer=TelemetrySignalObserver(metrics, log),
         )
+        daemon.scheduler.show_decisions(recent.decided)
         read_from(daemon, metrics, settings.leader_election.resource_name)
         health.watch(daemon)
         await daemon.run(stop)

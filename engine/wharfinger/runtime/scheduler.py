@@ -96,6 +96,10 @@ class Scheduler:
         """All pods of the cluster as it last told them, of whatever scheduler, waiting or placed."""
         return self._feed.known_pods
 
+    def known_pod(self, key: str) -> PodView | None:
+        """The pod of that `namespace/name` as the cluster last told it, or None."""
+        return self._feed.known_pod(key)
+
     @property
     def missing_kinds(self) -> frozenset[str]:
         """The kinds that are not known yet; nothing is decided before this is empty."""
@@ -126,8 +130,8 @@ class Scheduler:
         return self.queue.policies_changed(Concerned(changed, self._ports.clock.now())) if changed else 0
 
     def show_decisions(self, beside: Callable[[str, Decision], None]) -> None:
-        """None; from now on `beside` sees every decision, with the name of its profile, on the state it was made on."""
-        self._cycle.beside = beside
+        """None; from now on `beside` too sees every decision, with the name of its profile, on the state it was made on."""
+        self._cycle.beside = (*self._cycle.beside, beside)
 
     async def run(self) -> None:
         """None, after `stop`, when what was under way has ended or `stop_seconds` have passed. Cancelling stops everything at once."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SchedulingCycle:
-    """Decides about pods on the live state and acts on what was decided. `beside` is shown every decision before that."""
+    """Decides about pods on the live state and acts on what was decided. Those `beside` are shown every decision before that."""
 
     def __init__(self, world: World, queue: SchedulingQueue, binding: BindingCycle, failures: Failures, preemptor: Preemptor) -> None:
         self._world = world
@@ -35,7 +35,7 @@ class SchedulingCycle:
         self._binding = binding
         self._failures = failures
         self._preemptor = preemptor
-        self.beside: Callable[[str, Decision], None] = lambda _profile, _decision: None
+        self.beside: tuple[Callable[[str, Decision], None], ...] = ()
 
     def schedule(self, queued: QueuedPod) -> None:
         """Try a pod that was just popped; afterwards it is being bound, waits again, or is no longer queued."""
@@ -45,7 +45,8 @@ class SchedulingCycle:
         try:
             decision = queued.profile.decider.decide(self._world.snapshot(), queued.pod)
             queued.stages["decide"] = self._clock.monotonic() - started
-            self.beside(queued.profile.name, decision)
+            for shown in self.beside:
+                shown(queued.profile.name, decision)
             if decision.node is None:
                 self._rejected(queued, decision)
             else:

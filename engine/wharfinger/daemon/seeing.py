@@ -1,0 +1,44 @@
+"""What the process shows of its decisions: who keeps them, and who explains them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from wharfinger.daemon.health import Health
+from wharfinger.errors import WharfingerError
+from wharfinger.framework.ports import Attempt, Clock, Observer
+from wharfinger.runtime.live_explanation import LiveExplanations
+from wharfinger.telemetry.recent_decisions import RecentDecisions
+from wharfinger.web.decisions import Decisions
+
+
+class ToldToo:
+    """An observer of which others are told the attempts too."""
+
+    def __init__(self, observer: Observer, *told: Callable[[Attempt], None]) -> None:
+        self._told = (observer.attempted, *told)
+        self.queued = observer.queued
+        self.preempted = observer.preempted
+        self.flushed = observer.flushed
+        self.failed = observer.failed
+        self.stopwatch = observer.stopwatch
+
+    def attempted(self, attempt: Attempt) -> None:
+        """None; an attempt has ended."""
+        for told in self._told:
+            told(attempt)
+
+
+def decisions_shown(recent: RecentDecisions, health: Health, clock: Clock) -> Decisions:
+    """What the pages about decisions ask."""
+    explanations = LiveExplanations(clock)
+
+    async def explain(pod: str, nodes: list[str]) -> tuple[Mapping[str, Any], str]:
+        daemon = health.daemon
+        if daemon is None or daemon.scheduler.missing_kinds:
+            raise WharfingerError("the cluster is not known yet")
+        found = await explanations.of(daemon.scheduler, pod, nodes)
+        return found.plain(), str(found)
+
+    return Decisions(recent=recent, explain=explain)

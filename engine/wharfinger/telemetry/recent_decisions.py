@@ -1,0 +1,134 @@
+"""The decisions of the last while, in a bounded number of bytes.
+
+Every attempt leaves a light record: what came of it, and how long its stages took. The best nodes with the parts of their scores are read
+from the decision itself, while it is fresh, as far as a small share of time allows: at a calm pace for every decision, in a burst for some.
+Whoever wants the others has them decided again, on the cluster as it is then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from wharfinger.framework.ports import Attempt
+
+if TYPE_CHECKING:
+    from wharfinger.framework.decision import Decision, ScorePart
+
+MOST_BYTES = 8 * 2**20
+SHARE = 0.002
+"""The part of all time that reading details may take."""
+SAVED = 0.02
+"""Seconds of it that are saved up while nothing is decided."""
+TOP = 3
+MOST_PENDING = 4096
+"""Details that wait for the end of their attempts; those of attempts that never ended are forgotten first."""
+
+_RECORD_BYTES = 600  # the tuple, its numbers, its stages and its places in lists, as tracemalloc has it on 64 bits
+_PART_BYTES = 130
+_LETTER_BYTES = 2  # nothing that names objects or says why needs more
+
+
+class RankedNode(NamedTuple):
+    """One of the best nodes: its total in each tier, and what each score adds to it."""
+
+    node: str
+    totals: tuple[float, ...]
+    scores: tuple[ScorePart, ...]
+
+
+class RecentDecision(NamedTuple):
+    """One attempt at placing a pod. `at` is when it ended, in seconds since 1970; `seconds` are those of the stages that ran.
+
+    `best` are the best nodes at the moment of the decision; None where there was no time to read them.
+    """
+
+    at: float
+    pod: str
+    uid: str
+    profile: str
+    result: str
+    node: str | None
+    message: str
+    attempts: int
+    policy_revision: str
+    snapshot_revision: int
+    feasible: int
+    n_nodes: int
+    plugins: tuple[str, ...]
+    seconds: Mapping[str, float]
+    best: tuple[RankedNode, ...] | None
+    n_bytes: int
+
+
+class RecentDecisions:
+    """The records, newest last. `decided` is shown decisions as they are made, `attempted` is told how they ended."""
+
+    def __init__(self, now: Callable[[], float], timer: Callable[[], float], most_bytes: int = MOST_BYTES) -> None:
+        self._now = now
+        self._timer = timer
+        self._most_bytes = most_bytes
+        self._records: deque[RecentDecision] = deque()
+        self._pending: dict[str, tuple[RankedNode, ...]] = {}
+        self._saved = SAVED
+        self._asked_at = timer()
+        self.n_bytes = 0
+        self.n_seen = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def decided(self, _profile: str, decision: Decision) -> None:
+        """None; keeps the best nodes of a decision that was just made, if there is time for it."""
+        if decision.node is None:
+            return
+        began = self._timer()
+        self._saved = min(SAVED, self._saved + SHARE * (began - self._asked_at))
+        self._asked_at = began
+        if self._saved <= 0:
+            return
+        best = tuple(RankedNode(ranked.node, ranked.totals, decision.scores_at(ranked.node)) for ranked in decision.ranking(TOP))
+        if len(self._pending) >= MOST_PENDING:
+            del self._pending[next(iter(self._pending))]
+        self._pending[decision.pod.uid] = best
+        self._saved -= self._timer() - began
+
+    def attempted(self, attempt: Attempt) -> None:
+        """None; keeps the record of an attempt that has ended, and lets go of the oldest ones."""
+        pod, node, message = attempt.pod, attempt.node, attempt.message
+        best = self._pending.pop(pod.uid, None) if self._pending else None
+        n_bytes = _RECORD_BYTES + _LETTER_BYTES * (len(message) + len(pod.key) + len(pod.uid))
+        if best is not None:
+            n_bytes += sum(_PART_BYTES * (2 + len(ranked.scores)) for ranked in best)
+        self._records.append(
+            RecentDecision(
+                self._now(),
+                pod.key,
+                pod.uid,
+                attempt.profile,
+                attempt.result,
+                node,
+                message,
+                attempt.attempts,
+                attempt.policy_revision,
+                attempt.snapshot_revision,
+                attempt.feasible,
+                attempt.n_nodes,
+                attempt.plugins,
+                attempt.stages,
+                best,
+                n_bytes,
+            )
+        )
+        self.n_seen += 1
+        self.n_bytes += n_bytes
+        while self.n_bytes > self._most_bytes:
+            self.n_bytes -= self._records.popleft().n_bytes
+
+    def latest(self, *, namespace: str | None = None, result: str | None = None, pod: str | None = None) -> Iterator[RecentDecision]:
+        """The records, newest first; only those of a namespace, result, or pod (`namespace/name`) if it is given."""
+        prefix = "" if namespace is None else f"{namespace}/"
+        for record in reversed(self._records):
+            if record.pod.startswith(prefix) and result in (None, record.result) and pod in (None, record.pod):
+                yield record

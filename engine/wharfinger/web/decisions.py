@@ -1,0 +1,173 @@
+"""`/decisions`, `/decisions/<namespace>/<pod>` and `/explain/<namespace>/<pod>`: what was decided lately, and why.
+
+JSON for programs; `?format=text`, or a client that asks for text/plain, gets lines for people. What is decided anew for an explanation is
+decided on a copy of the cluster as it is then, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from wharfinger.errors import UnknownObject, UsageError, WharfingerError
+from wharfinger.telemetry.recent_decisions import RankedNode, RecentDecision, RecentDecisions
+
+MOST_LISTED = 1000
+LISTED = 100
+RESULTS = ("scheduled", "unschedulable", "error")
+
+Explain = Callable[[str, list[str]], Awaitable[tuple[Mapping[str, Any], str]]]
+"""What would be decided about a pod (`namespace/name`) now, with a report on the nodes asked for: as plain values, and as text.
+
+UnknownObject when there is no such pod or node, UsageError for a pod that is not ours, another WharfingerError when it cannot be told now.
+"""
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """What is asked."""
+
+    recent: RecentDecisions
+    explain: Explain
+
+
+def routes(decisions: Decisions) -> list[Route]:
+    """The routes."""
+    return [
+        Route("/decisions", _list(decisions.recent)),
+        Route("/decisions/{namespace}/{name}", _of_pod(decisions.recent)),
+        Route("/explain/{namespace}/{name}", _explanation(decisions.explain)),
+    ]
+
+
+def _list(recent: RecentDecisions) -> Answer:
+    async def listed(request: Request) -> Response:
+        wanted = {name: request.query_params.get(name) for name in ("namespace", "result")}
+        if wanted["result"] not in (None, *RESULTS):
+            return _refusal(f"result={wanted['result']}: expected one of {', '.join(RESULTS)}", 400)
+        limit = request.query_params.get("limit", str(LISTED))
+        if not limit.isascii() or not limit.isdigit():
+            return _refusal(f"limit={limit}: expected a number", 400)
+        found = list(islice(recent.latest(**wanted), min(int(limit[:9]), MOST_LISTED)))
+        if _wants_text(request):
+            return PlainTextResponse("".join(f"{line(record)}\n" for record in found))
+        return _json({"decisions": [plain(record) for record in found], "kept": len(recent), "seen": recent.n_seen})
+
+    return listed
+
+
+def _of_pod(recent: RecentDecisions) -> Answer:
+    async def of_pod(request: Request) -> Response:
+        pod = _pod(request)
+        found = list(recent.latest(pod=pod))
+        if not found:
+            return _refusal(f"no recent decision is about {pod}; what would be decided now says /explain/{pod}", 404)
+        if _wants_text(request):
+            return PlainTextResponse("\n".join(text(record) for record in found))
+        return _json({"pod": pod, "decisions": [plain(record) | details(record) for record in found], "explain": f"/explain/{pod}"})
+
+    return of_pod
+
+
+def _explanation(explain: Explain) -> Answer:
+    async def explained(request: Request) -> Response:
+        try:
+            found, said = await explain(_pod(request), request.query_params.getlist("node"))
+        except UnknownObject as error:
+            return _refusal(str(error), 404)
+        except UsageError as error:
+            return _refusal(str(error), 409)
+        except WharfingerError as error:
+            return _refusal(str(error), 503)
+        return PlainTextResponse(said) if _wants_text(request) else _json(found)
+
+    return explained
+
+
+def plain(record: RecentDecision) -> dict[str, Any]:
+    """A record as plain values; stages in milliseconds, as in the log."""
+    return {
+        "pod": record.pod,
+        "uid": record.uid,
+        "at": _time(record.at),
+        "profile": record.profile,
+        "result": record.result,
+        "node": record.node,
+        "message": record.message,
+        "attempts": record.attempts,
+        "policyRevision": record.policy_revision,
+        "snapshotRevision": record.snapshot_revision,
+        "feasible": record.feasible,
+        "nodes": record.n_nodes,
+        "rejectedBy": list(record.plugins),
+        "milliseconds": {stage: round(1000 * seconds, 3) for stage, seconds in record.seconds.items()},
+    }
+
+
+def details(record: RecentDecision) -> dict[str, Any]:
+    """The best nodes as they were then; `best` is None where they were not kept."""
+    return {"best": None if record.best is None else [_ranked(ranked) for ranked in record.best]}
+
+
+def _ranked(ranked: RankedNode) -> dict[str, Any]:
+    return {"node": ranked.node, "totals": list(ranked.totals), "scores": msgspec.to_builtins(ranked.scores)}
+
+
+def line(record: RecentDecision) -> str:
+    """A record in one line."""
+    outcome = f"→ {record.node} ({record.feasible} of {record.n_nodes} feasible)" if record.result == "scheduled" else record.message
+    return f"{_time(record.at)} {record.result:<13} {record.pod} {outcome}"
+
+
+def text(record: RecentDecision) -> str:
+    """A record with everything that is known of it."""
+    return "".join(f"{found}\n" for found in [line(record), *_more(record)])
+
+
+def _more(record: RecentDecision) -> Iterator[str]:
+    yield f"  attempt {record.attempts}, policies {record.policy_revision[:12]}, cluster at revision {record.snapshot_revision}"
+    stages = (f"{stage} {1000 * seconds:.3f} ms" for stage, seconds in record.seconds.items())
+    yield f"  {', '.join(stages)}"
+    if record.plugins:
+        yield f"  rejected by {', '.join(record.plugins)}"
+    if record.best is not None:
+        yield from _scores(record.best)
+    elif record.node is not None:
+        yield f"  scores were not kept; /explain/{record.pod} decides again, on the cluster as it is then"
+
+
+def _scores(best: Iterable[RankedNode]) -> Iterator[str]:
+    for ranked in best:
+        yield f"  {ranked.node}: {' / '.join(f'{total:g}' for total in ranked.totals)}"
+        yield f"    {', '.join(f'{part.name} {part.weighted:g}' for part in ranked.scores)}"
+
+
+def _pod(request: Request) -> str:
+    return f"{request.path_params['namespace']}/{request.path_params['name']}"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _wants_text(request: Request) -> bool:
+    asked = request.query_params.get("format")
+    return asked == "text" or (asked is None and request.headers.get("accept", "").startswith("text/plain"))
+
+
+def _refusal(sentence: str, status: int) -> Response:
+    return PlainTextResponse(f"{sentence}\n", status)
+
+
+def _json(found: Any) -> Response:
+    return Response(msgspec.json.format(msgspec.json.encode(found)) + b"\n", media_type="application/json")

@@ -1,0 +1,120 @@
+import gc
+import tracemalloc
+
+import pytest
+
+from tests.unit.runtime.clusters import chain_of, pods_of, state_of
+from tests.unit.runtime.running import view
+from wharfinger.framework.cycle import Decider
+from wharfinger.framework.ports import Attempt
+from wharfinger.telemetry.recent_decisions import SAVED, RecentDecisions
+
+
+class Timer:
+    def __init__(self):
+        self.at = 0.0
+        self.step = 0.0
+
+    def __call__(self):
+        self.at += self.step
+        return self.at
+
+
+def attempt(pod, result="scheduled", node="n1", message="", **more):
+    stages = {"queue": 0.001, "decide": 0.002}
+    times = {"first_seen": 1.0, "started": 2.0, "ended": 3.0}
+    return Attempt(pod=pod, profile="wharfinger", result=result, attempts=1, node=node, message=message, stages=stages, **times, **more)
+
+
+@pytest.fixture
+def recent():
+    return RecentDecisions(lambda: 1_700_000_000.0, Timer())
+
+
+def names(records):
+    return [record.pod for record in records]
+
+
+def test_the_newest_come_first_and_can_be_chosen(recent):
+    recent.attempted(attempt(view("a")))
+    recent.attempted(attempt(view("b"), result="unschedulable", node=None, message="0/3 nodes"))
+    recent.attempted(attempt(view("a"), result="error", message="lost"))
+
+    assert names(recent.latest()) == ["default/a", "default/b", "default/a"]
+    assert [record.result for record in recent.latest(pod="default/a")] == ["error", "scheduled"]
+    assert names(recent.latest(result="unschedulable")) == ["default/b"]
+    assert names(recent.latest(namespace="defa")) == []
+    assert names(recent.latest(namespace="default", result="error")) == ["default/a"]
+
+
+def test_a_decision_that_there_is_time_for_keeps_its_best_nodes(recent):
+    decider, state = Decider(chain_of()), state_of(20, running=30)
+    [pod] = pods_of(1)
+    decision = decider.decide(state.snapshot(), pod)
+    recent.decided("wharfinger", decision)
+    recent.attempted(attempt(pod, node=decision.node))
+
+    [record] = recent.latest()
+    assert record.best[0].node == decision.node
+    assert record.best[0].totals == decision.totals
+    assert record.best[0].scores == decision.scores_at(decision.node)
+    assert [ranked.node for ranked in record.best] == [ranked.node for ranked in decision.ranking(3)]
+
+
+def test_when_time_is_used_up_nothing_is_read_and_later_it_is_again():
+    timer = Timer()
+    recent = RecentDecisions(lambda: 0.0, timer)
+    decider, state, pods = Decider(chain_of()), state_of(5), pods_of(3)
+    timer.step = SAVED + 0.001
+    for pod in pods[:2]:
+        recent.decided("wharfinger", decider.decide(state.snapshot(), pod))
+        recent.attempted(attempt(pod))
+    timer.at += 1000.0
+    recent.decided("wharfinger", decider.decide(state.snapshot(), pods[2]))
+    recent.attempted(attempt(pods[2]))
+
+    assert [record.best is None for record in recent.latest()] == [False, True, False]
+
+
+def test_an_unknown_node_and_pods_that_fit_nowhere_are_kept_without_scores(recent):
+    recent.decided("wharfinger", Decider(chain_of()).decide(state_of(0).snapshot(), view("a")))
+    recent.attempted(attempt(view("a"), result="unschedulable", node=None, message="no nodes"))
+    assert next(recent.latest()).best is None
+
+
+def test_the_bytes_are_bounded_and_counted_honestly():
+    decider, state = Decider(chain_of()), state_of(20, running=30)
+    recent = RecentDecisions(lambda: 0.0, Timer(), most_bytes=400_000)
+    message = "0/5000 nodes are available: " + "x" * 300
+    [pod] = pods_of(1)
+    decision = decider.decide(state.snapshot(), pod)
+
+    def fill():
+        for number in range(2000):
+            if number % 5 == 0:
+                recent.decided("wharfinger", decision)
+            recent.attempted(attempt(pod, message=f"{number} {message}"))
+
+    fill()  # what is made once is made before measuring
+    records, recent._records = list(recent._records), type(recent._records)()
+    recent.n_bytes = 0
+    tracemalloc.start()
+    try:
+        fill()
+        gc.collect()
+        used = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+    assert records
+    assert recent.n_bytes <= 400_000
+    assert len(recent) < recent.n_seen == 4000
+    assert 0.3 * recent.n_bytes < used < recent.n_bytes
+
+
+def test_a_huge_message_leaves_alone_what_it_does_not_fit_with():
+    recent = RecentDecisions(lambda: 0.0, Timer(), most_bytes=10_000)
+    recent.attempted(attempt(view("a"), message="x" * 20_000))
+    assert len(recent) == recent.n_bytes == 0
+    recent.attempted(attempt(view("b")))
+    assert names(recent.latest()) == ["default/b"]
