@@ -32,6 +32,7 @@ VERBS: Mapping[str, str] = {
     "test": "test",
     "dry-run": "dry_run",
     "snapshot": "snapshot",
+    "explain": "explain",
     "run": "run",
     "status": "status",
     "config": "config",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 LISTS: Mapping[str, frozenset[str]] = {
     "dry-run": frozenset({"--snapshot", "-s", "--policy", "-p", "--pods", "-f"}),
+    "explain": frozenset({"--snapshot", "-s", "--policy", "-p"}),
     "run": frozenset({"--policy", "-p", "--shadow"}),
     "config": frozenset({"--policy", "-p", "--shadow"}),
     "bench": frozenset({"--snapshot", "-s", "--policy", "-p"}),

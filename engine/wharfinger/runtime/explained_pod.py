@@ -48,12 +48,13 @@ class ExplainedPod:
     ways_out: tuple[WayOut, ...]
 
     def __str__(self) -> str:
-        lines = [f"{remark}\n" for remark in self.remarks]
+        told = [f"{remark}\n" for remark in self.remarks]
+        told.append(str(self.explanation))
         if self.ways_out:
-            lines.append("  what would have to change\n")
+            told.append("\n  what would have to change\n")
         for way in self.ways_out:
-            lines += [f"    {way.node}\n", *(f"      {sentence}\n" for sentence in way.sentences)]
-        return f"{self.explanation}{'' if not lines else chr(10)}{''.join(lines)}"
+            told += [f"    {way.node}\n", *(f"      {sentence}\n" for sentence in way.sentences)]
+        return "".join(told)
 
     def plain(self) -> Mapping[str, Any]:
         """The same as plain values."""
@@ -91,10 +92,10 @@ def _waiting(pod: PodView) -> PodView:
 def _remarks(bound_to: str, decision: Decision) -> Iterator[str]:
     if bound_to:
         same = "the same node again" if decision.node == bound_to else f"now it would be {decision.node or 'nowhere'}"
-        yield f"  it is bound to {bound_to}; this was decided again as if it waited, on the cluster as it is without it: {same}"
+        yield f"{decision.pod.key} is bound to {bound_to}; this was decided again as if it waited, on the cluster without it: {same}"
     if decision.nominated is not None:
         victims = ", ".join(victim.key for victim in decision.victims)
-        yield f"  preemption would make room on {decision.nominated}: {victims} would have to leave"
+        yield f"preemption would make room on {decision.nominated}: {victims} would have to leave"
 
 
 def _ways(chain: Chain, decision: Decision, snapshot: Snapshot, explanation: Explanation) -> Iterator[WayOut]:

@@ -95,7 +95,7 @@ def test_a_bound_pod_is_decided_about_again_as_if_it_waited():
     found = explained(running, "default/p", ["n2"])
 
     assert (found.bound_to, found.explanation.node) == ("n1", "n1")
-    assert "it is bound to n1; this was decided again as if it waited" in str(found)
+    assert "default/p is bound to n1; this was decided again as if it waited" in str(found)
     assert "the same node again" in str(found)
     assert running.scheduler.state.is_placed("uid-p"), "the live state is untouched"
     assert ways(found)["n2"] == ("1 of cpu would have to become free, or the pod ask for at most 3",)

@@ -1,0 +1,116 @@
+"""`wharf explain pod` asks a running scheduler, or decides on a snapshot."""
+
+import http.server
+import json
+import threading
+
+import pytest
+
+CLUSTER = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "2", memory: 4Gi, pods: "10"}}}
+- {apiVersion: v1, kind: Node, metadata: {name: n2}, status: {allocatable: {cpu: "4", memory: 4Gi, pods: "10"}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: big, namespace: default}
+  spec: {containers: [{name: c, resources: {requests: {cpu: "5"}}}]}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: fits, namespace: shop}
+  spec: {nodeName: n2, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: done, namespace: default}
+  spec: {nodeName: n2, containers: [{name: c}]}
+  status: {phase: Succeeded}
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    return str(path)
+
+
+@pytest.fixture
+def scheduler():
+    """A server; (its URL, answers by path)."""
+    answers = {}
+
+    class Answering(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            status, said = answers.get(self.path, (404, f"not here: {self.path}\n"))
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(said.encode())
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Answering) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", answers
+        server.shutdown()
+        thread.join()
+
+
+def test_a_pod_of_a_snapshot_is_explained(wharf, cluster):
+    code, out, _ = wharf("explain", "pod", "big", "--snapshot", cluster)
+    assert code == 0
+    assert "0/2 nodes are available" in out
+    assert "it would have to ask for at most 4 of cpu, which is all that the node has" in out
+
+
+def test_a_bound_pod_of_a_snapshot_says_that_it_was_decided_again(wharf, cluster):
+    code, out, _ = wharf("explain", "pod", "shop/fits", "--snapshot", cluster, "--node", "n1", "--format", "json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["boundTo"] == told["explanation"]["node"] == "n2"
+    assert "as if it waited" in told["remarks"][0]
+    assert told["waysOut"][0]["sentences"][0].startswith("it would need ")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("pod", "bigg"), "there is no pod default/bigg; did you mean default/big?"),
+        (("pod", "done"), "has ended (Succeeded)"),
+        (("node", "n1"), "only pods can be explained"),
+        (("pod", "a/b/c"), "expected NAME or NAMESPACE/NAME"),
+        (("pod", "/c"), "expected NAME or NAMESPACE/NAME"),
+        (("pod", "big", "--node", "n9"), "there is no node n9"),
+    ],
+)
+def test_what_cannot_be_explained_says_why(wharf, cluster, words, says):
+    code, _, err = wharf("explain", *words, "--snapshot", cluster)
+    assert code == 2
+    assert says in err
+
+
+def test_a_running_scheduler_is_asked(wharf, scheduler):
+    url, answers = scheduler
+    answers["/explain/shop/web?format=text&node=n%2F1"] = 200, "in words\n"
+    assert wharf("explain", "pod", "shop/web", "--url", url, "--node", "n/1") == (0, "in words\n", "")
+
+
+def test_what_the_scheduler_refuses_is_told(wharf, scheduler):
+    url, answers = scheduler
+    answers["/explain/default/web?format=text"] = 409, "pod default/web is not ours\n"
+    code, _, err = wharf("explain", "pod", "web", "--url", url)
+    assert (code, err) == (2, "wharf: pod default/web is not ours\n")
+
+
+def test_nobody_there_is_told(wharf):
+    code, _, err = wharf("explain", "pod", "web", "--url", "http://127.0.0.1:1")
+    assert code == 2
+    assert "no scheduler answers there" in err
+
+
+def test_policies_need_a_cluster_to_decide_on(wharf):
+    code, _, err = wharf("explain", "pod", "web", "--policy", "x.policy")
+    assert code == 2
+    assert "--snapshot FILE or --live" in err
