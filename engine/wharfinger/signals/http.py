@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 import requests
+import urllib3
 from requests.auth import HTTPBasicAuth
-from urllib3.exceptions import HTTPError, ReadTimeoutError
+from urllib3.exceptions import HTTPError, InsecureRequestWarning, ReadTimeoutError
 
 from wharfinger.signals.answer import vector
 from wharfinger.signals.failure import Kind, SignalFailed
@@ -49,6 +50,8 @@ class BoundedSession(requests.Session):
         self._server = server
         self.trust_env = False  # ~/.netrc would put other credentials in the place of ours
         self.verify = server.ca_file or server.verify
+        if not server.verify:
+            urllib3.disable_warnings(InsecureRequestWarning)  # whoever wrote that setting knows, and needs no line for every question
         if server.cert_file:
             self.cert = (server.cert_file, server.key_file) if server.key_file else server.cert_file
 

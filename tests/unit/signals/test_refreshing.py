@@ -1,0 +1,252 @@
+"""Refreshers and what they are made for: samples that arrive, grow old, and are missed."""
+
+import asyncio
+
+import pytest
+
+from wharfinger.builtins import CATALOGUE
+from wharfinger.language.check import check
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.parser import parse
+from wharfinger.language.source import Source
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.objects import Node
+from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.runtime.in_memory import ManualClock
+from wharfinger.signals.failure import Kind, SignalFailed
+from wharfinger.signals.mapping import Series, mapped
+from wharfinger.signals.node_names import NodeNames
+from wharfinger.signals.query import queries_of
+from wharfinger.signals.signals import KEPT, Signals
+
+TEMPLATE = "metric load: percent = prometheus('up', node: \"instance\", refresh: {refresh}, max_age: 60s, min_coverage: 50%)"
+
+LOAD = TEMPLATE.format(refresh="10s")
+
+
+def policy(name="p", metrics=LOAD, used="load"):
+    text = f'policy "{name}"\n{metrics}\nfilter cool {{ require {used} < 90% else "hot" on missing pass }}\n'
+    diagnostics = Diagnostics()
+    file = parse(Source(name="p.policy", text=text), diagnostics)
+    found = check(file, CATALOGUE, diagnostics)
+    assert found is not None, [str(each) for each in diagnostics.found]
+    return found
+
+
+class Scene:
+    """Two nodes, a clock that stands still, a source that answers as told, and an observer that notes."""
+
+    def __init__(self):
+        self.clock = ManualClock()
+        self.state = ClusterState()
+        for name in "ab":
+            self.state.add_node(Node(metadata=ObjectMeta(name=name)))
+        self.values = {"a": 0.25, "b": 0.5}
+        self.failure = None
+        self.asked = []
+        self.told = []
+        self.stirred = 0
+        self.signals = Signals({"prometheus": self, "metrics_api": self}, self, self.clock, self)
+
+    # the source
+    async def measured(self, query, nodes):
+        self.asked.append(query.text)
+        if self.failure is not None:
+            raise self.failure
+        rows = [Series({"instance": node}, value, self.clock.now()) for node, value in self.values.items()]
+        return mapped(rows, query, nodes)
+
+    # the sink
+    def nodes(self):
+        return NodeNames(*self.state.nodes_listed())
+
+    def publish(self, key, found):
+        self.state.put_metric(key, found.column, found.samples, found.layout)
+
+    def drop(self, key):
+        self.state.drop_metric(key)
+
+    def stir(self):
+        self.stirred += 1
+
+    def snapshot(self):
+        return self.state.snapshot(self.clock.now())
+
+    # the observer
+    def refreshed(self, query, found, seconds):
+        self.told.append("refreshed")
+
+    def refresh_failed(self, query, error, seconds):
+        self.told.append(error.kind.value)
+
+    def suspended(self, what):
+        self.told.append(f"suspended: {what}")
+
+    def resumed(self, what):
+        self.told.append(f"resumed: {what}")
+
+    # what happens
+    async def pass_(self, seconds):
+        for _ in range(int(seconds)):
+            self.clock.move(1.0)
+            await self.settle()
+
+    async def settle(self):
+        for _ in range(12):
+            await asyncio.sleep(0)
+
+    def values_of(self, metric):
+        column = self.snapshot().metric(*metric.key.names)
+        return None if column is None else column.values.tolist()
+
+
+def living(story):
+    """The story of a scene whose signals run."""
+
+    async def live():
+        scene = Scene()
+        task = asyncio.create_task(scene.signals.run())
+        await scene.settle()
+        try:
+            await story(scene)
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    asyncio.run(live())
+
+
+def test_a_signal_is_asked_at_once_and_at_its_interval():
+    async def story(scene):
+        (metric,) = policy().metrics
+        scene.signals.follow([policy()])
+        await scene.settle()
+        assert scene.asked == ["up"]
+        assert scene.values_of(metric) == [0.25, 0.5]
+        await scene.pass_(12)
+        assert len(scene.asked) == 2
+        await scene.pass_(100)
+        assert 10 <= len(scene.asked) <= 13
+
+    living(story)
+
+
+def test_policies_share_a_signal_and_the_shorter_interval_holds():
+    one, other = policy("one"), policy("other", TEMPLATE.format(refresh="5s").replace("load", "usage"), "usage")
+    (query,) = queries_of([one, other]).values()
+    assert query.refresh == 5.0
+    assert query.users == ("one.load", "other.usage")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        LOAD.replace("'up'", "'down'"),
+        LOAD.replace('"instance"', '"node"'),
+        LOAD.replace('node: "instance"', 'node: "instance", relabel: "(.*)"'),
+        LOAD.replace('node: "instance"', 'node: "instance", server: "b"'),
+        LOAD.replace('node: "instance"', 'node: "instance", times: "t"'),
+        LOAD.replace("load: percent", "load: cpu"),
+    ],
+)
+def test_one_name_may_be_two_signals(other):
+    used = "ratio(load, 1cpu)" if "cpu" in other else "load"
+    assert len(queries_of([policy("one"), policy("other", other, used)])) == 2
+
+
+def test_a_signal_nobody_wants_is_forgotten_and_soon_there_again():
+    async def story(scene):
+        (metric,) = policy().metrics
+        scene.signals.follow([policy()])
+        await scene.settle()
+        scene.signals.follow([])
+        await scene.pass_(30)
+        assert len(scene.asked) == 1
+        assert scene.values_of(metric) is None
+        scene.failure = SignalFailed(Kind.TIMEOUT, "late")
+        scene.signals.follow([policy()])
+        assert scene.values_of(metric) == [0.25, 0.5]
+        scene.signals.follow([])
+        await scene.pass_(KEPT + 1)
+        scene.signals.follow([policy()])
+        assert scene.values_of(metric) is None
+
+    living(story)
+
+
+def test_samples_outlast_failures_until_they_are_too_old():
+    async def story(scene):
+        (metric,) = policy().metrics
+        scene.signals.follow([policy()])
+        await scene.settle()
+        scene.failure = SignalFailed(Kind.UNREACHABLE, "gone")
+        await scene.pass_(59)
+        assert scene.values_of(metric) == [0.25, 0.5]
+        assert not [each for each in scene.told if each.startswith("suspended")]
+        await scene.pass_(3)
+        assert scene.told.count("suspended: metric `load` of policy p is fresh on 0 of 2 nodes (fewer than 50 %)") == 1
+        assert scene.stirred == 1
+        scene.failure = None
+        await scene.pass_(12)
+        assert "resumed: metric `load` of policy p is fresh on 2 of 2 nodes (at least 50 %)" in scene.told
+        assert scene.stirred == 2
+
+    living(story)
+
+
+def test_a_metric_that_waits_for_its_first_answer_is_not_called_suspended():
+    async def story(scene):
+        gate = asyncio.Event()
+
+        async def slow(query, nodes):
+            await gate.wait()
+            raise SignalFailed(Kind.TIMEOUT, "late")
+
+        scene.measured = slow
+        scene.signals.follow([policy()])
+        await scene.pass_(5)
+        assert scene.told == []
+        gate.set()
+        await scene.pass_(2)
+        assert [each.partition(":")[0] for each in scene.told] == ["timeout", "suspended"]
+
+    living(story)
+
+
+def test_part_of_the_nodes_may_be_too_few():
+    async def story(scene):
+        scene.values = {"a": 0.25}
+        scene.signals.follow([policy(metrics=TEMPLATE.format(refresh="10s").replace("50%", "51%"))])
+        await scene.pass_(2)
+        assert scene.told[-1] == "suspended: metric `load` of policy p is fresh on 1 of 2 nodes (fewer than 51 %)"
+
+    living(story)
+
+
+def test_whatever_a_source_stumbles_over_the_next_refresh_comes():
+    async def story(scene):
+        scene.failure = KeyError("odd")
+        scene.signals.follow([policy()])
+        await scene.settle()
+        assert scene.told == ["answer"]
+        scene.failure = None
+        await scene.pass_(12)
+        assert "refreshed" in scene.told
+
+    living(story)
+
+
+def test_rows_that_moved_meanwhile_do_not_mix_up_samples():
+    async def story(scene):
+        (metric,) = policy().metrics
+        former = scene.nodes()
+        scene.state.remove_node("a")
+        scene.state.add_node(Node(metadata=ObjectMeta(name="c")))
+        found = mapped(
+            [Series({"instance": "b"}, 0.5, 1.0), Series({"instance": "c"}, 0.75, 1.0)], queries_of([policy()])[metric.signal], former
+        )
+        scene.publish(metric.signal, found)
+        assert list(scene.snapshot().names) == ["b", "c"]
+        assert str(scene.values_of(metric)) == "[0.5, nan]"
+
+    living(story)
