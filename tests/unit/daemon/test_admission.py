@@ -1,0 +1,92 @@
+"""What the webhook says about policies."""
+
+import asyncio
+import json
+
+import aiohttp
+import pytest
+import structlog
+
+from tests.unit.web.certificates import signed_by_itself
+from wharfinger.daemon import admission
+from wharfinger.daemon.admission import admission_served, judged
+from wharfinger.daemon.admission_settings import AdmissionSettings
+from wharfinger.runtime.system_clock import SystemClock
+
+TESTED = """policy "p"
+score s = 1
+test "t" {
+  node a { cpu: 1cpu }
+  pod web { requests: { cpu: 1cpu } }
+  place web
+  expect web pending
+}
+"""
+
+
+def policy(source, **spec):
+    return {"metadata": {"name": "mine"}, "spec": {"source": source, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"source": 'policy "p"\nfilter {'}, "schedulingpolicies/mine:2:"),
+        ({"source": 'policy "p"\nfilter f { require node.lables["a"] == "b" else "no" }'}, "node.lables"),
+        ({"source": TESTED}, 'test "t" fails'),
+        ({"source": 'policy "p"\nparam k: percent = 5% range 0%..50%\nscore s = 1', "params": {"k": "90%"}}, "outside of its range"),
+        ({"source": "let a = 1"}, "the text holds no `policy` line"),
+        ({"source": 'import "other.policy" as other\npolicy "p"\nscore s = 1'}, "other.policy"),
+    ],
+    ids=["syntax", "types", "tests", "params", "none", "imports"],
+)
+def test_a_policy_that_could_not_decide_is_refused_with_what_is_wrong(spec, said):
+    verdict = judged(policy(**spec))
+
+    assert verdict.refusal.startswith("the policy would not become active\n")
+    assert said in verdict.refusal
+
+
+def test_a_good_one_passes_and_remarks_are_warnings():
+    assert not judged(policy('policy "p"\nscore s = 1')).refusal
+    odd = judged(policy('policy "p"\nparam unused: percent = 5% range 0%..50%\nscore s = 1'))
+    assert not odd.refusal
+    assert "unused" in odd.warnings[0]
+
+
+@pytest.mark.parametrize("obj", [{}, {"spec": []}, {"spec": {"mode": "New"}}, {"metadata": 3}], ids=repr)
+def test_what_the_schema_would_refuse_is_left_to_it(obj):
+    assert not judged(obj).refusal
+
+
+def test_it_answers_as_soon_as_there_is_a_certificate(tmp_path, monkeypatch):
+    monkeypatch.setattr(admission, "LOOK", 0.02)
+    settings = AdmissionSettings(certificate=str(tmp_path / "tls.crt"), key=str(tmp_path / "tls.key"), port=0)
+    results = []
+    body = json.dumps(
+        {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {"uid": "u", "operation": "CREATE", "object": policy("x")},
+        }
+    )
+
+    async def ask(url):
+        async with aiohttp.ClientSession() as session, session.post(f"{url}/validate", data=body, ssl=False) as answer:
+            return (await answer.json())["response"]["allowed"]
+
+    async def main():
+        with structlog.testing.capture_logs() as logged:
+            async with admission_served(settings, "127.0.0.1", results.append, SystemClock(), structlog.get_logger()) as server:
+                with pytest.raises(aiohttp.ClientError):
+                    await ask(server.url)
+                signed_by_itself(tmp_path)
+                async with asyncio.timeout(5):
+                    while not any(line["event"] == "admission has a certificate" for line in logged):  # noqa: ASYNC110 — what waits is logged
+                        await asyncio.sleep(0.02)
+                return await ask(server.url), [line["event"] for line in logged]
+
+    allowed, events = asyncio.run(main())
+    assert allowed is False
+    assert results == ["refused"]
+    assert events == ["serving admission", "admission has no new certificate", "admission has a certificate"]
