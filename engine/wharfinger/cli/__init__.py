@@ -35,6 +35,7 @@ VERBS: Mapping[str, str] = {
     "explain": "explain",
     "run": "run",
     "status": "status",
+    "signals": "signals",
     "config": "config",
     "install": "install",
     "bench": "bench",

@@ -1,0 +1,163 @@
+"""`wharf signals check` against a Prometheus that says what a test wants it to."""
+
+import json
+import time
+from typing import NamedTuple
+
+import pytest
+
+from tests.unit.signals.scripted import scripted, vector
+
+POLICY = """
+policy "hot"
+metric load: percent = prometheus("load", node: "instance")
+metric used: cpu = prometheus("used", node: "instance", server: "default")
+filter cool {
+  require load < 90% else "hot" on missing pass
+  require used < 8cpu else "busy" on missing pass
+}
+"""
+NODES = "\n---\n".join(
+    f"""
+apiVersion: v1
+kind: Node
+metadata: {{name: {name}}}
+status: {{capacity: {{cpu: "8"}}, allocatable: {{cpu: "8", pods: "110"}}, addresses: [{{type: InternalIP, address: 10.0.0.{number}}}]}}
+"""
+    for number, name in enumerate(["a", "b", "c", "d"], 1)
+)
+
+
+class Run(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def wharf(wharf):
+    return lambda *arguments: Run(*wharf(*arguments))
+
+
+@pytest.fixture
+def told():
+    with scripted() as running:
+        running.answers = {
+            "load": {"a": "0.1", "10.0.0.2:9100": "0.2", "c": "0.3", "d": "0.4"},
+            "used": dict(zip("abcd", "1234", strict=True)),
+        }
+        running.answer = lambda query: (200, vector(running.answers[query], at=time.time()))
+        yield running
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "hot.policy").write_text(POLICY)
+    (tmp_path / "nodes.yaml").write_text(NODES)
+    return tmp_path
+
+
+def check(wharf, files, told, *options):
+    return wharf("signals", "check", str(files / "hot.policy"), "--prometheus", told.url, "--snapshot", str(files / "nodes.yaml"), *options)
+
+
+def test_nothing_wrong(wharf, files, told):
+    run = check(wharf, files, told)
+    assert (run.code, run.err) == (0, "")
+    first, second = run.out.strip().split("\n\n")
+    assert first.splitlines()[:2] == ["hot.load: percent", "  prometheus default: load"]
+    assert "4 series · fresh on 4 of 4 nodes (100%, needs 80%) · 10 % to 40 % · newest 0 s old, at most 120 s" in first
+    assert "1 cores to 4 cores" in second
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"a": "10", "b": "20", "c": "3", "d": "37"}, "warning: values up to 3,700 %: 100 % is 1 in the answer of a query; divide by 100?"),
+        ({"a": "0.1"}, "error: metric `load` of policy hot is fresh on 1 of 4 nodes (fewer than 80 %): the rules that use it have no say"),
+        ({"a": "0.1", "b": "0.2", "c": "0.3", "d": "0.4", "e:1": "1"}, 'warning: 1 series of no node, as instance="e:1"'),
+        ({"a": "0.1", "b": "0.2", "c": "0.3", "d": "NaN"}, "warning: 1 series without a possible value, as nan for d"),
+        ({}, "warning: the query gives no series"),
+        (dict.fromkeys("abcd", "0.5"), "warning: all 4 nodes have the same value, so it tells no node from another"),
+    ],
+)
+def test_what_is_odd_is_said(wharf, files, told, values, said):
+    told.answers["load"] = values
+    run = check(wharf, files, told)
+    assert run.code == 1
+    assert f"  {said}\n" in run.out
+
+
+def test_millicores_are_not_cores(wharf, files, told):
+    told.answers["used"] = {"a": "1000", "b": "2000", "c": "3000", "d": "4000"}
+    run = check(wharf, files, told)
+    assert "warning: values up to 500 times what the node has; the answer of a query is taken as cores" in run.out
+
+
+def test_old_samples_do_not_count(wharf, files, told):
+    told.answer = lambda query: (200, vector(told.answers[query], at=time.time() - 500))
+    run = check(wharf, files, told)
+    assert run.code == 1
+    assert "fresh on 0 of 4 nodes (0%, needs 80%)" in run.out
+
+
+def test_a_refusal_is_an_error_of_its_metric_alone(wharf, files, told):
+    said = json.dumps({"status": "error", "errorType": "bad_data", "error": "parse error: unexpected end"})
+    told.answer = lambda query: (400, said) if query == "load" else (200, vector(told.answers[query], at=time.time()))
+    run = check(wharf, files, told)
+    assert run.code == 1
+    assert f"  error: {told.url} answers 400: parse error: unexpected end" in run.out
+    assert run.out.count("error:") == 2  # the second is in the sentence
+
+
+def test_a_slow_query_is_called_so(wharf, files, told):
+    def slow(query):
+        time.sleep(0.1)
+        return 200, vector(told.answers[query], at=time.time())
+
+    told.answer = slow
+    run = check(wharf, files, told, "--slow", "0.05")
+    assert run.code == 1
+    assert "warning: the answer took 0.1 s; it is asked for every 15 s" in run.out
+
+
+def test_as_json(wharf, files, told):
+    run = check(wharf, files, told, "--format", "json")
+    load, used = json.loads(run.out)
+    assert (load["policy"], load["metric"], load["coverage"], load["errors"], load["warnings"]) == ("hot", "load", 1.0, [], [])
+    assert (used["least"], used["most"]) == (1000.0, 4000.0)
+
+
+def test_without_nodes_only_series_are_counted(wharf, files, told):
+    run = wharf("signals", "check", str(files / "hot.policy"), "--prometheus", told.url)
+    assert run.code == 0
+    assert "without --snapshot or --live nothing can be said of nodes" in run.err
+    assert "4 series · answered in" in run.out
+
+
+def test_servers_and_policies_come_from_the_settings(wharf, files, told):
+    (files / "wharf.yaml").write_text(
+        "apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\n"
+        f"profiles: [{{policies: [hot.policy]}}]\nprometheus: {{default: {{url: '{told.url}', bearerTokenFile: token}}}}\n"
+    )
+    (files / "token").write_text("geheim")
+    run = wharf("signals", "check", "--config", str(files / "wharf.yaml"), "--snapshot", str(files / "nodes.yaml"))
+    assert run.code == 0
+    assert {headers["Authorization"] for _, _, headers in told.asked} == {"Bearer geheim"}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ('policy "p"\nscore s = 3\n', ["--prometheus", "http://x"], "has a metric"),
+        (POLICY, [], "which Prometheus server? Give its URL with --prometheus"),
+        (POLICY, ["--prometheus", "prometheus:9090"], "expected a URL such as"),
+        (POLICY, ["--prometheus", "http://me:secret@x"], "the URL has a password in it"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(wharf, files, text, options, said):
+    (files / "hot.policy").write_text(text)
+    run = wharf("signals", "check", str(files / "hot.policy"), *options)
+    assert run.code == 2
+    assert said in run.err
+    assert "secret" not in run.err
