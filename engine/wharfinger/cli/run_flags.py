@@ -76,6 +76,16 @@ class Flags:
         str | None, typer.Option("--bind-address", metavar="ADDRESS", help="Where health and metrics are served; default: 127.0.0.1.")
     ] = None
     port: Annotated[int | None, typer.Option("--port", metavar="PORT", help="At which port; 0 serves nothing; default: 10261.")] = None
+    admission_certificate: Annotated[
+        str | None,
+        typer.Option(
+            "--admission-certificate", metavar="FILE", help="Serve a webhook that refuses bad SchedulingPolicies, with this certificate."
+        ),
+    ] = None
+    admission_key: Annotated[str | None, typer.Option("--admission-key", metavar="FILE", help="The key of that certificate.")] = None
+    admission_port: Annotated[
+        int | None, typer.Option("--admission-port", metavar="PORT", help="Where the webhook is served; default: 10262.")
+    ] = None
     log_format: Annotated[LogFormat | None, typer.Option("--log-format", help="How the log is written; default: console.")] = None
     log_level: Annotated[LogLevel | None, typer.Option("--log-level", help="From where on something is logged; default: info.")] = None
 
@@ -109,6 +119,7 @@ def settings_of(flags: Flags) -> Settings:
     _set(document["logging"], format=_value(flags.log_format), level=_value(flags.log_level))
     _set(document, bindAddress=flags.bind_address, port=flags.port, dryRun=flags.dry_run or None, customResources=flags.custom_resources)
     _set(document, policyConfigMap=flags.policy_configmap, stateDirectory=flags.state_dir)
+    _set_admission(document, certificate=flags.admission_certificate, key=flags.admission_key, port=flags.admission_port)
     document["profiles"] = _profiles(list(document["profiles"]), flags)
     return files.validated(document, "flags")
 
@@ -140,6 +151,12 @@ def _named(profiles: list[dict[str, Any]], flags: Flags) -> dict[str, Any]:
     if not (flags.policy or flags.shadow or flags.param):
         raise UsageError(f"--scheduler-name says which profile of {flags.config} --policy and --param are for; give one of them too")
     return profiles[names.index(flags.scheduler_name)]
+
+
+def _set_admission(document: dict[str, Any], **values: Any) -> None:
+    if any(value is not None for value in values.values()):
+        document["admission"] = dict(document["admission"] or {})
+        _set(document["admission"], **values)
 
 
 def _set(document: dict[str, Any], **values: Any) -> None:

@@ -72,7 +72,7 @@ def _with_paths(settings: Settings, change: Callable[[str], str]) -> Settings:
     def changed(path: str | None) -> str | None:
         return None if path is None else change(path)
 
-    connection = settings.client_connection
+    connection, admission = settings.client_connection, settings.admission
     profiles = (
         profile.model_copy(
             update={
@@ -87,6 +87,7 @@ def _with_paths(settings: Settings, change: Callable[[str], str]) -> Settings:
         "client_connection": connection.model_copy(update={"kubeconfig": changed(connection.kubeconfig)}),
         "profiles": tuple(profiles),
         "state_directory": changed(settings.state_directory),
+        "admission": None if admission is None else admission.with_paths(change),
         "prometheus": {name: server.with_paths(change) for name, server in settings.prometheus.items()},
     }
     return settings.model_copy(update=update)

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry
 
+from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.cache_report import cache_report
 from wharfinger.daemon.compose import Daemon, connection_of
 from wharfinger.daemon.connecting import first_contact
@@ -29,6 +30,7 @@ from wharfinger.kube.connection import Connection
 from wharfinger.kube.discovery import ServerVersion
 from wharfinger.runtime.system_clock import SystemClock
 from wharfinger.telemetry import logs
+from wharfinger.telemetry.admission import reviews_seen
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.observer import TelemetryObserver
@@ -66,6 +68,9 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
             pages = [*policies.routes(policies_told(store, health)), *decisions.routes(decisions_shown(recent, health, clock))]
             server = Server(application(health.checks, metrics.registry, debug, pages), settings.bind_address, settings.port)
             log.info("serving", url=(await opened.enter_async_context(server)).url)
+        if settings.admission is not None:
+            seen = reviews_seen(metrics)
+            await opened.enter_async_context(admission_served(settings.admission, settings.bind_address, seen, clock, log))
         await opened.enter_async_context(connection)
         connection.answered = requests_seen(metrics, connection.credentials.server)
         version = await _reached(connection, clock, log, stop)

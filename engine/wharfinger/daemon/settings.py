@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from wharfinger.daemon.admission_settings import AdmissionSettings
 from wharfinger.daemon.duration import Duration
 from wharfinger.daemon.part import Part
 from wharfinger.daemon.prometheus_settings import Prometheus
@@ -99,6 +100,7 @@ class Settings(Part):
 
     `policy_config_map` is `namespace/name` of a ConfigMap with policies for every profile; `state_directory` is where the last good version
     of every policy outlasts a restart. `remote_debugging`: what is under `/debug` answers others than the machine itself, too.
+    With `admission` a webhook is served that refuses SchedulingPolicies which would not become active.
     """
 
     api_version: str = API_VERSION
@@ -112,6 +114,7 @@ class Settings(Part):
     prometheus: Mapping[str, Prometheus] = Field(default_factory=dict)
     bind_address: str = Field(default="127.0.0.1", min_length=1)
     port: int = Field(default=PORT, ge=0, le=65535)
+    admission: AdmissionSettings | None = None
     logging: Logging = Logging()
     custom_resources: bool = True
     remote_debugging: bool = False

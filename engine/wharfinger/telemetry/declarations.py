@@ -195,6 +195,11 @@ class Metric(Enum):
     POLICY_SOURCE_LOST = _gauge(
         "wharfinger_policy_source_lost", "1 for a source of policies that cannot be read at present, 0 for one that can.", "source"
     )
+    ADMISSION_REVIEWS = _counter(
+        "wharfinger_policy_admission_total",
+        "Questions to the webhook about policies: 'allowed', 'refused', or not judged: 'unreadable', 'busy', 'failed'.",
+        "result",
+    )
     SHADOW_DECISIONS = _counter(
         "wharfinger_policy_shadow_decisions_total",
         "Decisions that a shadow policy was held against: 'agree', 'disagree' (it would have chosen otherwise), 'error', or "

@@ -101,6 +101,19 @@ LINES = (
         fields={"exception": "the traceback, worth reporting"},
     ),
     LogLine(event="serving", level="info", means="Health and metrics are served.", fields={"url": "where"}),
+    LogLine(
+        event="serving admission",
+        level="info",
+        means="The webhook for SchedulingPolicies is served, from its first certificate on.",
+        fields={"url": "where"},
+    ),
+    LogLine(event="admission has a certificate", level="info", means="The webhook is served with a certificate that is new."),
+    LogLine(
+        event="admission has no new certificate",
+        level="warning",
+        means="The files of the certificate are missing or do not fit each other. The former one goes on being served, if there was one.",
+        fields={"error": "what is wrong"},
+    ),
     LogLine(event="connected", level="info", means="The API server has answered.", fields={"server": "its URL", "version": "its version"}),
     LogLine(
         event="scheduling",

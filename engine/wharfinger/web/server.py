@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import socket
+import ssl
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -32,10 +33,11 @@ class _Uvicorn(uvicorn.Server):
 
 
 class Server:
-    """Serves an ASGI application while the context lasts. Port 0 is any that is free; `port` says which one it is."""
+    """Serves an ASGI application while the context lasts, with TLS where `tls` is given. Port 0 is any that is free; `port` says which."""
 
-    def __init__(self, app: Any, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, app: Any, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self._app = app
+        self._tls = tls
         self._host = host
         self._port = port
         self._sockets: list[socket.socket] = []
@@ -50,7 +52,8 @@ class Server:
     @property
     def url(self) -> str:
         """The address of the server, without a slash at its end."""
-        return f"http://{f'[{self._host}]' if ':' in self._host else self._host}:{self.port}"
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{f'[{self._host}]' if ':' in self._host else self._host}:{self.port}"
 
     async def __aenter__(self) -> Self:
         self._sockets = await bound(self._host, self._port)
@@ -65,6 +68,8 @@ class Server:
             timeout_graceful_shutdown=_STOP_SECONDS,
             timeout_keep_alive=30,
         )
+        config.load()
+        config.ssl = self._tls
         self._server = _Uvicorn(config)
         self._task = asyncio.create_task(self._server.serve(self._sockets), name="web server")
         return self
