@@ -54,11 +54,16 @@ class SchedulerSettings:
 
 
 class Scheduler:
-    """Places the pods of its profiles; `sink` is to be told what the cluster is like, `measurements` what was measured of it."""
+    """Places the pods of its profiles; `sink` is to be told what the cluster is like, `measurements` what was measured of it.
 
-    def __init__(self, chains: Mapping[str, Chain], ports: Ports, settings: SchedulerSettings | None = None) -> None:
+    `state` is an empty one, for whoever wants to know of its changes.
+    """
+
+    def __init__(
+        self, chains: Mapping[str, Chain], ports: Ports, settings: SchedulerSettings | None = None, state: ClusterState | None = None
+    ) -> None:
         self.settings = settings or SchedulerSettings()
-        self.state = ClusterState()
+        self.state = ClusterState() if state is None else state
         self._ports = ports
         self._world = World(state=self.state, ports=ports)
         self._wake = asyncio.Event()

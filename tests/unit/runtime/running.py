@@ -78,7 +78,7 @@ def view(*arguments, **more):
 class Running:
     """A running scheduler with everything around it."""
 
-    def __init__(self, chains=None, settings=None, volumes=True, observer=None):
+    def __init__(self, chains=None, settings=None, volumes=True, observer=None, state=None):
         self.cluster = InMemoryCluster()
         self.clock = ManualClock()
         self.seen = Watching()
@@ -92,7 +92,7 @@ class Running:
             observer=observer or self.seen,
             volumes=self.cluster if volumes else None,
         )
-        self.scheduler = Scheduler(chains or {"wharfinger": assemble()}, ports, settings or SchedulerSettings())
+        self.scheduler = Scheduler(chains or {"wharfinger": assemble()}, ports, settings or SchedulerSettings(), state)
 
     async def calm(self):
         """Let everything run that can without time passing."""
@@ -111,7 +111,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running(*things, chains=None, settings=None, volumes=True, observer=None):
+async def running(*things, chains=None, settings=None, volumes=True, observer=None, state=None):
     world = Running(chains, settings, volumes, observer)
     for thing in things:
         world.cluster.put(thing)

@@ -1,0 +1,120 @@
+"""Entries to lines, by the thread that writes the log."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.registry import default_registry
+from wharfinger.model import objects
+from wharfinger.model.checkpoint import Checkpoint
+from wharfinger.model.metric_table import Samples
+from wharfinger.model.pod import PodView
+from wharfinger.runtime.decision_log.lines import ENCODE, Asked, ChainSettings, Line, Told
+
+MOST_KNOWN = 20_000
+"""Pods that were written lately and need not be again: by far more than are decided about at a time."""
+
+
+class Encoding:
+    """Makes the lines of one file."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, objects.Pod] = OrderedDict()
+        self._policies: set[str] = set()
+        self._of: Mapping[str, Callable[..., Iterator[Line]]] = {
+            "node": lambda node: _object("node", node),
+            "node gone": lambda name: iter([Line(t="node gone", name=name)]),
+            "pod": self._pod,
+            "pod gone": lambda uid: iter([Line(t="pod gone", uid=uid)]),
+            "assume": lambda pod, node: iter([self._about("assume", pod, node=node)]),
+            "forget": lambda uid: iter([Line(t="forget", uid=uid)]),
+            "nominate": lambda pod, node: iter([self._about("nominate", pod, node=node)]),
+            "denominate": lambda uid: iter([Line(t="denominate", uid=uid)]),
+            "put": lambda obj: _object("put", obj),
+            "drop": lambda kind, key: iter([Line(t="drop", kind=kind, key=key)]),
+            "metric": _metric,
+            "metric gone": lambda name: iter([Line(t="metric gone", name=name)]),
+            "chain": self._chain,
+            "decision": self._decision,
+            "checkpoint": self._checkpoint,
+        }
+
+    def lines(self, entry: tuple[Any, ...]) -> Iterator[bytes]:
+        """The lines of an entry."""
+        name, *parts = entry
+        return (ENCODE(line) for line in self._of[name](*parts))
+
+    def _pod(self, pod: PodView) -> Iterator[Line]:
+        yield self._about("pod", pod, node="" if pod.node_name == pod.object.spec.node_name else pod.node_name)
+
+    def _about(self, name: str, pod: PodView, **more: Any) -> Line:
+        """A line about a pod, with its object unless that was written already."""
+        known = self._known
+        if known.get(pod.uid) is pod.object:
+            known.move_to_end(pod.uid)
+            return Line(t=name, uid=pod.uid, **more)
+        known[pod.uid] = pod.object
+        known.move_to_end(pod.uid)
+        if len(known) > MOST_KNOWN:
+            known.popitem(last=False)
+        return Line(t=name, uid=pod.uid, object=msgspec.Raw(ENCODE(pod.object)), **more)
+
+    def _decision(self, pod: PodView, asked: Asked, told: Told) -> Iterator[Line]:
+        yield self._about("decision", pod, asked=asked, told=told)
+
+    def _checkpoint(self, found: Checkpoint) -> Iterator[Line]:
+        for obj in found.nodes:
+            yield from _object("node", obj)
+        for other in found.others:
+            yield from _object("put", other)
+        for pod, node, assumed in found.placements:
+            yield self._about("pod", pod, node=node, assumed=assumed)
+        for pod, node in found.nominations:
+            yield self._about("nominate", pod, node=node)
+        for name, samples in found.metrics.items():
+            yield from _metric(name, samples)
+        yield Line(t="state", revision=found.revision)
+
+    def _chain(self, profile: str, chain: Chain) -> Iterator[Line]:
+        for policy in chain.policies:
+            if policy.revision not in self._policies:
+                self._policies.add(policy.revision)
+                yield _policy(policy)
+        revisions = tuple(policy.revision for policy in chain.policies)
+        yield Line(t="chain", profile=profile, chain=chain.revision, policies=revisions, settings=settings_of(chain))
+
+
+def settings_of(chain: Chain) -> ChainSettings:
+    """What the built-in part of a chain is assembled from."""
+    there = {link.name for link in chain.links}
+    return ChainSettings(
+        weights={link.name: link.weight for link in chain.links if link.weight is not None},
+        arguments={
+            link.name: found
+            for link in chain.links
+            if (found := link.plugin.arguments.model_dump(mode="json", by_alias=True, exclude_unset=True))
+        },
+        disabled=tuple(sorted(set(default_registry()) - there)),
+    )
+
+
+def _policy(policy: CompiledPolicy) -> Line:
+    found = policy.policy
+    texts = {source.name: source.text for source in (found.source, *found.imports)}
+    params = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in policy.params.items()}
+    return Line(t="policy", policy=policy.revision, name=policy.name, source=found.source.name, texts=texts, params=params)
+
+
+def _object(name: str, obj: objects.AnyObject) -> Iterator[Line]:
+    kind = "" if name == "node" else objects.kind_of(obj)
+    yield Line(t=name, kind=kind, object=msgspec.Raw(ENCODE(obj)))
+
+
+def _metric(name: str, samples: Samples) -> Iterator[Line]:
+    yield Line(t="metric", name=name, samples={node: (value, time) for node, (value, time) in samples.items()})

@@ -1,0 +1,176 @@
+"""A decision log on its way to disk, written by a thread of its own.
+
+Whoever records only puts references into a queue. The thread makes lines of them, gathers these for a moment, and writes; it starts a new
+file when one is big enough. Nothing is synced to disk but a file that is finished: what was written survives the end of the process,
+however it ends, except for the last `GATHERING` seconds; the end of the machine may cost what its kernel had not written yet.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.runtime.decision_log import files
+from wharfinger.runtime.decision_log.encoding import Encoding
+from wharfinger.runtime.decision_log.lines import ENCODE, MADE_BY, VERSION, Line
+
+GATHERING = 0.05
+"""Seconds between the first entry and its being written."""
+MOST_WAITING = 200_000
+"""Entries that wait for the disk; further ones are lost, and the log begins anew with a checkpoint when there is room."""
+PATIENCE = 10.0
+"""Seconds that the end of the process waits for the disk."""
+REST = 30.0
+"""Seconds for which nothing is recorded after the disk has failed."""
+_BATCH = 200  # entries whose lines are written together
+
+Entry = tuple[Any, ...]
+
+
+class Behind(WharfingerError):
+    """More happens than can be written."""
+
+
+class LogWriter:
+    """Writes the files of one run of the process. `wants_checkpoint` says that the next entry has to be one: a new file begins with it."""
+
+    def __init__(self, path: str, *, most_bytes: int, most_files: int, failed: Callable[[BaseException], None]) -> None:
+        self._path = Path(path)
+        self._most_bytes = most_bytes
+        self._most_files = most_files
+        self._failed = failed
+        self._run_id = os.urandom(8).hex()
+        self._entries: deque[Entry] = deque()
+        self._encoding = Encoding()
+        self._file: FileIO | None = None
+        self._n_files = 0
+        self._n_bytes = 0
+        self._n_decisions = 0
+        self._lost = False
+        self._rests_until = 0.0
+        self.wants_checkpoint = True
+        self.n_lost = 0
+        self._waiting = threading.Event()
+        self._closing = threading.Event()
+        try:
+            files.make_way(self._path)
+            self._path.touch()
+        except OSError as error:
+            raise UsageError(f"{path}: the decision log cannot be written: {error.strerror}") from error
+        self._thread = threading.Thread(target=self._run, name="decision log", daemon=True)
+        self._thread.start()
+
+    def put(self, entry: Entry) -> None:
+        """Have an entry written; from one thread only. One for which there is no room is lost, and with it all until a checkpoint."""
+        if len(self._entries) >= MOST_WAITING:
+            if not self._lost:
+                self._failed(Behind(f"the disk does not keep up: {MOST_WAITING} entries wait, and later ones are lost"))
+            self.wants_checkpoint = self._lost = True
+            self.n_lost += 1
+            return
+        if entry[0] == "checkpoint":
+            entry = (*entry, self._lost)
+            self.wants_checkpoint = self._lost = False
+        elif self.wants_checkpoint and self._lost:
+            self.n_lost += 1
+            return
+        self._entries.append(entry)
+        if not self._waiting.is_set():
+            self._waiting.set()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a checkpoint would find room, and a disk that may take it."""
+        return len(self._entries) < MOST_WAITING // 2 and time.monotonic() >= self._rests_until
+
+    def close(self) -> None:
+        """Write what is left, within `PATIENCE`."""
+        self._closing.set()
+        self._waiting.set()
+        self._thread.join(PATIENCE)
+
+    def _run(self) -> None:
+        closing = False
+        while not closing:
+            self._waiting.wait()
+            closing = self._closing.wait(GATHERING)
+            self._waiting.clear()
+            try:
+                self._write_all()
+            except Exception as error:  # noqa: BLE001 — a disk that is full must not end the log for good
+                self._gave_up(error)
+        self._end_file()
+
+    def _gave_up(self, error: BaseException) -> None:
+        self._failed(error)
+        self._end_file()
+        self._rests_until = time.monotonic() + REST
+        self._lost = True
+        self.wants_checkpoint = True
+        self._entries.clear()
+
+    def _write_all(self) -> None:
+        while self._entries:
+            content: list[bytes] = []
+            for _ in range(min(_BATCH, len(self._entries))):
+                entry = self._entries.popleft()
+                if entry[0] == "checkpoint":
+                    self._write(content)
+                    content = []
+                    entry, lost = entry[:-1], entry[-1]
+                    self._begin_file(lost=lost)
+                elif self._file is None:
+                    continue  # what happened before the first checkpoint is in it
+                content += self._encoding.lines(entry)
+                self._n_decisions += entry[0] == "decision"
+            self._write(content)
+
+    def _write(self, lines: Iterable[bytes]) -> None:
+        content = b"".join(line + b"\n" for line in lines)
+        if not content or self._file is None:
+            return
+        left = memoryview(content)
+        while left:
+            left = left[self._file.write(left) or 0 :]
+        self._n_bytes += len(content)
+        if self._n_bytes >= self._most_bytes:
+            self._n_bytes = 0  # asked once; the new file comes with the next entry
+            self.wants_checkpoint = True
+
+    def _begin_file(self, *, lost: bool) -> None:
+        self._end_file()
+        if self._n_files:
+            files.make_way(self._path)
+        files.prune(self._path, self._most_files - 1)
+        self._n_files += 1
+        self._n_bytes = 0
+        self._encoding = Encoding()
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # it names every pod of the cluster
+        self._file = FileIO(descriptor, "w")
+        head = Line(
+            t="log",
+            version=VERSION,
+            made_by=MADE_BY,
+            run=self._run_id,
+            file=self._n_files,
+            decisions=self._n_decisions,
+            lost=lost,
+        )
+        self._write([ENCODE(head)])
+
+    def _end_file(self) -> None:
+        if self._file is None:
+            return
+        try:
+            os.fsync(self._file.fileno())
+            self._file.close()
+        except OSError as error:
+            self._failed(error)
+        self._file = None

@@ -1,0 +1,124 @@
+"""A scheduler on a cluster in memory that records what it decides, for the tests of this folder."""
+
+import asyncio
+import random
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+
+from tests.unit.runtime.clusters import policy
+from tests.unit.runtime.running import Running, node, pod
+from wharfinger.framework.chain import assemble
+from wharfinger.runtime.decision_log.recorder import DecisionRecorder
+from wharfinger.runtime.decision_log.replay import Replay
+from wharfinger.runtime.decision_log.writer import LogWriter
+
+FIRST = """
+policy "mix"
+param most: count = 6
+metric busy: percent = prometheus("busy", max_age: 1h, min_coverage: 10%)
+let here = count(pods where (it.labels["app"] ?? "") == (pod.labels["app"] ?? "-"), on: node)
+filter few { require here < most else "runs {here} of them" }
+score idle weight 2 = curve(busy, 0% -> 100, 100% -> 0) on missing neutral
+score apart weight 3 = -here normalize minmax
+"""
+SECOND = FIRST.replace("weight 3 = -here", "weight 30 = here")
+
+
+@contextmanager
+def recorder(path, *, most_bytes=2**30, most_files=8):
+    """(the recorder, what failed); everything is written when the context ends."""
+    failures = []
+    writer = LogWriter(str(path), most_bytes=most_bytes, most_files=most_files, failed=failures.append)
+    try:
+        yield DecisionRecorder(writer), failures
+    finally:
+        writer.close()
+
+
+class Recorded(Running):
+    """A running scheduler that is recorded, in a cluster that changes."""
+
+    def __init__(self, recording, text=FIRST, seed=1):
+        super().__init__({"wharfinger": assemble([policy(text)])}, state=recording.state)
+        self.decisions = []
+        self.scheduler.show_decisions(recording.decided)
+        self.scheduler.show_decisions(lambda _profile, decision: self.decisions.append((decision.pod.key, decision.node)))
+        self.chance = random.Random(seed)
+        self.n_pods = self.n_nodes = 0
+
+    def grow(self):
+        self.n_nodes += 1
+        zone = f"z{self.n_nodes % 3}"
+        self.cluster.put(node(f"n{self.n_nodes:03}", cpu=self.chance.choice(["2", "4", "8"]), labels={"zone": zone}))
+
+    def arrive(self, **more):
+        self.n_pods += 1
+        labels = {"app": self.chance.choice("abc")}
+        cpu = self.chance.choice(["250m", "1", "2"])
+        self.cluster.put(pod(f"p{self.n_pods:04}", cpu=cpu, priority=self.chance.choice([0, 0, 0, 100]), labels=labels, **more))
+
+    def leave(self):
+        there = self.cluster.nodes_of_pods()
+        if there:
+            self.cluster.remove("Pod", self.chance.choice(sorted(there)))
+
+    def lose_node(self):
+        names = sorted(self.cluster._objects["Node"])
+        if len(names) > 3:
+            self.cluster.remove("Node", self.chance.choice(names))
+
+    def relabel(self):
+        name = self.chance.choice(sorted(self.cluster._objects["Node"]))
+        there = self.cluster._objects["Node"][name]
+        metadata = replace(there.metadata, labels={**there.metadata.labels, "disk": self.chance.choice(["ssd", "hdd"])})
+        self.cluster.put(replace(there, metadata=metadata, spec=replace(there.spec, unschedulable=self.chance.random() < 0.1)))
+
+    def measure(self):
+        names = [f"n{number:03}" for number in range(1, self.n_nodes + 2)]
+        samples = {name: (self.chance.random(), self.clock.now()) for name in names if self.chance.random() < 0.8}
+        self.scheduler.state.set_metric("busy", samples)
+
+    async def churn(self, rounds):
+        """So many rounds of everything that happens in a cluster."""
+        for _ in range(8):
+            self.grow()
+        self.cluster.connect(self.scheduler.sink)
+        scheduling = asyncio.ensure_future(self.scheduler.run())
+        changes = [self.arrive] * 8 + [self.leave] * 2 + [self.relabel, self.measure, self.grow, self.lose_node]
+        for _ in range(rounds):
+            for _ in range(5):
+                self.chance.choice(changes)()
+            await self.calm()
+            await self.pass_time(1.0)
+        self.scheduler.stop()
+        await self.calm()
+        await scheduling
+
+
+def recorded(path, rounds=25, change=None, **how):
+    """The pods and nodes of every decision of a scheduler that was recorded; `change` is called with it in the middle."""
+    with recorder(path, **how) as (recording, failures):
+        running = Recorded(recording)
+
+        async def both():
+            await running.churn(rounds)
+
+        if change is not None:
+            original = running.measure
+            counter = iter(range(10**6))
+
+            def measured():
+                if next(counter) == 3:
+                    change(running)
+                original()
+
+            running.measure = measured
+        asyncio.run(both())
+    assert not failures
+    return running
+
+
+def replayed(path, **more):
+    replay = Replay(str(path), **more)
+    return list(replay.run()), replay.notes

@@ -1,0 +1,174 @@
+import json
+import time
+
+import pytest
+
+from tests.unit.runtime.decision_log.recording import recorded, recorder, replayed
+from tests.unit.runtime.running import node, view
+from wharfinger.errors import UsageError
+from wharfinger.runtime.decision_log import writer as writing
+from wharfinger.runtime.decision_log.playback import Playback
+from wharfinger.runtime.decision_log.reading import BrokenLog, LogReader
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+    path = tmp_path_factory.mktemp("log") / "decisions.jsonl"
+    recorded(path, rounds=8)
+    return path.read_text()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "decisions.jsonl"
+
+
+def first(content, name):
+    return next(line for line in content.splitlines(keepends=True) if f'"t":"{name}"' in line)
+
+
+def test_a_last_line_that_was_cut_off_is_left_out_and_said(path, content):
+    whole = content.count('"t":"decision"')
+    last = content.rindex('{"t":"decision"')
+    path.write_text(content[: last + 40])
+    found, notes = replayed(path)
+
+    assert len(found) == whole - 1
+    assert not any(each.difference for each in found)
+    assert "the last line is not complete and is left out" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        (lambda text: text.split("\n", 1)[1], ":1: this is not the beginning of a decision log"),
+        (lambda text: text.replace('"version":1', '"version":2', 1), ":1: a decision log of version 2; this program reads version 1"),
+        (lambda text: "pods and more\n" + text, ":1: this is not a decision log"),
+        (lambda text: text.replace(first(text, "assume"), "{}}\n", 1), "the line cannot be read"),
+        (lambda text: text.replace(first(text, "assume"), "", 1), "changes are missing"),
+        (lambda text: text.replace(first(text, "state"), "", 1), "a decision of which something is missing"),
+        (lambda text: text.replace('"t":"assume"', '"t":"presume"', 1), "there are no lines called 'presume'"),
+        (lambda text: text.replace("weight 3", "weight 4"), "reads as another one than that which was recorded"),
+        (lambda text: text.replace('"NodeResourcesFit":1', '"NodeResourcesFit":9'), "cannot be made again"),
+        (lambda text: text.replace('"chain":"', '"chain":"0', 1), "cannot be made again"),
+        (lambda text: "", "nothing has been written to this decision log yet"),
+    ],
+)
+def test_what_is_wrong_with_a_log_is_said_with_its_place(path, content, broken, says):
+    path.write_text(broken(content))
+    with pytest.raises(BrokenLog) as error:
+        replayed(path)
+    assert says in str(error.value)
+    assert str(path) in str(error.value)
+
+
+def test_a_log_that_is_not_there(path):
+    with pytest.raises(UsageError, match="no such decision log"):
+        replayed(path)
+
+
+def test_a_file_that_is_missing_in_the_middle_is_said_and_the_others_replay(tmp_path, path):
+    running = recorded(path, rounds=60, most_bytes=60_000, most_files=100)
+    finished = sorted(tmp_path.glob("*.0*"))
+    finished[1].unlink()
+    found, notes = replayed(path)
+
+    assert 0 < len(found) < len(running.decisions)
+    assert not any(each.difference for each in found)
+    assert "decisions before this file are missing" in notes[0]
+
+
+def test_a_finished_file_replays_alone(tmp_path, path):
+    recorded(path, rounds=60, most_bytes=60_000, most_files=100)
+    found, notes = replayed(sorted(tmp_path.glob("*.0*"))[2])
+    assert found
+    assert not any(each.difference for each in found)
+    assert notes == []
+
+
+def test_only_so_many_files_are_kept_and_they_replay(tmp_path, path):
+    recorded(path, rounds=60, most_bytes=60_000, most_files=3)
+    assert min(found.name for found in tmp_path.iterdir()) == "decisions.jsonl"
+    assert len(list(tmp_path.iterdir())) == 3
+    found, notes = replayed(path)
+    assert found
+    assert notes == []
+
+
+def test_a_log_goes_on_after_a_restart(path):
+    first_run = recorded(path, rounds=6)
+    second = recorded(path, rounds=6)
+    found, notes = replayed(path)
+    assert [each.pod for each in found] == [pod for pod, _ in first_run.decisions + second.decisions]
+    assert notes == []
+
+
+def test_a_folder_that_cannot_be_written_ends_the_start(tmp_path):
+    with pytest.raises(UsageError, match="the decision log cannot be written"), recorder(tmp_path / "missing" / "log"):
+        pass
+
+
+def test_a_disk_that_does_not_keep_up_loses_entries_and_says_so(path, monkeypatch):
+    monkeypatch.setattr(writing, "MOST_WAITING", 20)
+    with recorder(path) as (recording, failures):
+        written, recording._writer._write_all = recording._writer._write_all, lambda: None  # the disk stands still
+        for number in range(100):
+            recording.state.add_node(node(f"n{number}"))
+        recording._writer._write_all = written
+        for _ in range(100):
+            recording._writer._waiting.set()
+            if not recording._writer._entries:
+                break
+            time.sleep(0.02)
+        recording.state.add_node(node("last"))
+    assert recording._writer.n_lost > 0
+    assert "the disk does not keep up" in str(failures[0])
+    files = sorted(path.parent.iterdir())
+    heads = [json.loads(file.read_text().splitlines()[0]) for file in files]
+    assert [head.get("lost", False) for head in heads] == [True, False]  # the file that is written now, and the one before
+    nodes = [line for line in files[0].read_text().splitlines() if '"t":"node"' in line]
+    assert len(nodes) == 101, "the new file begins with everything"
+
+
+def test_a_disk_that_fails_is_told_and_tried_again_later(path, monkeypatch):
+    with recorder(path) as (recording, failures):
+        recording._writer._write = lambda lines: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+        recording.state.add_node(node("n1"))
+        for _ in range(100):
+            if failures:
+                break
+            time.sleep(0.02)
+        assert "No space left" in str(failures[0])
+        del recording._writer._write
+        recording.state.add_node(node("n2"))
+        assert recording._writer.n_lost == 1, "not at once"
+        recording._writer._rests_until = 0.0
+        recording.state.add_node(node("n3"))
+    assert path.read_text().count('"t":"node"') == 3
+    assert json.loads(path.read_text().splitlines()[0])["lost"] is True
+
+
+def test_assumed_pods_and_pods_on_unknown_nodes_outlast_a_checkpoint(path):
+    with recorder(path) as (recording, _):
+        state = recording.state
+        for name in ("n1", "n2", "n3"):
+            state.add_node(node(name))
+        state.assume(view("a"), "n2")
+        state.assume(view("b"), "n3")
+        state.add_pod(view("c", nodeName="nowhere"))
+        state.nominate(view("d"), "n1")
+        state.remove_node("n3")
+        recording._writer.wants_checkpoint = True
+        state.add_node(node("n4"))
+        last = state
+    playback = Playback()
+    for _, line in LogReader(path=path).lines():
+        playback.take(line)
+    again = playback.state
+    assert again.revision == last.revision
+    assert list(again.snapshot().names) == list(last.snapshot().names)
+    told = [[(pod.key, pod.node_name, assumed) for pod, assumed in found.placements()] for found in (last, again)]
+    assert told[0] == told[1]
+    assert again.snapshot().nominated_to("uid-d") == "n1"
+    again.add_node(node("n3"))
+    assert again.snapshot().placed("uid-b") is not None
