@@ -17,6 +17,7 @@ from wharfinger.daemon.compose import Daemon, connection_of
 from wharfinger.daemon.connecting import first_contact
 from wharfinger.daemon.custom import Custom
 from wharfinger.daemon.health import Health
+from wharfinger.daemon.live.page import live_page
 from wharfinger.daemon.policies import policies_of, remote_sources
 from wharfinger.daemon.policy_pages import policies_told
 from wharfinger.daemon.readings import read_from
@@ -42,6 +43,7 @@ from wharfinger.web import decisions, policies
 from wharfinger.web.app import application
 from wharfinger.web.debug import Debug
 from wharfinger.web.server import Server
+from wharfinger.web.ui import pages as ui
 
 
 async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
@@ -65,9 +67,12 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         store = await policies_of(settings, clock, TelemetryPolicyObserver(metrics, log), log.warning, remote, resources=resources)
         if settings.port:
             debug = Debug(cache=partial(_cache, health, connection), from_anywhere=settings.remote_debugging)
-            pages = [*policies.routes(policies_told(store, health)), *decisions.routes(decisions_shown(recent, health, clock))]
+            told = policies_told(store, health)
+            page = live_page(health, told, recent, store, clock=clock, failed=observer.failed, to_anybody=settings.remote_ui)
+            pages = [*policies.routes(told), *decisions.routes(decisions_shown(recent, health, clock)), *ui.routes(page)]
             server = Server(application(health.checks, metrics.registry, debug, pages), settings.bind_address, settings.port)
             log.info("serving", url=(await opened.enter_async_context(server)).url)
+            opened.callback(page.feed.close)
         if settings.admission is not None:
             seen = reviews_seen(metrics)
             await opened.enter_async_context(admission_served(settings.admission, settings.bind_address, seen, clock, log))

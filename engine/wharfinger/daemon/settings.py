@@ -99,7 +99,8 @@ class Settings(Part):
     """The document. `port` 0 serves nothing. `prometheus` has the servers that metrics name, `default` for those that name none.
 
     `policy_config_map` is `namespace/name` of a ConfigMap with policies for every profile; `state_directory` is where the last good version
-    of every policy outlasts a restart. `remote_debugging`: what is under `/debug` answers others than the machine itself, too.
+    of every policy outlasts a restart. `remote_debugging`: what is under `/debug` answers others than the machine itself, too;
+    `remote_ui`: the live page does.
     With `admission` a webhook is served that refuses SchedulingPolicies which would not become active.
     """
 
@@ -118,6 +119,7 @@ class Settings(Part):
     logging: Logging = Logging()
     custom_resources: bool = True
     remote_debugging: bool = False
+    remote_ui: bool = False
     dry_run: bool = False
 
     @field_validator("api_version")

@@ -55,13 +55,13 @@ class Nearby:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """None; answers 403 itself, or hands on."""
-        if scope["type"] == "http" and scope["path"].startswith("/debug/") and not _is_near(scope.get("client")):
+        if scope["type"] == "http" and scope["path"].startswith("/debug/") and not is_near(scope.get("client")):
             await PlainTextResponse("only from the machine itself, unless the configuration says otherwise\n", 403)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
 
-def _is_near(client: tuple[str, int] | None) -> bool:
+def is_near(client: tuple[str, int] | None) -> bool:
     """Whether a client's address is a loopback one; not knowing it counts as far away."""
     try:
         address = ipaddress.ip_address(client[0] if client else "")

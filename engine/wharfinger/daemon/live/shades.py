@@ -1,0 +1,140 @@
+"""What the nodes of the live page can be coloured by: a resource, the number of pods, a metric, or the scores of one pod.
+
+cpu, memory, nvidia.com/gpu …   requested per allocatable
+pods                            pods per pods allowed
+metric:<policy>/<name>          the samples of a metric that a policy declares
+pod:<namespace>/<name>          the first tier's total of every node that is feasible for that pod now
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.errors import UnknownObject
+from wharfinger.framework.evaluation import Evaluation
+from wharfinger.language import typed
+from wharfinger.runtime.utilisation import FIRST
+from wharfinger.web.ui.board import Shade
+
+if TYPE_CHECKING:
+    from wharfinger.framework.chain import Chain
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.runtime.scheduler import Scheduler
+
+METRIC, POD = "metric:", "pod:"
+MOST_RESOURCES = 30
+MOST_METRICS = 50
+MOST_KEPT = 6
+"""Pods whose scores are kept up to date."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """The evaluation of a pod by a chain."""
+
+    chain: Chain
+    template: bytes
+    evaluation: Evaluation
+
+
+class Shades:
+    """The shades of one scheduler's cluster. What is worked out for a pod is its own: decisions are not touched."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._scored: OrderedDict[str, _Scored] = OrderedDict()
+
+    def choices(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+        """(key, title) of every shade but those of pods."""
+        offered = [name for index, name in enumerate(snapshot.resource_names) if snapshot.has_allocatable[index].any()]
+        ordered = sorted(offered, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
+        yield from ((name, f"{name} requested") for name in ordered[:MOST_RESOURCES])
+        yield "pods", "pods per node"
+        yield from ((f"{METRIC}{name}", f"metric {name}") for name, _ in zip(self._metrics(), range(MOST_METRICS), strict=False))
+
+    def _metrics(self) -> dict[str, typed.Metric]:
+        policies = [policy for profile in self._scheduler.profiles for policy in profile.chain.policies]
+        return {f"{policy.name}/{metric.name}": metric for policy in policies for metric in policy.policy.metrics}
+
+    def shade(self, key: str, snapshot: Snapshot) -> Shade:
+        """The colours of all nodes; UnknownObject for a key that is not there."""
+        if key.startswith(METRIC):
+            return self._measured(key.removeprefix(METRIC), snapshot)
+        if key.startswith(POD):
+            return self._scores(key.removeprefix(POD), snapshot)
+        if key == "pods":
+            return _share("pods per node", snapshot.pod_count, snapshot.allowed_pods)
+        index = snapshot.resource_index(key)
+        if index is None or not snapshot.n_nodes:
+            if key in FIRST or not snapshot.n_nodes:
+                return _share(f"{key} requested", np.zeros(snapshot.n_nodes, np.int64), np.zeros(snapshot.n_nodes, np.int64))
+            raise UnknownObject(f"no node offers {key}")
+        return _share(f"{key} requested", snapshot.requested[index], snapshot.allocatable[index])
+
+    def _measured(self, name: str, snapshot: Snapshot) -> Shade:
+        metric = self._metrics().get(name)
+        if metric is None:
+            raise UnknownObject(f"no policy that decides declares the metric {name}")
+        column = snapshot.metric(*metric.key.names)
+        values = np.full(snapshot.n_nodes, np.nan) if column is None else column.values
+        unit = "fraction" if metric.type.kind.value == "percent" else metric.type.kind.value
+        present = 0 if column is None else int(column.present.sum())
+        return Shade(title=f"metric {name}", unit=unit, **_scale(values, unit), values=values, note=_coverage(column, present, snapshot))
+
+    def _scores(self, key: str, snapshot: Snapshot) -> Shade:
+        pod = self._scheduler.known_pod(key)
+        profile = None if pod is None else self._scheduler.profiles.of(pod)
+        if pod is None or profile is None:
+            raise UnknownObject(f"there is no pod {key}" if pod is None else f"pod {key} belongs to another scheduler")
+        evaluation = self._evaluation(profile.chain, pod, snapshot)
+        evaluation.update(pod, snapshot)
+        feasible, tiers = evaluation.filtering.feasible, evaluation.scoring.tiers
+        values = np.full(snapshot.n_nodes, np.nan)
+        if evaluation.filtering.count:
+            values[feasible] = tiers[0].total[feasible] if tiers else 0.0
+            note = f"{evaluation.filtering.count} of {snapshot.n_nodes} nodes feasible"
+        else:
+            note = evaluation.rejection_message(snapshot)
+        return Shade(title=f"score for {key}", unit="points", **_scale(values, "points"), values=values, note=note)
+
+    def _evaluation(self, chain: Chain, pod: PodView, snapshot: Snapshot) -> Evaluation:
+        kept = self._scored.pop(pod.uid, None)
+        if kept is None or kept.chain is not chain or kept.template != pod.template:
+            kept = _Scored(chain, pod.template, Evaluation(chain.lineup(pod, snapshot.now)))
+        self._scored[pod.uid] = kept
+        while len(self._scored) > MOST_KEPT:
+            self._scored.popitem(last=False)
+        return kept.evaluation
+
+
+def _share(title: str, used: NDArray[np.int64], offered: NDArray[np.int64]) -> Shade:
+    values = np.full(len(offered), np.nan)
+    np.divide(used, offered, out=values, where=offered > 0)
+    return Shade(title=title, unit="fraction", low=0.0, high=1.0, values=values)
+
+
+def _scale(values: NDArray[np.float64], unit: str) -> dict[str, float]:
+    """The ends of the scale: round numbers, so that they seldom move."""
+    known = values[np.isfinite(values)]
+    if unit == "fraction" or not len(known):
+        return {"low": 0.0, "high": 1.0}
+    low, high = float(known.min()), float(known.max())
+    return {"low": -_round_up(-low) if low < 0 else 0.0, "high": _round_up(high) if high > 0 else 1.0}
+
+
+def _round_up(value: float) -> float:
+    """The next of 1, 2, 2.5, 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1.0, 2.0, 2.5, 5.0, 10.0) if step * power >= value * (1 - 1e-9))
+
+
+def _coverage(column: object, present: int, snapshot: Snapshot) -> str:
+    return "there are no samples yet" if column is None else f"samples of {present} of {snapshot.n_nodes} nodes"

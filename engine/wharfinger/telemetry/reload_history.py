@@ -1,0 +1,67 @@
+"""What became of policies lately, for people: the last so many reloads, removals and lost sources."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from wharfinger.framework.policy_status import PolicyStatus, SourceStatus
+
+MOST = 100
+LONGEST_REPORT = 4000
+"""Letters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reload:
+    """One thing that happened to a policy, or to a source. `what`: accepted, refused, removed, lost, or read again; `report` says why."""
+
+    at: float
+    what: str
+    source: str
+    policy: str = ""
+    key: str = ""
+    mode: str = ""
+    revision: str = ""
+    kept: bool = False
+    report: str = ""
+
+
+class ReloadHistory:
+    """A PolicyObserver that remembers, the newest last."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.reloads: deque[Reload] = deque(maxlen=MOST)
+
+    def policy_tried(self, status: PolicyStatus) -> None:
+        """None; a text was accepted or refused."""
+        self._add(status, status.result.value, status.attempted)
+
+    def policy_removed(self, status: PolicyStatus) -> None:
+        """None; the policy was taken away."""
+        self._add(status, "removed", self._now())
+
+    def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
+        """None; what is new in the set was told one by one."""
+
+    def source_changed(self, status: SourceStatus) -> None:
+        """None; a source was lost, or can be read again."""
+        what = "lost" if status.lost else "read again"
+        self.reloads.append(Reload(at=self._now(), what=what, source=status.name, report=status.lost or "\n".join(status.notes)))
+
+    def _add(self, status: PolicyStatus, what: str, at: float) -> None:
+        self.reloads.append(
+            Reload(
+                at=at,
+                what=what,
+                source=status.source,
+                policy=status.name or "",
+                key=status.key,
+                mode=status.mode.value,
+                revision=status.revision or "",
+                kept=status.kept,
+                report=status.report[:LONGEST_REPORT],
+            )
+        )

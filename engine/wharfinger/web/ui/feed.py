@@ -1,0 +1,171 @@
+"""Who watches the live page, and what they are sent.
+
+Nothing is read while nobody watches. While somebody does, everything is read about once a second, in slices between which others have
+their turn, and once for all who watch. Who cannot keep up is let go: the browser comes back by itself and is told everything anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from wharfinger.errors import WharfingerError
+from wharfinger.framework.ports import Clock
+from wharfinger.web.ui.board import Board
+from wharfinger.web.ui.channel import Channel, message
+
+INTERVAL = 1.0
+"""Seconds between two looks, at least."""
+SHARE = 0.02
+"""The part of all time that looking may take: who looks at a huge cluster sees it move less often."""
+MOST_WATCHERS = 16
+MOST_CHANNELS = 6
+MOST_BEHIND = 4 * 2**20
+"""Bytes that may wait for one watcher."""
+
+
+class TooMany(WharfingerError):
+    """Another page would be one too many."""
+
+
+class Watcher:
+    """One open page: what waits to be sent to it."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.gone = False
+        self._waiting: deque[bytes] = deque()
+        self._n_bytes = 0
+        self._stirred = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    def put(self, messages: Iterable[bytes]) -> None:
+        """None; the messages are sent in order, unless too much waits already: then the watcher is let go."""
+        for one in messages:
+            self._waiting.append(one)
+            self._n_bytes += len(one)
+        if self._n_bytes > MOST_BEHIND:
+            self.let_go()
+        self._stirred.set()
+
+    def let_go(self) -> None:
+        """None; nothing more is sent."""
+        self.gone = True
+        self._waiting.clear()
+        self._n_bytes = 0
+        self._stirred.set()
+        self._ended.set()
+
+    async def ended(self) -> None:
+        """None, when the watcher was let go: also in the midst of sending to one that does not read."""
+        await self._ended.wait()
+
+    async def next(self) -> bytes:
+        """What is to be sent next, b"" when there will be nothing more."""
+        while not self._waiting and not self.gone:
+            self._stirred.clear()
+            await self._stirred.wait()
+        if self.gone:
+            return b""
+        found = b"".join(self._waiting)
+        self._waiting.clear()
+        self._n_bytes = 0
+        return found
+
+
+class Feed:
+    """Tells all watchers of a board."""
+
+    def __init__(self, board: Board, clock: Clock, failed: Callable[[str, BaseException], None]) -> None:
+        self._board = board
+        self._clock = clock
+        self._failed = failed
+        self._watchers: list[Watcher] = []
+        self._channels: dict[str, Channel] = {}
+        self._parts: dict[str, bytes] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._watchers)
+
+    def join(self, shade: str) -> Watcher:
+        """A new watcher of the nodes in that shade; TooMany when there are too many."""
+        if self._closed or len(self._watchers) >= MOST_WATCHERS:
+            raise TooMany(f"{len(self._watchers)} pages are open already, and no more can be")
+        watcher = Watcher(self._channel(shade))
+        self._watchers.append(watcher)
+        watcher.put([*self._parts.values(), *watcher.channel.whole()])
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="live page")
+        return watcher
+
+    def _channel(self, shade: str) -> Channel:
+        """The channel of a shade, which has looked at least once."""
+        channel = self._channels.get(shade)
+        if channel is None:
+            if len(self._channels) >= MOST_CHANNELS:
+                raise TooMany(f"open pages look at {len(self._channels)} different things already, and no more can be")
+            channel = Channel(shade)
+            channel.update(self._board)
+            self._channels[shade] = channel
+        return channel
+
+    def leave(self, watcher: Watcher) -> None:
+        """None; a watcher has gone."""
+        watcher.let_go()
+        if watcher in self._watchers:
+            self._watchers.remove(watcher)
+        if all(other.channel is not watcher.channel for other in self._watchers):
+            self._channels.pop(watcher.channel.key, None)
+        if not self._watchers:
+            self._parts.clear()
+            if self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    def close(self) -> None:
+        """None; every watcher is let go, and no other comes."""
+        self._closed = True
+        for watcher in list(self._watchers):
+            self.leave(watcher)
+
+    async def _run(self) -> None:
+        while True:
+            began = self._clock.monotonic()
+            try:
+                spent = await self._tell()
+            except Exception as error:  # noqa: BLE001 — a page that cannot be drawn now may be in a second
+                self._failed("live page", error)
+                spent = self._clock.monotonic() - began
+            await self._clock.sleep(max(INTERVAL, spent / SHARE))
+
+    async def _tell(self) -> float:
+        """The seconds that looking took, those of others in between left out; everybody has been told what has changed."""
+        began, spent = self._clock.monotonic(), 0.0
+        for channel in list(self._channels.values()):
+            found = channel.update(self._board)
+            self._send(found, channel)
+            spent += self._clock.monotonic() - began
+            await self._clock.sleep(0)
+            began = self._clock.monotonic()
+        for part in self._board.parts():
+            if part is not None:
+                self._part(*part)
+            spent += self._clock.monotonic() - began
+            await self._clock.sleep(0)
+            began = self._clock.monotonic()
+        return spent
+
+    def _part(self, name: str, value: Any) -> None:
+        encoded = message(name, value)
+        if encoded != self._parts.get(name):
+            self._parts[name] = encoded
+            self._send([encoded])
+
+    def _send(self, messages: list[bytes], channel: Channel | None = None) -> None:
+        for watcher in self._watchers:
+            if messages and channel in (None, watcher.channel):
+                watcher.put(messages)

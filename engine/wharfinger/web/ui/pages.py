@@ -1,0 +1,152 @@
+"""The routes of the live page.
+
+/ui                    the page
+/ui/static/<file>      what it consists of
+/ui/events?shade=…     what happens, as server-sent events
+/ui/nodes/<name>       one node, as JSON
+
+Labels, names and messages on the page were written by anybody who may write to the cluster. So the page puts text into text nodes only, and
+the browser is told to run nothing but our own files. Who looks is asked for as well: unless the configuration says otherwise, the page is
+for the machine itself, asked by a name that nobody else can give away: one that another site has lead here belongs to that site's scripts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import TypeAlias
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from wharfinger.errors import UnknownObject
+from wharfinger.web.debug import is_near
+from wharfinger.web.ui.board import Board
+from wharfinger.web.ui.feed import Feed, TooMany
+from wharfinger.web.ui.stream import EventStream
+
+SOURCES = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self'",
+    "connect-src": "'self'",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+    "frame-ancestors": "'none'",
+    "require-trusted-types-for": "'script'",
+}
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": "; ".join(f"{directive} {allowed}" for directive, allowed in SOURCES.items()),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+SHADE = "cpu"
+"""What colours the nodes at first."""
+
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_LONGEST_SHADE = 600  # a prefix, a namespace and a name
+
+Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivePage:
+    """What is shown, and to whom: only to the machine itself, unless `to_anybody`."""
+
+    board: Board
+    feed: Feed
+    to_anybody: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of the page, with a tag that changes with its content."""
+
+    content: bytes
+    media_type: str
+    tag: str
+
+
+def routes(page: LivePage) -> list[Route]:
+    """The routes."""
+    files = _files()
+
+    async def index(request: Request) -> Response:
+        return _file(files["index.html"], request)
+
+    async def static(request: Request) -> Response:
+        found = files.get(request.path_params["name"])
+        return PlainTextResponse("there is no such file\n", 404) if found is None else _file(found, request)
+
+    async def events(request: Request) -> Response:
+        shade = request.query_params.get("shade", SHADE)
+        if len(shade) > _LONGEST_SHADE:
+            return PlainTextResponse("shade: too long\n", 400)
+        try:
+            return EventStream(page.feed, page.feed.join(shade), HEADERS)
+        except TooMany as error:
+            return PlainTextResponse(f"{error}\n", 503, headers={"Retry-After": "10"})
+
+    async def node(request: Request) -> Response:
+        try:
+            found = page.board.node(request.path_params["name"])
+        except UnknownObject as error:
+            return PlainTextResponse(f"{error}\n", 404)
+        return Response(msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    async def slash(_request: Request) -> Response:
+        return RedirectResponse("../ui", 308)
+
+    found = {"/ui": index, "/ui/": slash, "/ui/static/{name}": static, "/ui/events": events, "/ui/nodes/{name}": node}
+    return [Route(path, _guarded(answer, page)) for path, answer in found.items()]
+
+
+def _guarded(answer: Answer, page: LivePage) -> Answer:
+    async def guarded(request: Request) -> Response:
+        if page.to_anybody or _is_ours(request):
+            found = await answer(request)
+        else:
+            found = PlainTextResponse("only from the machine itself, unless the configuration says otherwise\n", 403)
+        for name, value in HEADERS.items():
+            found.headers.setdefault(name, value)
+        return found
+
+    return guarded
+
+
+def _is_ours(request: Request) -> bool:
+    """Whether who asks is on this machine, and by a name for it that nobody else can give away."""
+    host = request.url.hostname or ""
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        if host != "localhost":
+            return False
+    return is_near(request.scope.get("client"))
+
+
+def _file(file: File, request: Request) -> Response:
+    headers = {"ETag": file.tag, "Cache-Control": "no-cache"}
+    if request.headers.get("If-None-Match") == file.tag:
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, media_type=file.media_type, headers=headers)
+
+
+def _files() -> Mapping[str, File]:
+    """The files of the page by name."""
+    found = {}
+    for file in (resources.files(__package__) / "static").iterdir():
+        media_type = _TYPES.get(file.name.rpartition(".")[2])
+        if media_type is not None:
+            content = file.read_bytes()
+            found[file.name] = File(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
+    return found

@@ -1,0 +1,74 @@
+// Listens to the scheduler and hands on what it says.
+
+import { byId, clock, count, make } from "./dom.js";
+import { Detail } from "./detail.js";
+import { ClusterMap } from "./map.js";
+import * as panels from "./panels.js";
+
+const POD = "pod:", SILENCE = 10_000;
+let shade = "cpu", stream = null, heard = 0, now = Date.now() / 1000, seen = null;
+
+const detail = new Detail({ colourBy: (pod) => colour(POD + pod) });
+const showNode = (name) => detail.node(name, shade.startsWith(POD) ? shade.slice(POD.length) : undefined);
+const showPod = (pod) => detail.pod(pod);
+const map = new ClusterMap(byId("map"), byId("legend"), { under: (text) => { byId("under").textContent = text; }, opened: showNode });
+
+const told = {
+  tiles: (value) => { map.tiles(value); byId("cluster-title").textContent = `Cluster · ${count(value.names.length)} nodes`; byId("map").setAttribute("aria-label", `${value.names.length} nodes`); },
+  values: (value) => { trouble(""); map.shade(value); document.documentElement.dataset.painted = "yes"; },
+  change: (value) => map.change(value),
+  flags: (value) => map.flagged(value),
+  trouble: (value) => trouble(value.sentence),
+  summary: (value) => { now = value.now; panels.summary(value); choices(value.shades ?? []); },
+  pending: (value) => panels.pending(value, now, showPod),
+  decisions: (value) => { rate(value.seen); panels.decisions(value, showPod, showNode); },
+  policies: panels.policies,
+  reloads: panels.reloads,
+};
+
+function trouble(sentence) {
+  byId("trouble").hidden = !sentence;
+  byId("trouble").textContent = sentence;
+}
+
+function choices(shades) {
+  const select = byId("shade"), wanted = shades.map(({ key, title }) => [key, title]);
+  if (shade.startsWith(POD)) wanted.push([shade, `score for ${shade.slice(POD.length)}`]);
+  const known = [...select.options].map((option) => [option.value, option.text]);
+  if (JSON.stringify(known) !== JSON.stringify(wanted)) select.replaceChildren(...wanted.map(([key, title]) => make("option", { value: key }, title)));
+  select.value = shade;
+}
+
+function rate(total) {
+  if (seen !== null) byId("rate").textContent = `${count(total)} so far, ${count(Math.max(0, Math.round((total - seen.total) / Math.max(0.5, (Date.now() - seen.at) / 1000))))} in the last second`;
+  seen = { total, at: Date.now() };
+}
+
+function colour(key) {
+  shade = key;
+  choices([...byId("shade").options].filter((option) => !option.value.startsWith(POD)).map((option) => ({ key: option.value, title: option.text })));
+  listen();
+}
+
+function listen() {
+  stream?.close();
+  stream = new EventSource(`ui/events?shade=${encodeURIComponent(shade)}`);
+  stream.onerror = () => live(false);
+  for (const [name, tell] of Object.entries(told)) {
+    stream.addEventListener(name, (event) => { live(true); tell(JSON.parse(event.data)); });
+  }
+}
+
+function live(is) {
+  if (is) heard = Date.now();
+  const badge = byId("live"), text = is ? "live" : heard ? `no news since ${clock(heard / 1000)}` : "connecting";
+  if (badge.textContent !== text) Object.assign(badge, { textContent: text, className: `badge ${is ? "good" : "bad"}` });
+}
+
+byId("shade").addEventListener("change", (event) => colour(event.target.value));
+byId("find").addEventListener("input", (event) => { const found = map.find(event.target.value); byId("found").textContent = found === null ? "" : `${count(found)} found`; });
+setInterval(() => {
+  if (heard && Date.now() - heard > SILENCE) live(false);
+  if (stream?.readyState === EventSource.CLOSED) listen();
+}, 3000);
+listen();

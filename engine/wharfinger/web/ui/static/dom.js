@@ -1,0 +1,59 @@
+// Elements from text: nothing that came from the cluster is ever read as HTML.
+
+export function make(name, properties = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key === "class") element.className = value;
+    else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else element.setAttribute(key, value === true ? "" : String(value));
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined).map((child) => (child instanceof Node ? child : String(child))));
+  return element;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+// Put the new content in the place of the old, and the keyboard back where it was.
+export function fill(element, ...children) {
+  const held = element.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  const scrolled = [...element.querySelectorAll(".scroll")].map((box) => box.scrollTop);
+  element.replaceChildren(...children.flat());
+  [...element.querySelectorAll(".scroll")].forEach((box, index) => { box.scrollTop = scrolled[index] ?? 0; });
+  if (held !== undefined) [...element.querySelectorAll("[data-key]")].find((found) => found.dataset.key === held)?.focus({ preventScroll: true });
+}
+
+export function table(heads, rows, caption) {
+  return make("div", { class: "scroll", tabindex: rows.length > 12 ? "0" : undefined, role: "region", "aria-label": caption },
+    make("table", {}, make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col", class: head.startsWith("#") ? "number" : undefined }, head.replace(/^#/, ""))))),
+      make("tbody", {}, rows)));
+}
+
+const whole = new Intl.NumberFormat("en");
+const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+const percent = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
+const ago = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+
+export const count = (value) => whole.format(value ?? 0);
+export const share = (value) => percent.format(value);
+export const number = (value) => short.format(value);
+export const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB");
+export const moment = (seconds) => new Date(seconds * 1000).toLocaleString("sv-SE");
+export const since = (seconds) => {
+  const [unit, size] = ago.find(([, each]) => seconds >= each) ?? ["s", 1];
+  return `${Math.max(0, Math.floor(seconds / size))} ${unit}`;
+};
+
+// An amount in the scheduler's units as people write it: cpu in cores, bytes in binary multiples.
+export function amount(resource, value) {
+  if (resource === "cpu") return `${number(value / 1000)} cores`;
+  if (!/memory|storage|hugepages/.test(resource)) return count(value);
+  const power = value > 0 ? Math.min(5, Math.floor(Math.log2(value) / 10)) : 0;
+  return `${number(value / 1024 ** power)} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][power]}`;
+}
+
+export function meter(label, requested, allocatable, text) {
+  const part = allocatable > 0 ? requested / allocatable : 0;
+  return make("div", { class: "meter" }, make("span", { title: label }, label), make("span", {}, text ?? share(part)),
+    make("meter", { min: 0, max: 1, value: Math.min(1, part), high: 0.9, low: 0.9, optimum: 0.1, "aria-label": `${label}: ${share(part)}` }));
+}

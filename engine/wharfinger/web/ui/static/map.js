@@ -1,0 +1,253 @@
+// The nodes as tiles on a canvas, in blocks by zone: thousands of elements would be slow, thousands of rectangles are not.
+
+import { make, number, share } from "./dom.js";
+
+export const CORDONED = 1, NOT_READY = 2, TAINTED = 4;
+const SMALLEST = 7, LARGEST = 30, HEAD = 20, GAP_BETWEEN = 8, STOPS = ["--s0", "--s1", "--s2", "--s3", "--s4"];
+const order = new Intl.Collator("en", { numeric: true });
+
+const parsed = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+
+class Palette {
+  constructor() {
+    const style = getComputedStyle(document.documentElement);
+    const of = (name) => style.getPropertyValue(name).trim();
+    this.stops = STOPS.map((name) => parsed(of(name)));
+    Object.assign(this, { over: of("--over"), none: of("--none"), noneLine: of("--none-line"), ink: of("--ink"), quiet: of("--quiet"), card: of("--card"), cursor: of("--cursor"), bad: of("--bad") });
+    this.known = new Map();
+  }
+
+  at(part) {
+    const key = Math.round(Math.min(1, Math.max(0, part)) * 200);
+    if (!this.known.has(key)) {
+      const place = (key / 200) * (this.stops.length - 1), first = Math.min(this.stops.length - 2, Math.floor(place)), rest = place - first;
+      this.known.set(key, `rgb(${this.stops[first].map((from, i) => Math.round(from + rest * (this.stops[first + 1][i] - from))).join(" ")})`);
+    }
+    return this.known.get(key);
+  }
+}
+
+export class ClusterMap {
+  constructor(canvas, legend, { under, opened }) {
+    Object.assign(this, { canvas, legend, under, opened, names: [], zones: [], zoneNames: [], values: [], flags: [], scale: null, order: [], places: [], blocks: [], cursor: -1, hovered: -1, matched: null });
+    this.context = canvas.getContext("2d");
+    this.palette = new Palette();
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.palette = new Palette(); this.draw(); this.drawLegend(); });
+    new ResizeObserver(() => this.place()).observe(canvas.parentElement);
+    canvas.addEventListener("mousemove", (event) => this.hover(this.hit(event)));
+    canvas.addEventListener("mouseleave", () => this.hover(-1));
+    canvas.addEventListener("click", (event) => { const node = this.hit(event); if (node >= 0) this.opened(this.names[node]); });
+    canvas.addEventListener("keydown", (event) => this.key(event));
+    canvas.addEventListener("focus", () => { if (this.cursor < 0 && this.order.length) this.move(0); });
+  }
+
+  tiles({ names, zones, zoneNames }) {
+    const held = this.names[this.cursor];
+    Object.assign(this, { names, zones, zoneNames, values: [], flags: [], hovered: -1 });
+    const keys = names.map((_, node) => node);
+    this.order = keys.sort((a, b) => order.compare(zoneNames[zones[a]] ?? "￿", zoneNames[zones[b]] ?? "￿") || order.compare(names[a], names[b]));
+    this.cursor = held === undefined ? -1 : names.indexOf(held);
+    if (this.matched) this.find(this.searched);
+    this.place();
+  }
+
+  shade(scale) {
+    this.scale = scale;
+    this.values = scale.values;
+    this.draw();
+    this.drawLegend();
+    this.say();
+  }
+
+  change({ at, values }) {
+    at.forEach((node, index) => { this.values[node] = values[index]; this.tile(node); });
+    this.say();
+  }
+
+  flagged(flags) {
+    this.flags = flags;
+    this.draw();
+  }
+
+  // The tile size that fills the frame, and where each tile is then.
+  place() {
+    const width = this.canvas.parentElement.clientWidth;
+    if (!width) return;
+    const room = Math.max(260, innerHeight * 0.58), blocks = this.inBlocks();
+    let size = LARGEST;
+    while (size > SMALLEST && this.height(blocks, size, width) > room) size -= 1;
+    Object.assign(this, { size, width, places: [], blocks: [] });
+    const across = Math.max(1, Math.floor(width / size));
+    let top = 0;
+    for (const { name, nodes } of blocks) {
+      this.blocks.push({ name, count: nodes.length, top });
+      top += HEAD;
+      nodes.forEach((node, index) => { this.places[node] = [(index % across) * size, top + Math.floor(index / across) * size]; });
+      top += Math.ceil(nodes.length / across) * size + GAP_BETWEEN;
+    }
+    this.across = across;
+    const ratio = devicePixelRatio || 1, height = Math.max(60, top);
+    Object.assign(this.canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
+    this.canvas.style.height = `${height}px`;
+    this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.draw();
+  }
+
+  inBlocks() {
+    const blocks = [];
+    for (const node of this.order) {
+      const zone = this.zones[node], last = blocks.at(-1);
+      if (last && last.zone === zone) last.nodes.push(node);
+      else blocks.push({ zone, name: this.zoneNames[zone] ?? "no zone", nodes: [node] });
+    }
+    return blocks;
+  }
+
+  height(blocks, size, width) {
+    const across = Math.max(1, Math.floor(width / size));
+    return blocks.reduce((sum, block) => sum + HEAD + GAP_BETWEEN + Math.ceil(block.nodes.length / across) * size, 0);
+  }
+
+  draw() {
+    const { context, palette } = this;
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    if (!this.names.length) {
+      context.fillStyle = palette.quiet;
+      context.font = "14px system-ui, sans-serif";
+      context.fillText("no nodes", 4, 24);
+      return;
+    }
+    context.font = "12px system-ui, 'DejaVu Sans', sans-serif";
+    for (const block of this.blocks) {
+      context.fillStyle = palette.quiet;
+      context.fillText(`${block.name} · ${block.count}`, 1, block.top + 14);
+    }
+    this.names.forEach((_, node) => this.tile(node));
+  }
+
+  tile(node) {
+    const place = this.places[node];
+    if (!place) return;
+    const { context, palette } = this, [left, top] = place, gap = this.size > 12 ? 2 : 1, side = this.size - gap;
+    context.globalAlpha = this.matched && !this.matched.has(node) ? 0.15 : 1;
+    context.fillStyle = palette.card;
+    context.fillRect(left, top, this.size, this.size);
+    this.paint(context, left, top, side, this.part(node));
+    this.marks(context, left, top, side, this.flags[node] ?? 0);
+    context.globalAlpha = 1;
+    if (node === this.cursor || node === this.hovered) {
+      context.strokeStyle = palette.cursor;
+      context.lineWidth = 2;
+      context.strokeRect(left + 1, top + 1, side - 2, side - 2);
+    }
+  }
+
+  paint(context, left, top, side, part) {
+    context.fillStyle = part === null ? this.palette.none : part > 1.0005 ? this.palette.over : this.palette.at(part);
+    context.fillRect(left, top, side, side);
+    if (part === null) this.line(context, this.palette.noneLine, left, top + side, left + side, top);
+  }
+
+  marks(context, left, top, side, flags) {
+    if (flags & TAINTED) {
+      context.fillStyle = this.palette.cursor;
+      context.fillRect(left, top, Math.max(2, side / 4), Math.max(2, side / 4));
+    }
+    if (flags & CORDONED) {
+      context.fillStyle = this.palette.ink;
+      context.fillRect(left, top + side / 2 - 1, side, 2);
+    }
+    if (flags & NOT_READY) {
+      this.line(context, this.palette.bad, left, top, left + side, top + side, 2);
+      this.line(context, this.palette.bad, left, top + side, left + side, top, 2);
+    }
+  }
+
+  line(context, colour, fromX, fromY, toX, toY, width = 1) {
+    Object.assign(context, { strokeStyle: colour, lineWidth: width });
+    context.beginPath();
+    context.moveTo(fromX, fromY);
+    context.lineTo(toX, toY);
+    context.stroke();
+  }
+
+  part(node) {
+    const value = this.values[node];
+    return value === undefined || value < 0 ? null : value / this.scale.steps;
+  }
+
+  text(node) {
+    const part = this.part(node), { unit, low, high } = this.scale ?? {};
+    if (part === null) return unit === "points" ? "not feasible" : "no value";
+    return written(low + part * (high - low), unit);
+  }
+
+  described(node) {
+    const flags = this.flags[node] ?? 0;
+    const more = [flags & NOT_READY && "not ready", flags & CORDONED && "cordoned", flags & TAINTED && "tainted"].filter(Boolean);
+    return [this.names[node], `${this.scale?.title ?? ""} ${this.text(node)}`, this.zoneNames[this.zones[node]], ...more].filter(Boolean).join(" · ");
+  }
+
+  hit({ offsetX, offsetY }) {
+    return this.places.findIndex((place) => place && offsetX >= place[0] && offsetX < place[0] + this.size && offsetY >= place[1] && offsetY < place[1] + this.size);
+  }
+
+  hover(node) {
+    if (node === this.hovered) return;
+    const before = this.hovered;
+    this.hovered = node;
+    for (const each of [before, node]) if (each >= 0) this.tile(each);
+    this.say();
+  }
+
+  say() {
+    const node = this.hovered >= 0 ? this.hovered : this.cursor;
+    this.under(node >= 0 && this.scale ? this.described(node) : (this.scale?.note ?? ""));
+  }
+
+  key(event) {
+    const at = this.order.indexOf(this.cursor), last = this.order.length - 1;
+    const moves = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: at + this.across, ArrowUp: at - this.across, Home: 0, End: last };
+    if (event.key in moves && last >= 0) {
+      event.preventDefault();
+      this.move(Math.min(last, Math.max(0, moves[event.key])));
+    } else if (event.key === "Enter" && this.cursor >= 0) this.opened(this.names[this.cursor]);
+  }
+
+  move(index) {
+    const before = this.cursor;
+    this.cursor = this.order[index];
+    for (const each of [before, this.cursor]) if (each >= 0) this.tile(each);
+    const [, top] = this.places[this.cursor], frame = this.canvas.parentElement;
+    if (top < frame.scrollTop) frame.scrollTop = top - HEAD;
+    else if (top + this.size > frame.scrollTop + frame.clientHeight) frame.scrollTop = top + this.size - frame.clientHeight;
+    this.say();
+  }
+
+  // How many nodes have a text in their name or zone; the others fade.
+  find(text) {
+    this.searched = text.trim().toLowerCase();
+    this.matched = this.searched ? new Set(this.order.filter((node) => this.names[node].toLowerCase().includes(this.searched) || (this.zoneNames[this.zones[node]] ?? "").toLowerCase().includes(this.searched))) : null;
+    if (this.matched?.size) this.cursor = this.order.find((node) => this.matched.has(node));
+    this.draw();
+    this.say();
+    return this.matched?.size ?? null;
+  }
+
+  drawLegend() {
+    const { low, high, unit, note } = this.scale, bar = make("canvas", { width: 160, height: 12, role: "img", "aria-label": "scale from pale to strong" }), context = bar.getContext("2d");
+    for (let x = 0; x < 160; x += 1) { context.fillStyle = this.palette.at(x / 159); context.fillRect(x, 0, 1, 12); }
+    const sample = (text, paint) => {
+      const swatch = make("canvas", { width: 14, height: 14, "aria-hidden": "true" });
+      paint(swatch.getContext("2d"));
+      return make("span", {}, swatch, text);
+    };
+    const plain = (flags) => (at) => { this.paint(at, 0, 0, 14, 0.2); this.marks(at, 0, 0, 14, flags); };
+    this.legend.replaceChildren(make("span", {}, written(low, unit), bar, written(high, unit)),
+      ...(unit === "fraction" ? [sample("more than 100 %", (at) => this.paint(at, 0, 0, 14, 2))] : []),
+      sample(unit === "points" ? "not feasible" : "no value", (at) => this.paint(at, 0, 0, 14, null)),
+      sample("tainted", plain(TAINTED)), sample("cordoned", plain(CORDONED)), sample("not ready", plain(NOT_READY)), ...(note ? [make("span", {}, note)] : []));
+  }
+}
+
+const written = (value, unit) => (unit === "fraction" ? share(value) : `${number(value)}${unit === "points" ? "" : ` ${unit}`}`);

@@ -1,0 +1,81 @@
+// Everything beside the map: each panel is drawn anew from what was told last.
+
+import { amount, byId, clock, count, fill, make, meter, moment, number, share, since, table } from "./dom.js";
+
+const STATES = { active: "good", shadow: "", kept: "warn", refused: "bad", off: "" };
+const RELOADS = { accepted: "good", refused: "bad", removed: "warn", lost: "bad", "read again": "good" };
+const RESULTS = { scheduled: "good", unschedulable: "warn", error: "bad" };
+
+const badge = (text, kind) => make("span", { class: `badge ${kind ?? ""}` }, text);
+const body = (id) => byId(id).querySelector(".body");
+const nothing = (text) => make("p", { class: "quiet" }, text);
+const cell = (content, name) => make("td", { class: name }, content ?? "");
+
+export function summary(told) {
+  byId("version").textContent = told.version;
+  const role = byId("role");
+  role.textContent = told.connected ? (told.leads ? "leads" : "stands by") : "no API server yet";
+  role.className = `badge ${told.connected && told.leads ? "good" : "warn"}`;
+  role.title = told.identity ?? "";
+  if (!told.connected) return;
+  const queues = told.queues, waiting = queues.active + queues.backoff + queues.unschedulable + queues.gated + queues.in_flight;
+  const counts = { nodes: told.nodes, pods: told.pods, pending: waiting, active: queues.active, unschedulable: queues.unschedulable, binding: told.binding };
+  fill(byId("counts"), Object.entries(counts).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, count(value)))));
+  fill(byId("resources"), told.resources.map(({ name, requested, allocatable }) => meter(name, requested, allocatable, `${share(allocatable ? requested / allocatable : 0)} of ${amount(name, allocatable)}`)));
+}
+
+// Groups that somebody has opened stay open.
+const opened = new Set();
+
+export function pending(told, now, showPod) {
+  byId("pending-title").textContent = told.total ? `Pending pods · ${count(told.total)}` : "Pending pods";
+  const groups = told.groups.map((group) => {
+    const why = group.rejectors.length ? group.rejectors.join(", ") : { active: "ready, waiting for their turn", gated: "held back by gates", "in flight": "being placed", backoff: "waiting for their next try" }[group.queue] ?? group.queue;
+    const key = `${group.profile} ${group.queue} ${why}`;
+    const rows = group.pods.map((pod) => make("tr", {}, cell(make("button", { class: "link", type: "button", "data-key": `pending ${pod.pod}`, onclick: () => showPod(pod.pod) }, pod.pod)),
+      cell(count(pod.attempts), "number"), cell(number(pod.priority), "number"), cell(since(now - pod.since), "number")));
+    if (group.count > group.pods.length) rows.push(make("tr", {}, make("td", { colspan: 4, class: "quiet" }, `and ${count(group.count - group.pods.length)} more`)));
+    return make("details", { open: opened.has(key), ontoggle: (event) => (event.target.open ? opened.add(key) : opened.delete(key)) },
+      make("summary", { "data-key": key }, make("span", { class: "count" }, count(group.count)), make("span", { class: "why" }, why), badge(group.queue, group.queue === "unschedulable" ? "warn" : "")),
+      group.message ? make("p", { class: "said" }, group.message) : null,
+      make("table", {}, make("thead", {}, make("tr", {}, ["pod", "tries", "priority", "waits"].map((head, index) => make("th", { scope: "col", class: index ? "number" : undefined }, head)))), make("tbody", {}, rows)));
+  });
+  const omitted = told.omitted ? [nothing(`and ${count(told.omitted)} more groups`)] : [];
+  fill(body("pending"), groups.length ? make("div", { class: "scroll" }, groups, omitted) : nothing("No pod waits."));
+}
+
+export function decisions({ latest }, showPod, showNode) {
+  const rows = latest.map((found) => make("tr", {}, cell(clock(Date.parse(found.at) / 1000), "time"),
+    cell(make("button", { class: "link", type: "button", "data-key": `decision ${found.uid} ${found.attempts}`, onclick: () => showPod(found.pod) }, found.pod), "name"),
+    cell(badge(found.result, RESULTS[found.result])),
+    cell(found.node === null ? make("div", { class: "clamp", title: found.message }, found.message) : make("button", { class: "link", type: "button", onclick: () => showNode(found.node) }, found.node), "wide"),
+    cell(`${count(found.feasible)} of ${count(found.nodes)}`, "number"), cell(found.milliseconds.decide === undefined ? "" : number(found.milliseconds.decide), "number")));
+  fill(body("decisions"), rows.length ? table(["time", "pod", "result", "node, or why not", "#feasible", "#ms"], rows, "Recent decisions") : nothing("No pod has been tried yet."));
+}
+
+function findings(policy) {
+  const found = policy.diagnostics.map(({ severity, code, message, file, line, column, help }) => make("p", { class: "said" },
+    badge(severity, severity === "error" ? "bad" : "warn"), ` ${line ? `${file.split("/").pop()}:${line}:${column} ` : ""}${code}: ${message}`, help ? make("span", { class: "quiet" }, ` (${help})`) : null));
+  if (policy.omittedDiagnostics) found.push(nothing(`and ${count(policy.omittedDiagnostics)} more`));
+  return found;
+}
+
+export function policies({ policies: all, sources, shadows }) {
+  const compared = new Map(shadows.map((report) => [report.policy, report]));
+  const rows = all.map((policy) => {
+    const report = policy.state === "shadow" ? compared.get(policy.name) : undefined;
+    const aside = report ? make("p", { class: "said" }, `would have decided otherwise in ${count(report.disagreed)} of ${count(report.agreed + report.disagreed)} decisions`) : null;
+    return make("tr", {}, cell([make("strong", {}, policy.name ?? "?"), make("div", { class: "quiet" }, policy.source, " · ", policy.key), aside, ...findings(policy)].filter(Boolean), "wide"), cell(badge(policy.state, STATES[policy.state])),
+      cell((policy.revision ?? "").slice(0, 8), "id"), cell(policy.activeSince ? moment(Date.parse(policy.activeSince) / 1000) : "", "time"));
+  });
+  const troubles = sources.filter((source) => source.lost || source.notes.length).map((source) => make("p", {}, badge(source.lost ? "lost" : "note", source.lost ? "bad" : "warn"), ` ${source.name}: ${source.lost || source.notes.join("; ")}`));
+  fill(body("policies"), troubles, rows.length ? table(["policy", "state", "revision", "since"], rows, "Policies") : nothing("No policy: pods go where kube-scheduler would put them."));
+}
+
+export function reloads(all) {
+  const items = all.map((each) => make("li", {},
+    make("div", { class: "line" }, badge(each.what, RELOADS[each.what]), make("strong", {}, each.policy || each.source), make("span", { class: "quiet" }, each.policy ? each.key : ""),
+      make("span", { class: "id" }, each.revision.slice(0, 8)), make("time", {}, moment(each.at))),
+    each.kept ? make("p", { class: "said" }, "The former version goes on.") : null, each.report ? make("pre", { tabindex: "0" }, each.report.trimEnd()) : null));
+  fill(body("reloads"), items.length ? make("ol", { class: "scroll plain", tabindex: "0", "aria-label": "Reloads of policies" }, items) : nothing("Nothing was loaded yet."));
+}

@@ -1,0 +1,176 @@
+"""The live page of a real scheduler whose cluster is in memory, served on a free port from a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from wharfinger.daemon.live.page import live_page
+from wharfinger.daemon.policy_changes import connect
+from wharfinger.daemon.policy_pages import policies_told
+from wharfinger.daemon.seeing import ToldToo, decisions_shown
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.ports import SilentObserver
+from wharfinger.model import objects
+from wharfinger.model.decode import convert
+from wharfinger.runtime.generate import node_manifests
+from wharfinger.runtime.in_memory import InMemoryCluster
+from wharfinger.runtime.policy_store.folder_source import FolderSource
+from wharfinger.runtime.policy_store.ledger import Supply
+from wharfinger.runtime.policy_store.store import PolicyStore
+from wharfinger.runtime.scheduler import Scheduler
+from wharfinger.runtime.system_clock import SystemClock
+from wharfinger.runtime.world import Ports
+from wharfinger.telemetry.recent_decisions import RecentDecisions
+from wharfinger.web import decisions, policies
+from wharfinger.web.app import application
+from wharfinger.web.health import Checks
+from wharfinger.web.server import Server
+from wharfinger.web.ui import pages
+
+PROFILE = "wharfinger"
+T = TypeVar("T")
+
+
+@dataclass
+class Standing:
+    """As much of a daemon as the page asks for."""
+
+    scheduler: Scheduler
+    shadows: Any
+    identity: str = "this-machine_4711"
+    leads: bool = True
+
+
+@dataclass
+class Known:
+    """As much of `Health` as the page asks for."""
+
+    daemon: Standing | None = None
+
+
+@dataclass
+class Failures(SilentObserver):
+    """Remembers what went wrong."""
+
+    errors: list[str] = field(default_factory=list)
+
+    def failed(self, where: str, error: BaseException) -> None:
+        """None; remembered."""
+        self.errors.append(f"{where}: {type(error).__name__}: {error}")
+
+
+class SchedulerPage:
+    """Schedules and serves while the context lasts. `folder` has policies, which are followed."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="scheduler", daemon=True)
+        self.failures = Failures()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(20), "the page is not served"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(20)
+        assert not self._thread.is_alive(), "the page does not end"
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"{self._server.url}/ui"
+
+    def ask(self, question: Callable[[SchedulerPage], T]) -> T:
+        """What a question is answered on the event loop that schedules."""
+
+        async def ask() -> T:
+            return question(self)
+
+        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(60)
+
+    def put(self, manifests: Iterable[Mapping[str, Any]], kind: type[Any]) -> None:
+        """None; the cluster has these objects."""
+
+        def put(page: SchedulerPage) -> None:
+            for manifest in manifests:
+                page.cluster.put(convert(manifest, kind))
+
+        self.ask(put)
+
+    def remove(self, kind: str, key: str) -> None:
+        """None; the cluster does not have that object any more."""
+        self.ask(lambda page: page.cluster.remove(kind, key))
+
+    async def _main(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        clock, known = SystemClock(), Known()
+        self.recent = RecentDecisions(clock.now, clock.monotonic)
+        observer = ToldToo(self.failures, self.recent.attempted)
+        self.cluster = InMemoryCluster()
+        store = await self._store(clock)
+        ports = Ports(binder=self.cluster, writer=self.cluster, events=self.cluster, clock=clock, observer=observer)
+        self.scheduler = Scheduler(store.active.chains, ports)
+        known.daemon = Standing(self.scheduler, connect(store, self.scheduler, clock))
+        self.scheduler.show_decisions(self.recent.decided)
+        told = policies_told(store, known)
+        self.page = live_page(known, told, self.recent, store, clock=clock, failed=self.failures.failed, to_anybody=False)
+        routes = [*policies.routes(told), *decisions.routes(decisions_shown(self.recent, known, clock)), *pages.routes(self.page)]
+        async with Server(application(Checks(), CollectorRegistry(), None, routes)) as self._server:
+            self.cluster.connect(self.scheduler.sink)
+            await self._run(store)
+            self.page.feed.close()
+
+    async def _store(self, clock: SystemClock) -> PolicyStore:
+        sources = [] if self._folder is None else [FolderSource(str(self._folder), name=str(self._folder))]
+        supplies = [Supply(source=source, profiles=frozenset({PROFILE})) for source in sources]
+        store = PolicyStore(supplies, {PROFILE: assemble()}, clock)
+        for source in sources:
+            await source.tell(store)
+        await store.settle()
+        return store
+
+    async def _run(self, store: PolicyStore) -> None:
+        tasks = [asyncio.create_task(self.scheduler.run()), asyncio.create_task(store.run())]
+        self._ready.set()
+        await self._stop.wait()
+        self.scheduler.stop()
+        await tasks[0]
+        tasks[1].cancel()
+        await asyncio.gather(tasks[1], return_exceptions=True)
+
+
+def nodes(count: int) -> list[dict[str, Any]]:
+    """Nodes of ten zones, ready, of which some are cordoned, and one is not ready."""
+    made = node_manifests(count)
+    for index, node in enumerate(made):
+        node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown" if index == 7 else "True"}]
+        node["spec"]["unschedulable"] = index % 40 == 3
+    return made
+
+
+def pod(name: str, *, cpu: str = "500m", memory: str = "1Gi", node: str = "", labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A pod of our scheduler, running on a node if one is given."""
+    made = {
+        "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}", "labels": dict(labels or {})},
+        "spec": {
+            "schedulerName": PROFILE,
+            "containers": [{"name": "main", "image": "app:1", "resources": {"requests": {"cpu": cpu, "memory": memory}}}],
+        },
+        "status": {"phase": "Running" if node else "Pending"},
+    }
+    if node:
+        made["spec"]["nodeName"] = node
+    return made
+
+
+NODE, POD = objects.Node, objects.Pod
