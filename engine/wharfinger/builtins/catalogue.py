@@ -40,6 +40,10 @@ class Builtins:
         """Every builtin."""
         return tuple(self._functions.values())
 
+    def regex_fault(self, pattern: str) -> str | None:
+        """What is wrong with a regular expression (not RE2 syntax, or too costly), or None."""
+        return strings.regex_fault(pattern)
+
     def score_plugins(self) -> Mapping[str, frozenset[str]]:
         """Names of the built-in score plugins that `base kubernetes` may reweigh, each with the argument names it takes."""
         return SCORE_PLUGINS

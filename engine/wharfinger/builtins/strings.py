@@ -23,7 +23,8 @@ DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> Any:
+def compiled(pattern: str) -> Any:
+    """The expression, ready to match; re2.error if it is none, or too costly."""
     options = re2.Options()
     options.max_mem = REGEX_MEMORY
     options.log_errors = False
@@ -33,7 +34,7 @@ def _compiled(pattern: str) -> Any:
 def regex_fault(pattern: object) -> str | None:
     """What is wrong with a regular expression (not RE2 syntax, or too costly), or None."""
     try:
-        _compiled(str(pattern))
+        compiled(str(pattern))
     except re2.error as error:
         reason = error.args[0] if error.args else "not understood"
         said = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
@@ -42,7 +43,7 @@ def regex_fault(pattern: object) -> str | None:
 
 
 def _matches_regex(value: str, pattern: str) -> bool:
-    return _compiled(pattern).search(value) is not None
+    return compiled(pattern).search(value) is not None
 
 
 def _number(value: str) -> float | None:

@@ -135,5 +135,8 @@ class Catalogue(Protocol):
     def functions(self) -> tuple[Function, ...]:
         """Every builtin, in the order of the reference page."""
 
+    def regex_fault(self, pattern: str) -> str | None:
+        """What is wrong with a regular expression, or None."""
+
     def score_plugins(self) -> Mapping[str, frozenset[str]]:
         """Names of the built-in score plugins that `base kubernetes` may reweigh, each with the argument names it takes."""

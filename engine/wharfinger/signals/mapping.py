@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import re2
-
+from wharfinger.builtins import strings
 from wharfinger.language.types import Kind
 from wharfinger.model.metric_table import MetricColumn, Samples, column_of
 from wharfinger.signals.node_names import NodeNames
@@ -21,7 +20,6 @@ from wharfinger.signals.query import Query
 MILLICORES = 1000.0
 """Prometheus counts CPU in cores; the language in millicores."""
 
-REGEX_MEMORY = 256 * 1024
 _NEVER_NEGATIVE = frozenset({Kind.CPU, Kind.MEMORY, Kind.COUNT, Kind.DURATION})
 
 
@@ -98,7 +96,7 @@ def mapped(series: Iterable[Series], query: Query, nodes: NodeNames) -> Mapped:
 class _Mapping:
     def __init__(self, query: Query, nodes: NodeNames) -> None:
         self._label = query.node
-        self._pattern = None if query.relabel is None else pattern(query.relabel)
+        self._pattern = None if query.relabel is None else strings.compiled(query.relabel)
         self._nodes = nodes
         self._scale = MILLICORES if query.kind is Kind.CPU and query.source == "prometheus" else 1.0
         self._never_negative = query.kind in _NEVER_NEGATIVE
@@ -140,14 +138,6 @@ class _Mapping:
             self.samples[name] = None
         elif series.time > known[1]:
             self.samples[name] = (value, series.time)
-
-
-def pattern(relabel: str) -> Any:
-    """The compiled expression, which has to match the whole label; matching takes time that grows with the text only linearly."""
-    options = re2.Options()
-    options.max_mem = REGEX_MEMORY
-    options.log_errors = False
-    return re2.compile(relabel, options)
 
 
 def _shown(labels: Mapping[str, str]) -> str:

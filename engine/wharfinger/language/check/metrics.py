@@ -133,4 +133,8 @@ def _option(context: Context, source: ast.Call, argument: ast.Argument, option: 
         limits = "between 0% and 100%" if option.kind is Kind.PERCENT else f"at least `{option.low:g}s`"
         context.error(Code.P603, f"{place} is {limits}", argument.value.span, label="out of range")
         return None
+    fault = context.catalogue.regex_fault(value.value) if value is not None and argument.name == "relabel" else None
+    if fault is not None:
+        context.error(Code.P603, f"{place} is {fault}", argument.value.span, label="cannot be read")
+        return None
     return value
