@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wharfinger.cli import live_cluster
+from wharfinger.cli import live_cluster, policy_set
 from wharfinger.errors import UsageError
 from wharfinger.language import typed
+from wharfinger.model import read
+from wharfinger.model.metric_table import Samples
+from wharfinger.runtime import cluster
 
 if TYPE_CHECKING:
     from wharfinger.daemon.settings import Settings
+    from wharfinger.kube.capture import Captured
     from wharfinger.model.cluster_state import ClusterState
     from wharfinger.signals.ports import Source
 
@@ -34,6 +40,55 @@ def state_of(paths: Sequence[str], kubeconfig: str | None, context: str | None, 
     if not paths and not live:
         return None
     return live_cluster.cluster_of(paths, kubeconfig if live else None, context if live else None, live=live, skip_invalid=True).state
+
+
+def policy_paths(settings: Settings) -> list[str]:
+    """The files and folders with the policies of all profiles."""
+    return list(dict.fromkeys(path for profile in settings.profiles for path in (*profile.policies, *profile.shadow_policies)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The samples of signals, and what could not be had of them, in sentences."""
+
+    samples: Mapping[str, Samples] = field(default_factory=dict)
+    not_read: Sequence[str] = ()
+
+
+def captured(  # noqa: PLR0913, PLR0917 — the options of a verb
+    found: Captured,
+    paths: Sequence[str] | None,
+    config: str | None,
+    prometheus: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+) -> Measured:
+    """What the metrics of policies say of a cluster that was captured; nothing where no policy is named. UsageError, PolicyError."""
+    if not paths and config is None:
+        if prometheus is not None:
+            raise UsageError("--prometheus says where metrics are read; say with --policy or --config which ones")
+        return Measured()
+    settings = settings_of(config, prometheus)
+    chosen = list(paths or policy_paths(settings))
+    policies = [policy for policy in policy_set.loaded(chosen) if policy.metrics] if chosen else []
+    if not policies:
+        return Measured()
+    return asyncio.run(_measured(found, policies, settings, kubeconfig, context))
+
+
+async def _measured(
+    found: Captured, policies: Sequence[typed.Policy], settings: Settings, kubeconfig: str | None, context: str | None
+) -> Measured:
+    from wharfinger.runtime.system_clock import SystemClock  # noqa: PLC0415 — imports that no other verb needs
+    from wharfinger.signals.node_names import NodeNames  # noqa: PLC0415 — likewise
+    from wharfinger.signals.query import queries_of  # noqa: PLC0415 — likewise
+    from wharfinger.signals.survey import asked, samples_of  # noqa: PLC0415 — likewise
+
+    nodes = NodeNames(*cluster.cluster_of(read.read_bytes(found.content, "the cluster")).state.nodes_listed())
+    async with sources(policies, settings, kubeconfig, context) as opened:
+        answers = await asked(queries_of(policies).values(), opened, nodes, SystemClock())
+    lost = [f"no samples of {', '.join(each.query.users)}: {each.failure}" for each in answers.values() if each.failure is not None]
+    return Measured(samples=samples_of(answers), not_read=lost)
 
 
 @contextlib.asynccontextmanager

@@ -48,6 +48,15 @@ Kubeconfig = Annotated[
 Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="Which context of the kubeconfig.")]
 
 
+Servers = Annotated[
+    str | None,
+    typer.Option("--config", metavar="FILE", help="The WharfingerConfiguration that says which Prometheus servers and policies there are."),
+]
+PrometheusUrl = Annotated[
+    str | None, typer.Option("--prometheus", metavar="URL", help="The Prometheus server that metrics mean which name none.")
+]
+
+
 def existing(paths: Sequence[str] | None) -> list[str]:
     """The paths, or the current folder when there are none; raises UsageError for one that does not exist."""
     chosen = list(paths or ["."])

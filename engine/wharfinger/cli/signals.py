@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wharfinger.builtins import CATALOGUE
-from wharfinger.cli import live_signals, options, signals_formats, streams
+from wharfinger.cli import live_signals, options, policy_set, signals_formats, streams
 from wharfinger.errors import UsageError
-from wharfinger.language import load, typed
-from wharfinger.language.diagnostics import PolicyError
+from wharfinger.language import typed
 
 if TYPE_CHECKING:
     from wharfinger.daemon.settings import Settings
@@ -38,12 +36,8 @@ class Format(Enum):
 def command(  # noqa: PLR0913, PLR0917 — the options of a verb
     action: Annotated[Action, typer.Argument(help="What to do with them.")],  # noqa: ARG001 — there is but one
     paths: options.Paths = None,
-    prometheus: Annotated[
-        str | None, typer.Option("--prometheus", metavar="URL", help="The Prometheus server that metrics which name none mean.")
-    ] = None,
-    config: Annotated[
-        str | None, typer.Option("--config", metavar="FILE", help="The WharfingerConfiguration that says which servers there are.")
-    ] = None,
+    prometheus: options.PrometheusUrl = None,
+    config: options.Servers = None,
     snapshot: Annotated[list[str] | None, options.SNAPSHOT] = None,
     live: Annotated[bool, typer.Option("--live", help="Compare with the nodes of the cluster that the kubeconfig names.")] = False,
     kubeconfig: options.Kubeconfig = None,
@@ -53,7 +47,7 @@ def command(  # noqa: PLR0913, PLR0917 — the options of a verb
 ) -> int:
     """Ask every query of the policies and show what comes: exit code 0 when nothing is wrong with it, 1 when something is."""
     settings = live_signals.settings_of(config, prometheus)
-    policies = _with_metrics(_paths(paths, settings))
+    policies = _with_metrics(options.existing(paths or live_signals.policy_paths(settings) or None))
     state = live_signals.state_of(snapshot or (), kubeconfig, context, live=live)
     if state is None:
         streams.complain("warning: without --snapshot or --live nothing can be said of nodes")
@@ -77,17 +71,8 @@ async def _surveyed(  # noqa: PLR0913, PLR0917 — what a survey needs
         return await survey(policies, sources, state, SystemClock(), slow=slow)
 
 
-def _paths(paths: list[str] | None, settings: Settings) -> list[str]:
-    """The paths given, or those of the profiles."""
-    of_profiles = [path for profile in settings.profiles for path in (*profile.policies, *profile.shadow_policies)]
-    return options.existing(paths or list(dict.fromkeys(of_profiles)) or None)
-
-
 def _with_metrics(paths: Sequence[str]) -> list[typed.Policy]:
-    found, diagnostics = load.load_policies(list(paths), CATALOGUE)
-    if diagnostics.has_errors:
-        raise PolicyError(diagnostics)
-    policies = [policy for policy in found if policy is not None]
+    policies = policy_set.loaded(paths)
     if not any(policy.metrics for policy in policies):
         raise UsageError(f"no policy in {', '.join(str(Path(path)) for path in paths)} has a metric")
     return policies

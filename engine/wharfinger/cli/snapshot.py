@@ -6,25 +6,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wharfinger.cli import live_cluster, options, snapshot_file, streams
+from wharfinger.cli import live_cluster, live_signals, options, snapshot_file, streams
 
 if TYPE_CHECKING:
     from wharfinger.kube.capture import Captured
 from wharfinger.model import capture
 
 
-def command(
+def command(  # noqa: PLR0913, PLR0917 — the options of a verb
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where to: compressed if the name ends in .gz, - for standard output.")
     ],
     kubeconfig: options.Kubeconfig = None,
     context: options.Context = None,
+    policy: options.Policies = None,
+    config: options.Servers = None,
+    prometheus: options.PrometheusUrl = None,
 ) -> int:
-    """Capture a cluster for `wharf dry-run --snapshot FILE`: what scheduling reads of it, and nothing else. Changes nothing anywhere."""
+    """Capture a cluster for `wharf dry-run --snapshot FILE`: what scheduling reads of it, and nothing else. Changes nothing anywhere.
+
+    The samples of metrics that the policies of --policy or --config read are captured too.
+    """
     with live_cluster.ended_tidily(), snapshot_file.whole(output) as stream:
         found = live_cluster.capture(kubeconfig, context)
-        snapshot_file.write(stream, capture.document(found.items, found.word), compressed=output.endswith(".gz"))
-    for sentence in found.word.not_read:
+        measured = live_signals.captured(found, policy, config, prometheus, kubeconfig, context)
+        pieces = capture.document(found.items, found.word, measured.samples)
+        snapshot_file.write(stream, pieces, compressed=output.endswith(".gz"))
+    for sentence in (*found.word.not_read, *measured.not_read):
         streams.complain(f"warning: {sentence}")
     streams.complain(_summary(found, output))
     return 0

@@ -10,13 +10,14 @@ one is left out in which `kubectl apply` keeps the whole object.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from wharfinger.model import decode, objects
+from wharfinger.model.metric_table import Samples
 from wharfinger.model.objects_meta import KubeStruct, Time
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -51,14 +52,20 @@ def encoded(obj: objects.AnyObject, api_version: str) -> bytes:
     return b'{"apiVersion":"%s","kind":"%s",%s' % (api_version.encode(), objects.kind_of(obj).encode(), msgspec.json.encode(obj)[1:])
 
 
-def document(items: Iterable[bytes], capture: Capture) -> Iterator[bytes]:
-    """The file in pieces, one item to a line."""
+def document(items: Iterable[bytes], capture: Capture, metrics: Mapping[str, Samples] | None = None) -> Iterator[bytes]:
+    """The file in pieces, one item to a line, and one line for the samples of each metric."""
     yield b'{"apiVersion":"v1","items":['
     separator = b"\n"
     for item in items:
         yield separator + item
         separator = b",\n"
-    yield b'\n],"kind":"List","capture":%s}\n' % msgspec.json.encode(capture)
+    yield b'\n],"kind":"List","capture":%s' % msgspec.json.encode(capture)
+    separator = b',"metrics":{\n'
+    for name, samples in sorted((metrics or {}).items()):
+        by_node = {node: {"value": value, "time": time} for node, (value, time) in sorted(samples.items())}
+        yield separator + msgspec.json.encode(name) + b":" + msgspec.json.encode(by_node)
+        separator = b",\n"
+    yield b"}}\n" if metrics else b"}\n"
 
 
 def read_capture(plain: msgspec.Raw | Any) -> Capture:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.signals.scripted import scripted, vector
 from wharfinger.kube.resources import SCHEDULING
 
 WHARF = Path(sys.executable).with_name("wharf")
@@ -226,3 +227,53 @@ def test_an_unknown_context_is_named(wharf, kubeconfig, tmp_path):
     code, _, err = wharf("snapshot", "-o", tmp_path / "x", "--kubeconfig", kubeconfig, "--context", "elsewhere")
     assert code == 2
     assert "elsewhere" in err
+
+
+POLICY = """
+policy "calm"
+metric load: percent = prometheus("load", node: "node", max_age: 60s)
+filter cool { require load < 50% else "{load} is hot" on missing pass }
+"""
+
+
+@pytest.fixture
+def measured(in_folder):
+    (in_folder / "calm.policy").write_text(POLICY)
+    with scripted() as told:
+        told.answer = lambda _query: (200, vector({"a": "0.7", "b": "0.1"}, label="node", at=time.time()))
+        yield told
+
+
+def test_samples_are_captured_with_their_times_and_decide_later(wharf, kubeconfig, measured, in_folder):
+    began = time.time()
+    run = ("snapshot", "-o", "now.json", "--kubeconfig", kubeconfig, "-p", "calm.policy", "--prometheus", measured.url)
+    assert wharf(*run)[0] == 0
+    (by_node,) = json.loads((in_folder / "now.json").read_text())["metrics"].values()
+    assert list(by_node) == ["a"]  # b is no node of the cluster
+    assert by_node["a"]["value"] == 0.7
+    assert began <= by_node["a"]["time"] <= time.time()
+    _, placed, err = wharf("dry-run", "-s", "now.json", "-p", "calm.policy", "--explain")
+    assert "0 of 2 pods placed" in placed
+    assert "70% is hot" in placed
+    assert err == ""
+
+
+def test_samples_of_another_query_are_not_taken_for_it(wharf, kubeconfig, measured, in_folder):
+    wharf("snapshot", "-o", "now.json", "--kubeconfig", kubeconfig, "-p", "calm.policy", "--prometheus", measured.url)
+    (in_folder / "calm.policy").write_text(POLICY.replace('"load"', '"other"'))
+    _, placed, err = wharf("dry-run", "-s", "now.json", "-p", "calm.policy")
+    assert "2 of 2 pods placed" in placed
+    assert "calm: metric `load` is fresh on 0 of 1 nodes, fewer than 80 %: the rules that use it have no say" in err
+
+
+def test_samples_that_cannot_be_had_are_missed_aloud(wharf, kubeconfig, measured, in_folder):
+    measured.answer = lambda _query: (503, "")
+    code, _, err = wharf("snapshot", "-o", "now.json", "--kubeconfig", kubeconfig, "-p", "calm.policy", "--prometheus", measured.url)
+    assert code == 0
+    assert f"warning: no samples of calm.load: {measured.url} answers 503" in err
+    assert "metrics" not in json.loads((in_folder / "now.json").read_text())
+
+
+def test_a_server_without_a_policy_is_a_mistake(wharf, kubeconfig, measured):
+    code, _, err = wharf("snapshot", "-o", "now.json", "--kubeconfig", kubeconfig, "--prometheus", measured.url)
+    assert (code, "say with --policy or --config which ones" in err) == (2, True)
