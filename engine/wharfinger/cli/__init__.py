@@ -33,6 +33,7 @@ VERBS: Mapping[str, str] = {
     "dry-run": "dry_run",
     "snapshot": "snapshot",
     "explain": "explain",
+    "replay": "replay",
     "run": "run",
     "status": "status",
     "signals": "signals",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 LISTS: Mapping[str, frozenset[str]] = {
     "dry-run": frozenset({"--snapshot", "-s", "--policy", "-p", "--pods", "-f"}),
     "explain": frozenset({"--snapshot", "-s", "--policy", "-p"}),
+    "replay": frozenset({"--policy", "-p"}),
     "run": frozenset({"--policy", "-p", "--shadow"}),
     "config": frozenset({"--policy", "-p", "--shadow"}),
     "bench": frozenset({"--snapshot", "-s", "--policy", "-p"}),

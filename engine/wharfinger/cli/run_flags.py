@@ -61,6 +61,9 @@ class Flags:
     state_dir: Annotated[
         str | None, typer.Option("--state-dir", metavar="FOLDER", help="Where the last good version of every policy outlasts a restart.")
     ] = None
+    decision_log: Annotated[
+        str | None, typer.Option("--decision-log", metavar="FILE", help="Where decisions are recorded, for `wharf replay`.")
+    ] = None
     leader_elect: Annotated[
         bool | None, typer.Option("--leader-elect/--no-leader-elect", help="Whether to act only while holding a Lease; the default is to.")
     ] = None
@@ -120,6 +123,8 @@ def settings_of(flags: Flags) -> Settings:
     _set(document, bindAddress=flags.bind_address, port=flags.port, dryRun=flags.dry_run or None, customResources=flags.custom_resources)
     _set(document, policyConfigMap=flags.policy_configmap, stateDirectory=flags.state_dir)
     _set_admission(document, certificate=flags.admission_certificate, key=flags.admission_key, port=flags.admission_port)
+    if flags.decision_log is not None:
+        document["decisionLog"] = {**(document["decisionLog"] or {}), "path": flags.decision_log}
     document["profiles"] = _profiles(list(document["profiles"]), flags)
     return files.validated(document, "flags")
 

@@ -28,6 +28,7 @@ from wharfinger.kube.discovery import ServerVersion
 from wharfinger.kube.events import EventSettings
 from wharfinger.kube.lease import LeaseSettings
 from wharfinger.kube.resources import SCHEDULING
+from wharfinger.model.cluster_state import ClusterState
 from wharfinger.reconcile.compose import StorePolicies
 from wharfinger.runtime.garbage import collect_in_quiet
 from wharfinger.runtime.policy_store.store import PolicyStore
@@ -56,6 +57,7 @@ class Daemon:
         clock: Clock,
         log: Any,
         custom: Custom | None = None,
+        state: ClusterState | None = None,
         signal_observer: SignalObserver | None = None,
     ) -> None:
         self._settings = settings
@@ -73,7 +75,7 @@ class Daemon:
         ways = reporting(clock, observer) if settings.dry_run else writing(self.server, clock, observer)
         self.policies = policies
         policies.failed = observer.failed
-        self.scheduler = Scheduler(policies.active.chains, ways.ports, limits_of(settings))
+        self.scheduler = Scheduler(policies.active.chains, ways.ports, limits_of(settings), state)
         self.shadows = connect(policies, self.scheduler, clock)
         observers = [] if signal_observer is None else [signal_observer]
         if not settings.dry_run:

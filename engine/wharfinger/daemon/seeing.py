@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from wharfinger.daemon.health import Health
+from wharfinger.daemon.seeing_settings import MEBIBYTE, DecisionLogSettings
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Attempt, Clock, Observer
+from wharfinger.runtime.decision_log.recorder import DecisionRecorder
+from wharfinger.runtime.decision_log.writer import LogWriter
 from wharfinger.runtime.live_explanation import LiveExplanations
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.web.decisions import Decisions
@@ -42,3 +47,18 @@ def decisions_shown(recent: RecentDecisions, health: Health, clock: Clock) -> De
         return found.plain(), str(found)
 
     return Decisions(recent=recent, explain=explain)
+
+
+def recorder_of(settings: DecisionLogSettings | None, observer: Observer, opened: AsyncExitStack) -> DecisionRecorder | None:
+    """What records the decisions until the context ends; None where that is not wanted. UsageError for a file that cannot be written."""
+    if settings is None:
+        return None
+    loop = asyncio.get_running_loop()
+
+    def failed(error: BaseException) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+            loop.call_soon_threadsafe(observer.failed, "decision log", error)
+
+    writer = LogWriter(settings.path, most_bytes=settings.max_mebibytes * MEBIBYTE, most_files=settings.max_files, failed=failed)
+    opened.callback(writer.close)
+    return DecisionRecorder(writer)

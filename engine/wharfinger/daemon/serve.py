@@ -21,7 +21,7 @@ from wharfinger.daemon.live.page import live_page
 from wharfinger.daemon.policies import policies_of, remote_sources
 from wharfinger.daemon.policy_pages import policies_told
 from wharfinger.daemon.readings import read_from
-from wharfinger.daemon.seeing import ToldToo, decisions_shown
+from wharfinger.daemon.seeing import ToldToo, decisions_shown, recorder_of
 from wharfinger.daemon.settings import Settings
 from wharfinger.daemon.signal_telemetry import TelemetrySignalObserver
 from wharfinger.daemon.tasks import Tasks
@@ -60,6 +60,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         opened.callback(telemetry.close)
         recent = RecentDecisions(clock.now, clock.monotonic)
         observer = ToldToo(telemetry, recent.attempted)
+        recorder = recorder_of(settings.decision_log, observer, opened)
         connection = connection_of(settings, clock)
         remote = remote_sources(settings, connection, clock, observer.failed)
         custom = Custom(connection, clock, observer, TelemetryReconcileObserver(metrics)) if settings.custom_resources else None
@@ -91,9 +92,11 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
             clock=clock,
             log=log,
             custom=custom,
+            state=None if recorder is None else recorder.state,
             signal_observer=TelemetrySignalObserver(metrics, log),
         )
-        daemon.scheduler.show_decisions(recent.decided)
+        for shown in [recent.decided, *([] if recorder is None else [recorder.decided])]:
+            daemon.scheduler.show_decisions(shown)
         read_from(daemon, metrics, settings.leader_election.resource_name)
         health.watch(daemon)
         await daemon.run(stop)

@@ -21,6 +21,7 @@ from wharfinger.daemon.admission_settings import AdmissionSettings
 from wharfinger.daemon.duration import Duration
 from wharfinger.daemon.part import Part
 from wharfinger.daemon.prometheus_settings import Prometheus
+from wharfinger.daemon.seeing_settings import DecisionLogSettings
 
 API_VERSION = "config.wharfinger.dev/v1alpha1"
 KIND = "WharfingerConfiguration"
@@ -101,6 +102,7 @@ class Settings(Part):
     `policy_config_map` is `namespace/name` of a ConfigMap with policies for every profile; `state_directory` is where the last good version
     of every policy outlasts a restart. `remote_debugging`: what is under `/debug` answers others than the machine itself, too;
     `remote_ui`: the live page does.
+    `decision_log` is written where it is given.
     With `admission` a webhook is served that refuses SchedulingPolicies which would not become active.
     """
 
@@ -117,6 +119,7 @@ class Settings(Part):
     port: int = Field(default=PORT, ge=0, le=65535)
     admission: AdmissionSettings | None = None
     logging: Logging = Logging()
+    decision_log: DecisionLogSettings | None = None
     custom_resources: bool = True
     remote_debugging: bool = False
     remote_ui: bool = False

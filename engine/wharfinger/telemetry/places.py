@@ -18,6 +18,7 @@ _PLACES = (  # how what is said begins, the longest first where one begins like 
     ("event", "event"),
     ("stopping", "stopping"),
     ("policies", "policies"),
+    ("decision log", "decision log"),
 )
 
 

@@ -1,0 +1,24 @@
+"""Settings about what the process shows of its decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+from pydantic import Field
+
+from wharfinger.daemon.part import Part
+
+MEBIBYTE = 2**20
+
+
+class DecisionLogSettings(Part):
+    """A log of decisions that can be replayed: the file that is written, the size at which another is begun, and how many there are."""
+
+    path: str = Field(min_length=1)
+    max_mebibytes: int = Field(default=256, ge=1, le=1_000_000)
+    max_files: int = Field(default=8, ge=1, le=10_000)
+
+    def with_paths(self, change: Callable[[str], str]) -> Self:
+        """The same with its path changed."""
+        return self.model_copy(update={"path": change(self.path)})
