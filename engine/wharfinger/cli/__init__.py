@@ -36,6 +36,7 @@ VERBS: Mapping[str, str] = {
     "replay": "replay",
     "run": "run",
     "status": "status",
+    "top": "top",
     "signals": "signals",
     "config": "config",
     "install": "install",

@@ -1,0 +1,75 @@
+"""`wharf top`: a running scheduler, live in a terminal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from wharfinger.cli import running_process, streams
+from wharfinger.cli.top_readings import Between, Readings, readings
+from wharfinger.cli.top_screen import screen
+from wharfinger.errors import UsageError, WharfingerError
+
+_SECONDS = 5.0
+_FEWEST_DECISIONS, _MOST_DECISIONS = 3, 50
+_OTHER_LINES = 16
+
+Picture = tuple[Between, Mapping[str, Any], Sequence[Mapping[str, Any]]]
+
+
+def command(
+    url: running_process.Url = running_process.HERE,
+    interval: Annotated[float, typer.Option("--interval", min=0.2, max=3600.0, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print what there is since the process began, and end.")] = False,
+) -> int:
+    """Watch a running scheduler: queues, rates, latencies, policies, rules that take time, recent decisions, errors. Ctrl-C ends it."""
+    if once or not sys.stdout.isatty():
+        lines = screen(*_picture(url, None), shutil.get_terminal_size((100, 40)).columns)
+        streams.out("".join(f"{text}\n" for text, _ in lines))
+        return 0
+    try:
+        _watch(url, interval)
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def _picture(url: str, before: Readings | None) -> Picture:
+    """What the process says now."""
+    text = running_process.text(url, "/metrics", _SECONDS)
+    try:
+        now = readings(text, time.monotonic())
+    except ValueError as error:
+        raise UsageError(f"{url}/metrics: this is not what a scheduler answers: {error}") from error
+    rows = shutil.get_terminal_size((100, 40)).lines
+    wanted = max(_FEWEST_DECISIONS, min(_MOST_DECISIONS, rows - _OTHER_LINES))
+    decisions = running_process.plain(url, f"/decisions?limit={wanted}", _SECONDS)
+    return Between(now=now, before=before), running_process.plain(url, "/policies?format=json", _SECONDS), decisions["decisions"]
+
+
+def _watch(url: str, interval: float) -> None:
+    """Never returns: draws again and again, also while nobody answers."""
+    from rich.console import Console  # noqa: PLC0415 — 40 ms that only a terminal is worth
+    from rich.live import Live  # noqa: PLC0415 — likewise
+    from rich.text import Text  # noqa: PLC0415 — likewise
+
+    console = Console(no_color=not streams.colors(sys.stdout), highlight=False)
+    before: Readings | None = None
+    shown: list[tuple[str, str]] = []
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            trouble: list[tuple[str, str]] = []
+            try:
+                picture = _picture(url, before)
+                shown = screen(*picture, console.width)
+                before = picture[0].now
+            except WharfingerError as error:
+                trouble = [(str(error)[: console.width], "bold red"), ("asking again; what follows is the last that was known", "red")]
+            text = Text("\n").join(Text(line, style, no_wrap=True, overflow="ellipsis") for line, style in trouble + shown)
+            live.update(text, refresh=True)
+            time.sleep(interval)
