@@ -86,8 +86,10 @@ def test_a_policys_conditions_are_told_with_their_values():
     running = running_on(node("n", labels={"zone": "b"}), pod("there", nodeName="n"), pod("p"), chain=chain)
     assert ways(explained(running, "default/p"))["n"] == (
         "`here` is 1 and would have to be less than 1",
-        '`(node.labels["zone"] ?? "")` is "b" and would have to be equal to "a"; '
-        "or `node.allocatable.cpu` is 4cpu and would have to be at least 8cpu",
+        (
+            '`(node.labels["zone"] ?? "")` is "b" and would have to be equal to "a"; '
+            "or `node.allocatable.cpu` is 4cpu and would have to be at least 8cpu"
+        ),
     )
 
 
