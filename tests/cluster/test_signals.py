@@ -1,0 +1,168 @@
+"""Placing pods by load that a real Prometheus measures, and by nothing when it does not."""
+
+import re
+import time
+
+import pytest
+
+from tests.cluster import custom
+from tests.cluster.live import NAME
+from tests.cluster.process import WharfProcess
+from tests.cluster.prometheus import GROUPS, Exporter, Prometheus
+from tests.cluster.waiting import eventually
+from tests.testbed import build
+
+REFRESH, MAX_AGE = 1, 6
+POLICY = f"""policy "idle"
+metric load: percent = prometheus(
+  'test_load', node: "instance", times: 'timestamp(test_load)', refresh: {REFRESH}s, max_age: {MAX_AGE}s, min_coverage: 60%)
+score idle weight 50 = curve(load, 0% -> 100, 100% -> 0) on missing neutral
+"""
+SETTINGS = """apiVersion: config.wharfinger.dev/v1alpha1
+kind: WharfingerConfiguration
+profiles: [{{policies: {policies}}}]
+prometheus: {{default: {{url: "{url}", timeout: {timeout}}}}}
+logging: {{format: json}}
+"""
+
+
+@pytest.fixture
+def exporter():
+    with Exporter() as running:
+        yield running
+
+
+@pytest.fixture
+def prometheus(tmp_path, exporter):
+    try:
+        build.program("prometheus")
+    except build.Unavailable as missing:
+        pytest.skip(str(missing))
+    with Prometheus(tmp_path, exporter) as running:
+        yield running
+
+
+@pytest.fixture
+def wharf_on(control_plane, tmp_path):
+    """A process that asks the server of a URL for the metrics of a policy."""
+
+    def make(url, policy=POLICY, timeout="2s"):
+        (tmp_path / "idle.policy").write_text(policy)
+        policies = "[idle.policy]" if policy else "[]"
+        (tmp_path / "wharf.yaml").write_text(SETTINGS.format(url=url, policies=policies, timeout=timeout))
+        return WharfProcess(control_plane, f"--config={tmp_path / 'wharf.yaml'}")
+
+    return make
+
+
+@pytest.fixture
+def place(control_plane, pods):
+    """Creates pods, waits until they are bound: how many are on each node."""
+
+    def make(prefix, number, cpu="10m"):
+        names = pods(number, prefix=prefix, scheduler=NAME, cpu=cpu, memory="1Mi")
+        found = {}
+
+        def bound():
+            found.clear()
+            found.update((pod["metadata"]["name"], pod["spec"].get("nodeName")) for pod in control_plane.api.list("Pod"))
+            return all(found.get(name) for name in names)
+
+        eventually(bound, within=60)
+        return {found[name] for name in names}
+
+    return make
+
+
+def measured(wharf, name, **labels):
+    """The value of one of the process' own metrics."""
+    for line in wharf.get("/metrics")[1].splitlines():
+        if re.match(rf"{name}[{{ ]", line) and all(f'{key}="{value}"' in line for key, value in labels.items()):
+            return float(line.rpartition(" ")[2])
+    return None
+
+
+def fresh(wharf):
+    return measured(wharf, "wharfinger_signal_coverage_ratio", policy="idle")
+
+
+def suspended(wharf):
+    return measured(wharf, "wharfinger_signal_suspended", policy="idle")
+
+
+def test_placements_follow_load_and_base_scores_where_there_is_none(nodes, place, exporter, prometheus, wharf_on):
+    names = nodes(200, cpu="64")
+    idle, other = set(names[:10]), set(names[100:110])
+    exporter.set(names, 0.8)
+    exporter.set(sorted(idle), 0.05)
+    eventually(lambda: len(prometheus.values("test_load")) == 200)
+
+    with wharf_on(prometheus.url) as wharf:
+        eventually(lambda: fresh(wharf) == 1.0)
+        assert place("first", 50) <= idle
+
+        exporter.set(names, 0.8)
+        exporter.set(sorted(other), 0.05)
+        eventually(lambda: prometheus.values("test_load")[names[100]] == 0.05 and prometheus.values("test_load")[names[0]] == 0.8)
+        time.sleep(2 * REFRESH * 1.1)  # two refreshes, at their slowest
+        assert place("second", 50) <= other
+
+        prometheus.kill()
+        killed = time.monotonic()
+        assert place("third", 20) <= other  # what was measured last is not too old yet
+        assert time.monotonic() - killed < MAX_AGE
+        eventually(lambda: suspended(wharf) == 1.0, within=MAX_AGE + 5)
+        without = place("fourth", 100, cpu="4")
+        assert len(without - other) >= 50  # base scores spread them
+        assert measured(wharf, "wharfinger_signal_refresh_failures_total", kind="unreachable") >= 1
+        assert measured(wharf, "wharfinger_signal_suspensions_total", policy="idle", metric="load") == 1.0
+        assert "metric `load` of policy idle is fresh on 0 of 200 nodes (fewer than 60 %)" in wharf.log
+
+        prometheus.start()
+        eventually(lambda: suspended(wharf) == 0.0, within=30)
+        assert "metric resumed" in wharf.log
+        assert place("fifth", 50) <= other
+        assert wharf.terminate() == 0
+
+
+def test_targets_that_are_down_take_their_nodes_out_and_too_many_the_rule(nodes, place, exporter, prometheus, wharf_on):
+    names = nodes(200, cpu="64")
+    exporter.set(names, 0.8)
+    down = sorted({name for group in range(3) for name, _ in exporter.of_group(group)})
+    exporter.set(down, 0.0)
+    up = sorted(set(names) - set(down))
+    exporter.set(up[:10], 0.05)
+
+    with wharf_on(prometheus.url) as wharf:
+        eventually(lambda: fresh(wharf) == 1.0)
+        assert place("first", 20) <= set(down)
+
+        exporter.down = set(range(3))  # 30 % of the nodes: the others go on, the lost are average
+        eventually(lambda: fresh(wharf) == pytest.approx(0.7), within=MAX_AGE + 10)
+        assert suspended(wharf) == 0.0
+        assert place("second", 20) <= set(up[:10])
+
+        exporter.down = set(range(GROUPS // 2))
+        eventually(lambda: suspended(wharf) == 1.0, within=MAX_AGE + 10)
+        assert len(place("third", 100, cpu="4") - set(up[:10])) >= 50
+
+
+def test_a_policy_says_in_its_status_that_it_is_not_measured(defined, nodes, exporter, prometheus, wharf_on):
+    names = nodes(5)
+    exporter.set(names, 0.5)
+    eventually(lambda: len(prometheus.values("test_load")) == 5)
+    custom.create(defined, "SchedulingPolicy", "idle", {"source": POLICY})
+
+    def condition():
+        status = custom.get(defined, "SchedulingPolicy", "idle").get("status", {})
+        return {each["type"]: each["status"] for each in status.get("conditions", ())}.get("MetricsAvailable")
+
+    with wharf_on(prometheus.url, policy="") as wharf:
+        eventually(lambda: condition() == "True", within=30)
+        prometheus.kill()
+        eventually(lambda: condition() == "False", within=MAX_AGE + 20)
+        reasons = eventually(lambda: [event["reason"] for event in defined.api.list("Event") if event["reason"] == "MetricsUnavailable"])
+        assert reasons == ["MetricsUnavailable"]
+        prometheus.start()
+        eventually(lambda: condition() == "True", within=40)
+        assert wharf.running
