@@ -17,7 +17,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 def install(control_plane):
     """Applies the definitions as a person does, and waits until they are served."""
-    control_plane.kubectl("apply", "--server-side", "-f", FOLDER)
+    control_plane.kubectl("apply", "--server-side", "-k", FOLDER)
     names = [f"crd/{plural}.{GROUP}" for plural in PLURALS.values()]
     control_plane.kubectl("wait", "--for", "condition=Established", "--timeout=30s", *names)
     for kind in PLURALS:

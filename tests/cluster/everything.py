@@ -9,6 +9,7 @@ from tests.cluster.waiting import eventually
 
 OURS = {"scheduler": "wharfinger"}
 PREVIEWED = ("Deployment", "StatefulSet", "ReplicaSet", "Job", "PolicyApp")
+POLICIES = "/api/v1/namespaces/wharfinger-system/configmaps/wharfinger-policies"
 APP = {"image": "web:1", "replicas": 2, "port": 80, "policy": {"inline": EAST}, "evictionIntervalSeconds": 1}
 
 
@@ -51,16 +52,17 @@ def a_lost_answer(api, proxy):
 
 
 def a_hopeless_pod(api, seen):
-    """A pod that fits nowhere has a condition, and the event about it becomes a series when things change and do not help."""
+    """A pod that fits nowhere has a condition, and the event about it becomes a series when policies change and do not help."""
     api.create(objects.pod("hopeless", cpu="1000", **OURS))
     eventually(lambda: [each for each in api.list("Event") if each["regarding"].get("name") == "hopeless"])
-    rounds = iter(range(1000))
+    weights = iter(range(1, 100))
 
     def repeated():
-        api.create(objects.node(f"useless-{next(rounds)}", cpu="1"))
+        policy = f'policy "rounds"\nscore s weight {next(weights)} = 1\n'
+        api.request("PATCH", POLICIES, {"data": {"rounds.policy": policy}}, content_type="application/merge-patch+json")
         return seen("PATCH", "/apis/events.k8s.io/")
 
-    eventually(repeated, every=1.0, within=60)
+    eventually(repeated, every=3.0, within=60)
 
 
 def an_app(cluster):

@@ -4,6 +4,7 @@ import collections
 from pathlib import Path
 
 import pytest
+from msgspec import convert
 
 from tests.cluster import custom, everything
 from tests.cluster.api import Api, Refused
@@ -12,6 +13,9 @@ from tests.cluster.permissions import ACCOUNT, NAMESPACE, RBAC, allowed, granted
 from tests.cluster.process import WharfProcess
 from tests.cluster.test_preemption import priority_class
 from tests.cluster.waiting import eventually
+from wharfinger.crd.app import PolicyAppSpec
+from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.reconcile import app_objects
 
 SETTINGS = Path(__file__).parents[2] / "deploy" / "base" / "wharf.yaml"
 REFUSED = (
@@ -45,6 +49,10 @@ def process(deployed, proxy, account, tmp_path):
     return lambda name: WharfProcess(deployed, *flags, name=name, kubeconfig=kubeconfig, elect=True)
 
 
+OWNING = ("update", custom.GROUP, "policyapps/finalizers")
+"""No request, but what the API server wants to be granted to whoever makes objects that hold up the deletion of their app."""
+
+
 def test_every_rule_is_used_and_no_request_is_refused(deployed, proxy, process, nodes):
     custom.zoned(nodes)
     important = priority_class(deployed.api, "important")
@@ -62,7 +70,7 @@ def test_every_rule_is_used_and_no_request_is_refused(deployed, proxy, process, 
     assert not refused
     used = {grant for each in proxy.seen for grant in needed(each)}
     rules = [grant for role in roles(deployed).values() for grant in granted(role)]
-    assert used == set(rules)
+    assert used | {OWNING} == set(rules)
 
 
 def test_no_rule_is_there_twice_or_granted_to_everybody(deployed):
@@ -71,6 +79,27 @@ def test_no_rule_is_there_twice_or_granted_to_everybody(deployed):
     assert [grant for grant, count in collections.Counter(rules).items() if count > 1] == []
     for grant in set(rules):
         assert not allowed(deployed, grant, user=f"{ACCOUNT}-without-roles"), f"{grant} needs no rule"
+
+
+def test_the_right_to_hold_up_deletions_is_needed(deployed, account):
+    custom.create(deployed, "PolicyApp", "web", {"image": "web:1"})
+    app = custom.get(deployed, "PolicyApp", "web")
+    wanted = app_objects.deployment(convert(app["metadata"], ObjectMeta), PolicyAppSpec.model_validate(app["spec"]))
+    role = "clusterroles/wharfinger-custom-resources"
+    api = Api(deployed.port, account, deployed.certificate)
+
+    def make():
+        return api.request("POST", "/apis/apps/v1/namespaces/default/deployments?dryRun=All", wanted)
+
+    try:
+        assert make()
+        rules = [rule for rule in roles(deployed)[role] if OWNING not in granted([rule])]
+        deployed.api.request("PATCH", f"{RBAC}/{role}", {"rules": rules}, content_type="application/merge-patch+json")
+        eventually(lambda: not allowed(deployed, OWNING))
+        with pytest.raises(Refused, match="cannot set blockOwnerDeletion"):
+            make()
+    finally:
+        api.close()
 
 
 def test_what_it_has_no_business_with_is_refused(deployed, account, nodes):

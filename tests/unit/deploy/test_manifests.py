@@ -15,7 +15,7 @@ ROLES = {"ClusterRole", "Role"}
 
 
 def objects(path):
-    return [found for found in yaml.safe_load_all(path.read_text("utf-8")) if found]
+    return [found for found in yaml.safe_load_all(path.read_text("utf-8")) if isinstance(found, dict)]
 
 
 def deployment():

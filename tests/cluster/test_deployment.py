@@ -1,0 +1,82 @@
+"""`kubectl apply -k deploy/` on a real API server, with the real kube-scheduler for its pods."""
+
+import pytest
+import yaml
+
+from tests.cluster import custom, deployment
+from tests.cluster.kube_scheduler import start_kube_scheduler
+from tests.cluster.permissions import NAMESPACE
+from tests.cluster.waiting import eventually
+
+SELECTOR = "app.kubernetes.io/component=scheduler"
+NOT_INSTALLED = {"Certificate", "Issuer", "ServiceMonitor"}
+
+
+def rendered(control_plane, folder):
+    return [found for found in yaml.safe_load_all(control_plane.kubectl("kustomize", folder)) if found]
+
+
+def test_two_replicas_run_where_kube_scheduler_puts_them(control_plane, nodes):
+    nodes(2)
+    start_kube_scheduler(control_plane)
+    deployment.apply(control_plane)
+    try:
+        control_plane.kubectl("rollout", "status", "deployment/wharfinger", "-n", NAMESPACE, "--timeout=60s")
+        pods = control_plane.api.list("Pod", NAMESPACE, labelSelector=SELECTOR)
+        assert len({pod["spec"]["nodeName"] for pod in pods}) == 2
+        assert {pod["spec"]["schedulerName"] for pod in pods} == {"default-scheduler"}
+        assert {pod["spec"]["priorityClassName"] for pod in pods} == {"system-cluster-critical"}
+        budget = eventually(lambda: control_plane.api.get("PodDisruptionBudget", "wharfinger", NAMESPACE)["status"])
+        assert budget["expectedPods"] == 2
+        deployment.apply(control_plane)
+        assert control_plane.api.get("Deployment", "wharfinger", NAMESPACE)["metadata"]["generation"] == 1, "applying twice changes nothing"
+    finally:
+        deployment.remove(control_plane)
+
+
+@pytest.mark.parametrize("overlay", sorted((deployment.FOLDER / "overlays").iterdir()), ids=lambda path: path.name)
+def test_overlays_are_taken_by_the_api_server(control_plane, overlay):
+    found = [obj for obj in rendered(control_plane, overlay) if obj["kind"] not in NOT_INSTALLED]
+    text = yaml.safe_dump_all(found)
+    control_plane.kubectl("create", "namespace", NAMESPACE)
+    try:
+        control_plane.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", content=text)
+    finally:
+        control_plane.kubectl("delete", "namespace", NAMESPACE, "--timeout=60s")
+
+
+def test_policies_of_ones_own_take_the_place_of_those_that_come_along(control_plane, tmp_path):
+    (tmp_path / "mine.policy").write_text('policy "mine"\nscore s = 1\n')
+    generator = {"name": "wharfinger-policies", "namespace": NAMESPACE, "behavior": "replace", "files": ["mine.policy"]}
+    base = "../" * (len(tmp_path.parts) - 1) + str(deployment.FOLDER / "base")[1:]
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({"resources": [base], "configMapGenerator": [generator]}))
+
+    maps = {obj["metadata"]["name"]: obj["data"] for obj in rendered(control_plane, tmp_path) if obj["kind"] == "ConfigMap"}
+    assert maps["wharfinger-policies"] == {"mine.policy": 'policy "mine"\nscore s = 1\n'}
+
+
+def test_objects_of_the_former_definitions_outlive_the_new_ones(control_plane, kubectl):
+    former = deployment.FOLDER.parent / "tests" / "cases" / "custom_resources" / "former"
+    kubectl("apply", "--server-side", "-f", former / "definitions.yaml")
+    kubectl("wait", "--for", "condition=Established", "--timeout=30s", "-f", former / "definitions.yaml")
+    try:
+        objects = [found for found in yaml.safe_load_all((former / "objects.yaml").read_text()) if found]
+        eventually(lambda: all(custom.items(control_plane, kind) is not None for kind in custom.PLURALS))
+        for obj in objects:
+            path = f"{custom.path(obj['kind'], 'default')}/{obj['metadata']['name']}"
+            custom.create(control_plane, obj["kind"], obj["metadata"]["name"], obj["spec"])
+            status = {"status": obj["status"]}
+            control_plane.api.request("PATCH", f"{path}/status", status, content_type="application/merge-patch+json")
+        before = {obj["kind"]: custom.get(control_plane, obj["kind"], obj["metadata"]["name"]) for obj in objects}
+        assert "lastKnownGood" in before["SchedulingPolicy"]["status"], "a field that there is no more"
+
+        custom.install(control_plane)
+        eventually(lambda: "lastKnownGood" not in custom.status(control_plane, "SchedulingPolicy", "gold"))
+        for kind, stored in before.items():
+            name = stored["metadata"]["name"]
+            assert custom.get(control_plane, kind, name)["spec"] == stored["spec"]
+            assert custom.patch(control_plane, kind, name, {"metadata": {"labels": {"touched": "yes"}}})["spec"] == stored["spec"]
+            migrated = custom.get(control_plane, kind, name)
+            assert control_plane.api.request("PUT", f"{custom.path(kind, 'default')}/{name}", migrated)["spec"] == stored["spec"]
+    finally:
+        custom.uninstall(control_plane)
