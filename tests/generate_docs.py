@@ -1,5 +1,5 @@
 """Writes the pages that are made from the code: `docs/errors/` from the codes and their cases, the tables of `grammar/LANGUAGE.md` and
-`docs/operations.md`, the definitions of custom resources in `deploy/crds/`.
+`docs/operations.md`, the definitions of custom resources in `deploy/crds/`, the dashboard and the alert rules in `deploy/components/`.
 
 `python -m tests.generate_docs` writes them; tests compare them with what this module would write.
 """
@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from tests import operations_tables, reference_tables
+from tests.monitoring import alerts, dashboard
 from tests.unit.language import diagnostic_case
 from wharfinger.crd import definition
 from wharfinger.language.codes import Code
@@ -23,6 +24,8 @@ ERRORS = ROOT / "docs" / "errors"
 LANGUAGE = ROOT / "grammar" / "LANGUAGE.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
 CRDS = ROOT / "deploy" / "crds"
+DASHBOARD = ROOT / "deploy" / "components" / "dashboards" / "wharfinger.json"
+ALERTS = ROOT / "deploy" / "components" / "alerts"
 FAMILIES = {
     "P0": "Files and limits",
     "P1": "Syntax",
@@ -40,7 +43,12 @@ def pages() -> dict[Path, Callable[[], str]]:
     """Every generated page with what makes its text."""
     errors = {ERRORS / f"{code.name}.md": partial(page, code) for code in Code}
     crds = {CRDS / f"{made.name}.yaml": made.text for made in definition.DEFINITIONS}
-    return {LANGUAGE: language, OPERATIONS: operations, ERRORS / "README.md": index, **errors, **crds}
+    seen = {
+        DASHBOARD: dashboard.text,
+        ALERTS / "rules.yaml": alerts.rules_text,
+        ALERTS / "prometheus-rule.yaml": alerts.prometheus_rule_text,
+    }
+    return {LANGUAGE: language, OPERATIONS: operations, ERRORS / "README.md": index, **errors, **crds, **seen}
 
 
 def language() -> str:

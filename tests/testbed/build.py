@@ -32,6 +32,7 @@ PROGRAMS = {
     "kubectl": ("kubernetes", "kubectl"),
     "kwok": ("kwok", "kwok"),
     "prometheus": ("prometheus", "prometheus"),
+    "promtool": ("prometheus", "promtool"),
 }
 KWOK_STAGES = Path("kustomize", "stage")
 
@@ -60,7 +61,7 @@ def program(name: str) -> Path:
     if assets and (given := Path(assets) / name).is_file():
         return given
     module, binary = PROGRAMS[name]
-    return build(module) / "bin" / binary
+    return build(module, [binary]) / "bin" / binary
 
 
 def kwok_stages() -> Path:
@@ -68,10 +69,10 @@ def kwok_stages() -> Path:
     return build("kwok") / "stage"
 
 
-def build(module: str) -> Path:
-    """The folder of a module's programs (`bin`), built unless they are there. Raises `Unavailable`."""
+def build(module: str, programs: Sequence[str] = ()) -> Path:
+    """The folder of a module's programs (`bin`), built unless these of them are there, by default all. Raises `Unavailable`."""
     place = folder(module)
-    if _complete(module, place):
+    if _complete(module, place, programs):
         return place
     if shutil.which("go") is None:
         raise Unavailable(
@@ -79,13 +80,21 @@ def build(module: str) -> Path:
         )
     place.parent.mkdir(parents=True, exist_ok=True)
     with _lock(place.with_suffix(".lock")):
-        if not _complete(module, place):
+        if not _complete(module, place, programs):
             _build_into(module, place)
     return place
 
 
-def _complete(module: str, place: Path) -> bool:
-    return (place / "bin").is_dir() and (module != "kwok" or (place / "stage").is_dir())
+def _complete(module: str, place: Path, programs: Sequence[str]) -> bool:
+    return _has(place, programs or _programs(module)) and (module != "kwok" or (place / "stage").is_dir())
+
+
+def _has(place: Path, programs: Sequence[str]) -> bool:
+    return all((place / "bin" / name).is_file() for name in programs)
+
+
+def _programs(module: str) -> list[str]:
+    return [binary for owner, binary in PROGRAMS.values() if owner == module]
 
 
 @contextmanager
@@ -99,7 +108,7 @@ def _build_into(module: str, place: Path) -> None:
     sys.stderr.write(f"building {module} into {place} (minutes, once)\n")
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{module}-") as scratch:
         made = Path(scratch) / "made"
-        if (place / "bin").is_dir():  # complete but for what is copied below
+        if _has(place, _programs(module)):  # complete but for what is copied below
             shutil.copytree(place / "bin", made / "bin")
         else:
             _go(module, "install", f"-ldflags={linker_flags(module)}", "tool", GOBIN=str(made / "bin"))

@@ -26,7 +26,7 @@ class EventStream(Response):
         self.background = None
         self.init_headers({**headers, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 — as every ASGI application
         """None, when the stream has ended."""
         sending = asyncio.ensure_future(self._send(send))
         leaving = asyncio.ensure_future(_left(receive))
