@@ -16,7 +16,7 @@ from wharfinger.framework.diagnosis import FilterDiagnosis, NodeRejection
 from wharfinger.language import suggest
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
-from wharfinger.runtime import kubernetes_details
+from wharfinger.runtime import kubernetes_details, policy_warnings
 from wharfinger.runtime.explanation import Explanation, NodeReport, Step, Verdict
 
 TOP = 3
@@ -50,12 +50,18 @@ def explain_decision(decision: Decision, snapshot: Snapshot, commentary: Comment
         margin=decision.margin,
         ties=decision.ties,
         policies=decision.policies,
-        notes=decision.notes,
+        notes=(*decision.notes, *_suspended(decision, snapshot)),
         steps=tuple(_step(found, decision, snapshot, commentary) for found in decision.diagnosis.filters),
         nearest=tuple(rows.report(row) for row in _nearest(decision, snapshot)),
         top=tuple(rows.report(_row(snapshot, ranked.node)) for ranked in decision.ranking(TOP)),
         asked=tuple(rows.report(_row(snapshot, name)) for name in nodes),
     )
+
+
+def _suspended(decision: Decision, snapshot: Snapshot) -> list[str]:
+    """What rules of the policies that govern the pod had no say, and why."""
+    governing = [policy for policy in decision.chain.policies if policy.name in decision.policies]
+    return [sentence for policy in governing for sentence in policy_warnings.suspensions(policy, snapshot)]
 
 
 def _row(snapshot: Snapshot, name: str) -> int:

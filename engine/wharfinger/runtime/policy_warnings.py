@@ -22,7 +22,7 @@ def warnings(policies: Sequence[CompiledPolicy], snapshot: Snapshot, pods: Seque
 
     Node labels are looked for in the snapshot, labels of the pod to be placed among `pods`.
     """
-    return [sentence for policy in policies for sentence in (*_labels(policy, snapshot, pods), *_metrics(policy, snapshot))]
+    return [sentence for policy in policies for sentence in (*_labels(policy, snapshot, pods), *suspensions(policy, snapshot))]
 
 
 def _labels(policy: CompiledPolicy, snapshot: Snapshot, pods: Sequence[PodView]) -> Iterator[str]:
@@ -74,7 +74,8 @@ def nearest(key: str, known: Iterable[str]) -> str | None:
     return same[0] if same else suggest.closest(key, known)
 
 
-def _metrics(policy: CompiledPolicy, snapshot: Snapshot) -> Iterator[str]:
+def suspensions(policy: CompiledPolicy, snapshot: Snapshot) -> Iterator[str]:
+    """One sentence for each metric of a policy that too few nodes have fresh samples of."""
     for metric in policy.policy.metrics:
         covered = freshness.coverage(snapshot, metric)
         if covered < metric.min_coverage:

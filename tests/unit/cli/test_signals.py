@@ -161,3 +161,10 @@ def test_what_cannot_be_asked_is_said(wharf, files, text, options, said):
     assert run.code == 2
     assert said in run.err
     assert "secret" not in run.err
+
+
+def test_a_decision_without_its_metrics_is_explained(wharf, files):
+    (files / "pod.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c}]}\n")
+    run = wharf("dry-run", "-s", str(files / "nodes.yaml"), "-p", str(files / "hot.policy"), "--pods", str(files / "pod.yaml"), "--explain")
+    assert run.code == 0
+    assert "note: hot: metric `load` is fresh on 0 of 4 nodes, fewer than 80 %: the rules that use it have no say" in run.out
