@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
+import wharfinger
 from wharfinger.daemon.health import Health
-from wharfinger.daemon.seeing_settings import MEBIBYTE, DecisionLogSettings
+from wharfinger.daemon.identity import identity
+from wharfinger.daemon.seeing_settings import MEBIBYTE, DecisionLogSettings, TracingSettings
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Attempt, Clock, Observer
 from wharfinger.runtime.decision_log.recorder import DecisionRecorder
 from wharfinger.runtime.decision_log.writer import LogWriter
 from wharfinger.runtime.live_explanation import LiveExplanations
+from wharfinger.telemetry import tracing
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.web.decisions import Decisions
 
@@ -62,3 +65,12 @@ def recorder_of(settings: DecisionLogSettings | None, observer: Observer, opened
     writer = LogWriter(settings.path, most_bytes=settings.max_mebibytes * MEBIBYTE, most_files=settings.max_files, failed=failed)
     opened.callback(writer.close)
     return DecisionRecorder(writer)
+
+
+def traces_of(settings: TracingSettings | None, clock: Clock, opened: AsyncExitStack) -> Iterator[Callable[[Attempt], None]]:
+    """Who is to be told of attempts so that they are traced until the context ends; nobody where that is not wanted."""
+    if settings is not None:
+        provider = tracing.provider_of(tracing.exporter_of(settings.endpoint), wharfinger.__version__, identity())
+        traces = tracing.PodTraces(provider, settings.sampling_ratio, clock.now, clock.monotonic)
+        opened.callback(traces.close)
+        yield traces.attempted

@@ -22,3 +22,10 @@ class DecisionLogSettings(Part):
     def with_paths(self, change: Callable[[str], str]) -> Self:
         """The same with its path changed."""
         return self.model_copy(update={"path": change(self.path)})
+
+
+class TracingSettings(Part):
+    """Traces of pods: the collector that takes OTLP over HTTP, and which part of those is recorded that belong to no trace yet."""
+
+    endpoint: str = Field(pattern=r"^https?://\S+$")
+    sampling_ratio: float = Field(default=0.01, ge=0, le=1)

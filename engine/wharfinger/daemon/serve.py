@@ -21,7 +21,7 @@ from wharfinger.daemon.live.page import live_page
 from wharfinger.daemon.policies import policies_of, remote_sources
 from wharfinger.daemon.policy_pages import policies_told
 from wharfinger.daemon.readings import read_from
-from wharfinger.daemon.seeing import ToldToo, decisions_shown, recorder_of
+from wharfinger.daemon.seeing import ToldToo, decisions_shown, recorder_of, traces_of
 from wharfinger.daemon.settings import Settings
 from wharfinger.daemon.signal_telemetry import TelemetrySignalObserver
 from wharfinger.daemon.tasks import Tasks
@@ -59,7 +59,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         telemetry = TelemetryObserver(metrics, log, clock.monotonic)
         opened.callback(telemetry.close)
         recent = RecentDecisions(clock.now, clock.monotonic)
-        observer = ToldToo(telemetry, recent.attempted)
+        observer = ToldToo(telemetry, recent.attempted, *traces_of(settings.tracing, clock, opened))
         recorder = recorder_of(settings.decision_log, observer, opened)
         connection = connection_of(settings, clock)
         remote = remote_sources(settings, connection, clock, observer.failed)

@@ -21,7 +21,7 @@ from wharfinger.daemon.admission_settings import AdmissionSettings
 from wharfinger.daemon.duration import Duration
 from wharfinger.daemon.part import Part
 from wharfinger.daemon.prometheus_settings import Prometheus
-from wharfinger.daemon.seeing_settings import DecisionLogSettings
+from wharfinger.daemon.seeing_settings import DecisionLogSettings, TracingSettings
 
 API_VERSION = "config.wharfinger.dev/v1alpha1"
 KIND = "WharfingerConfiguration"
@@ -102,7 +102,7 @@ class Settings(Part):
     `policy_config_map` is `namespace/name` of a ConfigMap with policies for every profile; `state_directory` is where the last good version
     of every policy outlasts a restart. `remote_debugging`: what is under `/debug` answers others than the machine itself, too;
     `remote_ui`: the live page does.
-    `decision_log` is written where it is given.
+    `decision_log` is written, and `tracing` done, where they are given.
     With `admission` a webhook is served that refuses SchedulingPolicies which would not become active.
     """
 
@@ -120,6 +120,7 @@ class Settings(Part):
     admission: AdmissionSettings | None = None
     logging: Logging = Logging()
     decision_log: DecisionLogSettings | None = None
+    tracing: TracingSettings | None = None
     custom_resources: bool = True
     remote_debugging: bool = False
     remote_ui: bool = False

@@ -61,7 +61,7 @@ class LogWriter:
         self._closing = threading.Event()
         try:
             files.make_way(self._path)
-            self._path.touch()
+            _opened(self._path).close()
         except OSError as error:
             raise UsageError(f"{path}: the decision log cannot be written: {error.strerror}") from error
         self._thread = threading.Thread(target=self._run, name="decision log", daemon=True)
@@ -152,8 +152,7 @@ class LogWriter:
         self._n_files += 1
         self._n_bytes = 0
         self._encoding = Encoding()
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # it names every pod of the cluster
-        self._file = FileIO(descriptor, "w")
+        self._file = _opened(self._path)
         head = Line(
             t="log",
             version=VERSION,
@@ -174,3 +173,10 @@ class LogWriter:
         except OSError as error:
             self._failed(error)
         self._file = None
+
+
+def _opened(path: Path) -> FileIO:
+    """The empty file, for its owner alone: it names every pod of the cluster."""
+    file = FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w")
+    os.fchmod(file.fileno(), 0o600)
+    return file

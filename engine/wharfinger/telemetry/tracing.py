@@ -1,0 +1,152 @@
+"""Traces: the way of a pod as spans of OpenTelemetry.
+
+    schedule pod ─┬─ queue     waiting for its turn
+                  ├─ decide    filters, scores, preemption
+                  ├─ reserve
+                  ├─ permit
+                  ├─ pre_bind
+                  └─ bind      from sending to the answer
+
+One trace per attempt, made when the attempt has ended, from the seconds that its stages took: while it is under way nothing is done at all.
+A pod that says in an annotation `traceparent` (W3C Trace Context) which trace it belongs to is part of that one, and is recorded if that
+one is. Of others a share is, chosen by chance.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from wharfinger.errors import UsageError
+from wharfinger.framework.ports import Attempt
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+PARENT, STATE = "traceparent", "tracestate"
+FROM_THE_BEGINNING = ("decide", "reserve")
+FROM_THE_END = ("bind", "pre_bind", "permit")
+_BILLION = 1_000_000_000
+_MOST_WAITING = 8192
+_TIMEOUT = 5.0
+
+
+class PodTraces:
+    """Is told attempts; `ratio` of those that belong to no trace begin one. `chance` gives numbers in [0, 1)."""
+
+    def __init__(
+        self,
+        provider: TracerProvider,
+        ratio: float,
+        now: Callable[[], float],
+        monotonic: Callable[[], float],
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        from opentelemetry import trace  # noqa: PLC0415 — nobody pays for it who does not trace
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415 — likewise
+
+        self._trace = trace
+        self._tracer = provider.get_tracer("wharfinger")
+        self._propagator = TraceContextTextMapPropagator()
+        self._provider = provider
+        self._ratio = ratio
+        self._now = now
+        self._monotonic = monotonic
+        self._chance = chance
+
+    def attempted(self, attempt: Attempt) -> None:
+        """None; makes the spans of an attempt that has ended, if it is to be traced."""
+        annotations = attempt.pod.annotations
+        parent = self._parent(annotations) if PARENT in annotations else None
+        if parent is None and self._chance() < self._ratio:
+            self._record(attempt, None)
+        elif parent is not None and self._trace.get_current_span(parent).get_span_context().trace_flags.sampled:
+            self._record(attempt, parent)
+
+    def close(self) -> None:
+        """Send what waits."""
+        self._provider.shutdown()
+
+    def _parent(self, annotations: Mapping[str, str]) -> Context | None:
+        """The context that a pod's annotations name; None for one that is not valid, which counts as none."""
+        carrier = {name: annotations[name] for name in (PARENT, STATE) if name in annotations}
+        context = self._propagator.extract(carrier)
+        return context if self._trace.get_current_span(context).get_span_context().is_valid else None
+
+    def _record(self, attempt: Attempt, parent: Context | None) -> None:
+        epoch = self._now() - self._monotonic()  # monotonic times are told as times of day
+        began = attempt.started - attempt.stages.get("queue", 0.0)
+
+        def at(seconds: float) -> int:
+            return round((epoch + seconds) * _BILLION)
+
+        span = self._tracer.start_span("schedule pod", parent, start_time=at(began), attributes=_attributes(attempt))
+        inside = self._trace.set_span_in_context(span)
+        for stage, start, end in _stages(attempt, began):
+            self._tracer.start_span(stage, inside, start_time=at(start)).end(at(end))
+        if attempt.result == "error":
+            span.set_status(self._trace.StatusCode.ERROR, attempt.message)
+        span.end(at(attempt.ended))
+
+
+def _stages(attempt: Attempt, began: float) -> Iterator[tuple[str, float, float]]:
+    """The stages with their beginnings and ends: the first ones follow the start, the last ones come right before the end."""
+    seconds = attempt.stages
+    if "queue" in seconds:
+        yield "queue", began, attempt.started
+    moment = attempt.started
+    for stage in FROM_THE_BEGINNING:
+        if stage in seconds:
+            yield stage, moment, moment + seconds[stage]
+            moment += seconds[stage]
+    moment = attempt.ended
+    for stage in FROM_THE_END:
+        if stage in seconds:
+            yield stage, moment - seconds[stage], moment
+            moment -= seconds[stage]
+
+
+def _attributes(attempt: Attempt) -> dict[str, Any]:
+    pod = attempt.pod
+    found: dict[str, Any] = {
+        "k8s.namespace.name": pod.namespace,
+        "k8s.pod.name": pod.name,
+        "k8s.pod.uid": pod.uid,
+        "wharfinger.profile": attempt.profile,
+        "wharfinger.result": attempt.result,
+        "wharfinger.attempts": attempt.attempts,
+        "wharfinger.feasible": attempt.feasible,
+        "wharfinger.nodes": attempt.n_nodes,
+        "wharfinger.policy_revision": attempt.policy_revision[:12],
+        "wharfinger.snapshot_revision": attempt.snapshot_revision,
+    }
+    if attempt.node is not None:
+        found["k8s.node.name"] = attempt.node
+    if attempt.message:
+        found["wharfinger.message"] = attempt.message
+    return found
+
+
+def provider_of(exporter: SpanExporter, version: str, instance: str) -> TracerProvider:
+    """What makes spans and hands them to an exporter, in a thread of its own; what it cannot take in time is dropped."""
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 — nobody pays for it who does not trace
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 — likewise
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 — likewise
+
+    resource = Resource.create({"service.name": "wharfinger", "service.version": version, "service.instance.id": instance})
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=_MOST_WAITING))
+    return provider
+
+
+def exporter_of(endpoint: str) -> SpanExporter:
+    """What sends spans to a collector as OTLP over HTTP. UsageError where the packages for it are not installed."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 — likewise
+    except ImportError as error:
+        raise UsageError(f"tracing needs packages that are not installed ({error}): pip install 'wharfinger[tracing]'") from error
+    path = "" if endpoint.rstrip("/").endswith("/v1/traces") else "/v1/traces"
+    return OTLPSpanExporter(endpoint=endpoint.rstrip("/") + path, timeout=_TIMEOUT)
