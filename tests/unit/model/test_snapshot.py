@@ -157,6 +157,21 @@ def test_what_a_sample_has_not_seen_is_what_began_after_it():
     assert cluster.snapshot().unseen("load")["cpu"].tolist() == [0.0, 0.0]
 
 
+def test_the_first_name_that_has_samples_counts():
+    cluster = clusters.state(["a"])
+    cluster.set_metric("load", {"a": (0.1, 1.0)})
+    assert cluster.snapshot().metric("signal", "policy.load", "load").values.tolist() == [0.1]
+    cluster.set_metric("policy.load", {"a": (0.2, 1.0)})
+    assert cluster.snapshot().metric("signal", "policy.load", "load").values.tolist() == [0.2]
+    cluster.set_metric("signal", {})
+    assert not cluster.snapshot().metric("signal", "policy.load", "load").present.any()
+    cluster.drop_metric("signal")
+    cluster.drop_metric("policy.load")
+    assert cluster.snapshot().metric("signal", "policy.load", "load").values.tolist() == [0.1]
+    assert cluster.snapshot().unseen("signal", "policy.load", "load") is not None
+    assert cluster.snapshot().metric("signal") is None
+
+
 def test_values_that_are_not_finite_are_no_samples():
     cluster = clusters.state(["a", "b"])
     cluster.set_metric("load", {"a": (float("nan"), 1.0), "b": (float("inf"), 1.0)})
