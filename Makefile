@@ -34,7 +34,7 @@ test: $(READY)
 	$(BIN)/wharf test policies
 
 testbed: $(READY)
-	$(BIN)/python -m tests.testbed.build kubernetes kwok
+	$(BIN)/python -m tests.testbed.build
 
 test-cluster: $(READY)
 	$(BIN)/python -m pytest tests/cluster $(PYTEST_ARGS)

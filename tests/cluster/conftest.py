@@ -4,7 +4,6 @@ Where its programs are neither built nor can be built, tests are skipped and say
 """
 
 import contextlib
-import os
 
 import pytest
 
@@ -12,9 +11,9 @@ from tests.cluster import custom, deployment, objects
 from tests.cluster.api import Refused
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.process import WharfProcess
+from tests.cluster.programs import built
 from tests.cluster.proxy import Proxy
 from tests.cluster.waiting import eventually
-from tests.testbed import build
 
 OURS = ("Deployment", "ReplicaSet", "Pod", "PodDisruptionBudget", "PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode")
 KEPT_NAMESPACES = {"default", "kube-system", "kube-public", "kube-node-lease"}
@@ -22,13 +21,8 @@ KEPT_NAMESPACES = {"default", "kube-system", "kube-public", "kube-node-lease"}
 
 @pytest.fixture(scope="session")
 def started_control_plane():
-    try:
-        for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "kwok", "kube-scheduler"):
-            build.program(name)
-    except build.Unavailable as missing:
-        if os.environ.get("CI", "").lower() == "true":
-            raise
-        pytest.skip(f"no control plane: {missing}")
+    for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "kwok", "kube-scheduler"):
+        built(name)
     with ControlPlane() as started:
         yield started
 

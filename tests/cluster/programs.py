@@ -18,8 +18,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
+from tests.testbed import build
+
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def built(name: str) -> Path:
+    """The path of a program of the testbed. Where it is neither built nor can be, a test is skipped and says why; with CI=true it fails."""
+    try:
+        return build.program(name)
+    except build.Unavailable as missing:
+        if os.environ.get("CI", "").lower() == "true":
+            raise
+        pytest.skip(str(missing))
 
 
 class NotReady(Exception):

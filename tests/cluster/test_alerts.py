@@ -1,16 +1,15 @@
 """The alert rules and the dashboard's expressions, judged by Prometheus' own promtool."""
 
 import json
-import os
 import subprocess
 
 import pytest
 import yaml
 
+from tests.cluster.programs import built
 from tests.generate_docs import ALERTS as FOLDER
 from tests.generate_docs import DASHBOARD
 from tests.monitoring.alerts import ALERTS
-from tests.testbed import build
 
 OURS = 'job="wharfinger", instance="a"'
 BUILD = {f'wharfinger_build_info{{{OURS}, version="1"}}': "1x200"}
@@ -115,12 +114,7 @@ def of_another(given):
 
 @pytest.fixture(scope="module")
 def promtool():
-    try:
-        program = build.program("promtool")
-    except build.Unavailable as missing:
-        if os.environ.get("CI", "").lower() == "true":
-            raise
-        pytest.skip(f"no promtool: {missing}")
+    program = built("promtool")
 
     def run(*arguments, cwd=None):
         return subprocess.run([program, *arguments], cwd=cwd, capture_output=True, text=True, check=False)

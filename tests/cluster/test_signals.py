@@ -8,9 +8,9 @@ import pytest
 from tests.cluster import custom
 from tests.cluster.live import NAME
 from tests.cluster.process import WharfProcess
+from tests.cluster.programs import built
 from tests.cluster.prometheus import GROUPS, Exporter, Prometheus
 from tests.cluster.waiting import eventually
-from tests.testbed import build
 
 REFRESH, MAX_AGE = 1, 6
 POLICY = f"""policy "idle"
@@ -34,10 +34,7 @@ def exporter():
 
 @pytest.fixture
 def prometheus(tmp_path, exporter):
-    try:
-        build.program("prometheus")
-    except build.Unavailable as missing:
-        pytest.skip(str(missing))
+    built("prometheus")
     with Prometheus(tmp_path, exporter) as running:
         yield running
 

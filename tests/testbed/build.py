@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SOURCES = Path(__file__).parent
-DEFAULT = ("kubernetes", "kwok")
+DEFAULT = ("kubernetes", "kwok", "prometheus")
 PROGRAMS = {
     "etcd": ("kubernetes", "server"),  # Go names a program after its package's folder
     "kube-apiserver": ("kubernetes", "kube-apiserver"),
