@@ -73,7 +73,7 @@ class Encoding:
             yield from _object("node", obj)
         for other in found.others:
             yield from _object("put", other)
-        for pod, node, assumed in found.placements:
+        for pod, node, assumed in zip(found.pods, found.names, found.assumed, strict=True):
             yield self._about("pod", pod, node=node, assumed=assumed)
         for pod, node in found.nominations:
             yield self._about("nominate", pod, node=node)

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ PATIENCE = 10.0
 """Seconds that the end of the process waits for the disk."""
 REST = 30.0
 """Seconds for which nothing is recorded after the disk has failed."""
-_BATCH = 200  # entries whose lines are written together
+WORK, PAUSE = 0.0005, 0.001
+"""Seconds of making lines, and of leaving Python's lock to others after them: a decision gives it away with every array it works on."""
 
 Entry = tuple[Any, ...]
 
@@ -49,6 +50,7 @@ class LogWriter:
         self._run_id = os.urandom(8).hex()
         self._entries: deque[Entry] = deque()
         self._encoding = Encoding()
+        self._content: list[bytes] = []
         self._file: FileIO | None = None
         self._n_files = 0
         self._n_bytes = 0
@@ -115,25 +117,33 @@ class LogWriter:
         self._lost = True
         self.wants_checkpoint = True
         self._entries.clear()
+        self._content.clear()
 
     def _write_all(self) -> None:
+        pause_at = time.perf_counter() + WORK
         while self._entries:
-            content: list[bytes] = []
-            for _ in range(min(_BATCH, len(self._entries))):
-                entry = self._entries.popleft()
-                if entry[0] == "checkpoint":
-                    self._write(content)
-                    content = []
-                    entry, lost = entry[:-1], entry[-1]
-                    self._begin_file(lost=lost)
-                elif self._file is None:
-                    continue  # what happened before the first checkpoint is in it
-                content += self._encoding.lines(entry)
-                self._n_decisions += entry[0] == "decision"
-            self._write(content)
+            for line in self._lines(self._entries.popleft()):
+                self._content.append(line)
+                if time.perf_counter() >= pause_at and not self._closing.is_set():
+                    self._write()
+                    time.sleep(PAUSE)
+                    pause_at = time.perf_counter() + WORK
+        self._write()
 
-    def _write(self, lines: Iterable[bytes]) -> None:
-        content = b"".join(line + b"\n" for line in lines)
+    def _lines(self, entry: Entry) -> Iterator[bytes]:
+        """The lines of an entry; a checkpoint begins a new file."""
+        if entry[0] == "checkpoint":
+            *_, lost = entry
+            self._begin_file(lost=lost)
+            yield from self._encoding.lines(entry[:-1])
+            self._write()
+            self._n_bytes = 0  # the limit is for what follows: a cluster may be bigger than it
+        elif self._file is not None:  # else it happened before the first checkpoint, and is in it
+            yield from self._encoding.lines(entry)
+            self._n_decisions += entry[0] == "decision"
+
+    def _write(self) -> None:
+        content, self._content = b"".join(line + b"\n" for line in self._content), []
         if not content or self._file is None:
             return
         left = memoryview(content)
@@ -145,6 +155,7 @@ class LogWriter:
             self.wants_checkpoint = True
 
     def _begin_file(self, *, lost: bool) -> None:
+        self._write()
         self._end_file()
         if self._n_files:
             files.make_way(self._path)
@@ -162,7 +173,7 @@ class LogWriter:
             decisions=self._n_decisions,
             lost=lost,
         )
-        self._write([ENCODE(head)])
+        self._content.append(ENCODE(head))
 
     def _end_file(self) -> None:
         if self._file is None:

@@ -132,7 +132,7 @@ def test_a_disk_that_does_not_keep_up_loses_entries_and_says_so(path, monkeypatc
 
 def test_a_disk_that_fails_is_told_and_tried_again_later(path, monkeypatch):
     with recorder(path) as (recording, failures):
-        recording._writer._write = lambda lines: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+        recording._writer._write = lambda: (_ for _ in ()).throw(OSError(28, "No space left on device"))
         recording.state.add_node(node("n1"))
         for _ in range(100):
             if failures:

@@ -1,0 +1,92 @@
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from tests.unit.runtime.running import Watching, node, view
+from tests.unit.telemetry.test_recent_decisions import Timer, attempt
+from wharfinger.daemon import files
+from wharfinger.daemon.health import Health
+from wharfinger.daemon.seeing import ToldToo, decisions_shown, recorder_of, traces_of
+from wharfinger.daemon.seeing_settings import DecisionLogSettings, TracingSettings
+from wharfinger.daemon.settings import Settings
+from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.runtime.system_clock import SystemClock
+from wharfinger.telemetry.recent_decisions import RecentDecisions
+
+
+def test_everybody_is_told_of_attempts_and_the_first_of_everything_else():
+    first, second = Watching(), Watching()
+    observer = ToldToo(first, second.attempted)
+    observer.attempted(attempt(view("a")))
+    observer.failed("pod a", OSError("no"))
+    observer.queued("active", "PodAdd")
+    assert len(first.attempts) == len(second.attempts) == 1
+    assert (len(first.failures), len(second.failures)) == (1, 0)
+    assert observer.stopwatch("wharfinger") is None
+
+
+def test_nothing_is_explained_before_the_cluster_is_known():
+    shown = decisions_shown(RecentDecisions(lambda: 0.0, Timer()), Health(), SystemClock())
+    with pytest.raises(WharfingerError, match="the cluster is not known yet"):
+        asyncio.run(shown.explain("default/a", []))
+
+
+def recording(settings, observer, use):
+    async def run():
+        async with AsyncExitStack() as opened:
+            found = recorder_of(settings, observer, opened)
+            use(found)
+            await asyncio.sleep(0.2)
+
+    asyncio.run(run())
+
+
+def test_decisions_are_recorded_only_where_that_is_wanted(tmp_path):
+    recording(None, Watching(), lambda found: pytest.fail("recorded") if found is not None else None)
+    path = tmp_path / "log"
+    recording(DecisionLogSettings(path=str(path)), Watching(), lambda found: found.state.add_node(node("n1")))
+    assert '"t":"node"' in path.read_text()
+    with pytest.raises(UsageError, match="cannot be written"):
+        recording(DecisionLogSettings(path=str(tmp_path / "none" / "log")), Watching(), lambda found: None)
+
+
+def test_what_fails_in_the_writing_thread_is_told_on_the_loop(tmp_path):
+    seen = Watching()
+
+    def break_it(found):
+        found._writer._begin_file = None
+        found.state.add_node(node("n1"))
+
+    recording(DecisionLogSettings(path=str(tmp_path / "log")), seen, break_it)
+    assert [where for where, _ in seen.failures] == ["decision log"]
+
+
+def test_nobody_is_traced_unless_that_is_wanted():
+    with_tracing = TracingSettings(endpoint="http://127.0.0.1:1", sampling_ratio=0)
+
+    async def run():
+        async with AsyncExitStack() as opened:
+            assert list(traces_of(None, SystemClock(), opened)) == []
+            [told] = traces_of(with_tracing, SystemClock(), opened)
+            told(attempt(view("a")))
+
+    asyncio.run(run())
+
+
+def test_the_path_of_a_log_is_taken_from_the_folder_of_the_settings(tmp_path):
+    file = tmp_path / "settings.yaml"
+    head = "apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\n"
+    file.write_text(f"{head}decisionLog: {{path: log/decisions.jsonl, maxFiles: 3}}\ntracing: {{endpoint: 'http://collector:4318'}}\n")
+    settings = files.read(str(file))
+    assert settings.decision_log == DecisionLogSettings(path=str(tmp_path / "log" / "decisions.jsonl"), max_files=3)
+    assert settings.tracing == TracingSettings(endpoint="http://collector:4318")
+    assert Settings().decision_log is None
+
+
+@pytest.mark.parametrize("wrong", ["decisionLog: {}", "decisionLog: {path: a, maxFiles: 0}", "tracing: {endpoint: collector}"])
+def test_settings_that_make_no_sense_are_refused(tmp_path, wrong):
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\n{wrong}\n")
+    with pytest.raises(UsageError, match=wrong.split(":", maxsplit=1)[0]):
+        files.read(str(file))
