@@ -116,9 +116,15 @@ class Graph:
     def apply(self, op: Op, args: Iterable[Node], rep: Rep, *, at: Stage | None = None, volatility: Volatility = Volatility.STATIC) -> Node:
         """An operation on `args`: at the latest of their stages unless `at` says when, and as volatile as the most volatile of them."""
         operands = tuple(args)
-        stage = max((arg.stage for arg in operands), default=Stage.CONST) if at is None else at
-        widest = max((volatility, *(arg.volatility for arg in operands)), key=lambda v: v.value)
-        return self._intern((op.name, op.key, *(arg.number for arg in operands)), op, operands, stage, rep, volatility=widest)
+        key = (op.name, op.key, *[arg.number for arg in operands])
+        node = self._nodes.get(key)
+        if node is not None:
+            return node
+        stage = max([arg.stage for arg in operands], default=Stage.CONST) if at is None else at
+        for arg in operands:  # spelled out, because most of compiling is making nodes
+            if volatility is Volatility.STATIC or arg.volatility is Volatility.GLOBAL:
+                volatility = arg.volatility
+        return self._intern(key, op, operands, stage, rep, volatility=volatility)
 
     def _intern(self, key: Hashable, op: Op, args: tuple[Node, ...], stage: Stage, rep: Rep, **more: Any) -> Node:
         node = self._nodes.get(key)

@@ -1,26 +1,42 @@
-"""Passes over the graph, in the order in which they run.
+"""What becomes of the graph before it is scheduled.
 
-Sharing is not among them: the graph is hash-consed, so equal subexpressions are one node before and after every pass.
+Each rule looks at one node, whose operands have been through all rules, and says what stands in its place. So one walk over the graph is
+enough: a param is a constant by the time its sum is looked at, and that is one by the time the curve is.
+
+Sharing is not among them: the graph is hash-consed, so equal subexpressions are one node before and after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wharfinger.compiler import leaves, ops
 from wharfinger.compiler.ir import CONST, Graph, Module, Node, Rep, Stage, ordered
 
 Rule = Callable[[Graph, Node, tuple[Node, ...]], Node | None]
-Pass = Callable[[Module, Mapping[str, Any]], Module]
 
 
-def rewrite(module: Module, rule: Rule) -> Module:
-    """The module with `rule(graph, node, new operands)` in place of each node, operands first; None keeps the node."""
+def optimized(module: Module, params: Mapping[str, Any]) -> Module:
+    """The module after all rules; of several that say something about a node the first counts."""
+
+    def substitute(graph: Graph, node: Node, _: tuple[Node, ...]) -> Node | None:
+        """Params become constants."""
+        return graph.const(params[node.value], node.rep) if node.op is leaves.PARAM else None
+
+    return rewrite(module, (substitute, simplify, fold_constants, fix_curves))
+
+
+def rewrite(module: Module, rules: Sequence[Rule]) -> Module:
+    """The module with what the first of `rules` says of (graph, node, new operands) in place of each node, operands first."""
     graph, done = Graph(), dict[int, Node]()
     for node in ordered(module.roots.values()):
-        args = tuple(done[arg.number] for arg in node.args)
-        done[node.number] = rule(graph, node, args) or again(graph, node, args)
+        args = tuple([done[arg.number] for arg in node.args])
+        for rule in rules:
+            instead = rule(graph, node, args)
+            if instead is not None:
+                break
+        done[node.number] = again(graph, node, args) if instead is None else instead
     return Module(graph=graph, roots={name: done[node.number] for name, node in module.roots.items()})
 
 
@@ -35,26 +51,27 @@ def again(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node:
     return graph.apply(node.op, args, node.rep, at=at, volatility=node.volatility)
 
 
-def substitute_params(module: Module, params: Mapping[str, Any]) -> Module:
-    """Params become constants."""
-
-    def rule(graph: Graph, node: Node, _: tuple[Node, ...]) -> Node | None:
-        return graph.const(params[node.value], node.rep) if node.op is leaves.PARAM else None
-
-    return rewrite(module, rule)
+def simplify(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
+    """Boolean operations with one constant operand disappear."""
+    simple = _BOOLEAN.get(node.op.name)
+    return None if simple is None else simple(graph, args)
 
 
-def fold_constants(module: Module, _: Mapping[str, Any]) -> Module:
-    """Operations on constants are carried out, and boolean operations with one constant operand disappear."""
-
-    def rule(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
-        if node.op in _BOOLEAN:
-            return _BOOLEAN[node.op](graph, args)
-        if args and node.op.scalar is not None and all(arg.stage is Stage.CONST for arg in args):
-            return graph.const(node.op.scalar(*(arg.value for arg in args)), node.rep)
+def fold_constants(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
+    """Operations on constants are carried out."""
+    if not args or node.op.scalar is None:
         return None
+    for arg in args:
+        if arg.stage is not Stage.CONST:
+            return None
+    return graph.const(node.op.scalar(*[arg.value for arg in args]), node.rep)
 
-    return rewrite(module, rule)
+
+def fix_curves(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
+    """Curves whose points are known by now become one interpolation."""
+    if node.op is not ops.CURVE or any(point.stage is not Stage.CONST for point in args[1:]):
+        return None
+    return graph.apply(ops.fixed_curve([point.value for point in args[1:]]), args[:1], Rep.FLOAT)
 
 
 def _simple_and(_: Graph, args: tuple[Node, ...]) -> Node | None:
@@ -84,34 +101,9 @@ def _simple_where(_: Graph, args: tuple[Node, ...]) -> Node | None:
     return then if then is otherwise else None
 
 
-_BOOLEAN: dict[Any, Callable[[Graph, tuple[Node, ...]], Node | None]] = {
-    ops.AND: _simple_and,
-    ops.OR: _simple_or,
-    ops.NOT: _simple_not,
-    ops.WHERE: _simple_where,
+_BOOLEAN: dict[str, Callable[[Graph, tuple[Node, ...]], Node | None]] = {
+    ops.AND.name: _simple_and,
+    ops.OR.name: _simple_or,
+    ops.NOT.name: _simple_not,
+    ops.WHERE.name: _simple_where,
 }
-
-
-def fix_curves(module: Module, _: Mapping[str, Any]) -> Module:
-    """Curves whose points are known by now become one interpolation."""
-
-    def rule(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
-        if node.op is not ops.CURVE or any(point.stage is not Stage.CONST for point in args[1:]):
-            return None
-        return graph.apply(ops.fixed_curve([point.value for point in args[1:]]), args[:1], Rep.FLOAT)
-
-    return rewrite(module, rule)
-
-
-PASSES: tuple[Pass, ...] = (
-    substitute_params,  # first: what follows is about constants
-    fold_constants,
-    fix_curves,  # after folding, which may make a point constant
-)
-
-
-def optimized(module: Module, params: Mapping[str, Any]) -> Module:
-    """The module after all passes."""
-    for transform in PASSES:
-        module = transform(module, params)
-    return module

@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from wharfinger.builtins.context import AtNode
@@ -67,10 +69,16 @@ def row_code(filters: Sequence[CompiledFilter], scores: Sequence[CompiledScore])
     answers = [text.filter(filters[index]) for index in quick_filters] + [text.score(scores[index]) for index in quick_scores]
     source = text.source(answers)
     names = dict(text.names)
-    exec(compile(source, "<policy>", "exec"), names)  # noqa: S102 — the text is made from the operations above, never from a policy's own words
+    exec(_code(source), names)  # noqa: S102 — the text is made from the operations above, never from a policy's own words
     places = {index: place for place, index in enumerate(quick_filters)}
     score_places = {index: len(places) + place for place, index in enumerate(quick_scores)}
     return RowCode(names["rules"], tuple(text.static.values()), places, score_places, source)
+
+
+@lru_cache(maxsize=1000)
+def _code(source: str) -> CodeType:
+    """The byte code of a text: policies of one shape, and editions of one policy that differ in numbers, have the same."""
+    return compile(source, "<policy>", "exec")
 
 
 def is_quick(rule: Rule) -> bool:
