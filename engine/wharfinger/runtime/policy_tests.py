@@ -14,12 +14,12 @@ from wharfinger.runtime.scenario import Scenario
 from wharfinger.runtime.test_report import Failure, Report, Result
 
 
-def run(policies: Sequence[typed.Policy]) -> Report:
-    """The results of every test of every policy, and what they covered."""
+def run(policies: Sequence[typed.Policy], once: Once | None = None) -> Report:
+    """The results of every test of every policy, and what they covered; `once` shares what is compiled with whoever else needs it."""
     results: list[Result] = []
     coverages = [Coverage(policy) for policy in policies]
     for policy, coverage in zip(policies, coverages, strict=True):
-        compiled = _Compiled()
+        compiled = once or Once()
         results += [_run(policy, test, coverage, compiled) for test in policy.tests]
     return Report(
         results=tuple(results),
@@ -28,20 +28,21 @@ def run(policies: Sequence[typed.Policy]) -> Report:
     )
 
 
-class _Compiled:
-    """Compiles a policy once for all tests that set the same params."""
+class Once:
+    """Compiles a policy once for all who give its params the same values."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[tuple[str, Any], ...], CompiledPolicy] = {}
+        self._known: dict[tuple[int, tuple[tuple[str, Any], ...]], CompiledPolicy] = {}
 
     def __call__(self, policy: typed.Policy, given: Mapping[str, Any]) -> CompiledPolicy:
-        key = tuple((name, str(value)) for name, value in sorted(given.items()))
+        """The policy with these values of its params; raises UsageError for wrong ones."""
+        key = id(policy), tuple((name, repr(value)) for name, value in sorted(given.items()))  # what is known keeps its policy alive
         if key not in self._known:
             self._known[key] = compile_policy(policy, given)
         return self._known[key]
 
 
-def _run(policy: typed.Policy, test: ast.Test, coverage: Coverage, compiled: _Compiled) -> Result:
+def _run(policy: typed.Policy, test: ast.Test, coverage: Coverage, compiled: Once) -> Result:
     try:
         failures = _failures(Scenario(policy, test, compiled), test, coverage)
     except WharfingerError as error:

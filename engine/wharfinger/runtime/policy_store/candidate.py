@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wharfinger.builtins import CATALOGUE
-from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import WharfingerError
 from wharfinger.framework import overrides
 from wharfinger.framework.policy_source import PolicyText
@@ -93,11 +93,12 @@ def _build(text: PolicyText, texts: TextSet, params: Mapping[str, Any], sample: 
 def _compiled(
     policy: typed.Policy, text: PolicyText, params: Mapping[str, Any], sample: Sample | None
 ) -> tuple[CompiledPolicy | None, list[Finding]]:
-    failed = [_of_failure(failure) for failure in _failures(policy)]
+    once = policy_tests.Once()
+    failed = [_of_failure(failure) for failure in _failures(policy, once)]
     if failed:
         return None, failed
     try:
-        compiled = compile_policy(policy, own_params(policy, params) | dict(text.params))
+        compiled = once(policy, own_params(policy, params) | dict(text.params))
         overrides.check([compiled], default_registry())
     except WharfingerError as error:
         return None, [Finding(severity="error", code="params", message=str(error), file=text.name)]
@@ -107,8 +108,8 @@ def _compiled(
     return (None if any(finding.severity == "error" for finding in found) else compiled), found
 
 
-def _failures(policy: typed.Policy) -> Iterator[tuple[str, Failure]]:
-    for result in policy_tests.run([policy]).results:
+def _failures(policy: typed.Policy, once: policy_tests.Once) -> Iterator[tuple[str, Failure]]:
+    for result in policy_tests.run([policy], once).results:
         yield from ((result.title, failure) for failure in result.failures)
 
 
