@@ -36,12 +36,12 @@ async def seconds(clock, n):
 )
 def test_everything_is_looked_at_when_it_is_quiet_and_worth_it_or_overdue(monkeypatch, grown, quiet, collected):
     done = []
-    monkeypatch.setattr(gc, "get_count", lambda: (0, 0, grown // garbage.WORTH_IT))
+    monkeypatch.setattr(gc, "get_count", lambda: (0, grown // garbage.YOUNG, 0))
     monkeypatch.setattr(gc, "collect", lambda: done.append(grown))
 
     async def story():
         async with collecting(quiet) as clock:
-            assert gc.get_threshold()[2] == garbage.NEVER
+            assert gc.get_threshold()[1:] == (garbage.NEVER, garbage.NEVER)
             await seconds(clock, 2)
             assert len(done) == collected
 
