@@ -89,6 +89,7 @@ async def measure(*, nodes: int = 1000, tests: bool = False, policies: int = POL
     scheduler.show_decisions(lambda _profile, _decision: moments.append(time.perf_counter()))
     store.adopt = lambda active: scheduler.adopt(active.chains)
     store.sample = lambda: sample_of(scheduler.state.snapshot(), (queued.pod for queued in scheduler.queue))
+    scheduler.rest = store.beside.rest
     for index in range(nodes):
         cluster.put(_node(index))
     cluster.connect(scheduler.sink)
@@ -129,13 +130,14 @@ async def _keep_coming(cluster: InMemoryCluster, scheduler: Scheduler, policies:
     """Puts small pods of all teams as fast as they are placed, and takes the placed ones away again."""
     index = 0
     while True:
-        if len(scheduler.queue) < 50:
+        full = len(scheduler.queue) >= 50
+        if not full:
             for _ in range(20):
                 cluster.put(_pod(index, policies))
                 index += 1
                 if index > 2000:
                     cluster.remove("Pod", f"default/p{index - 2000}")
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001 if full else 0)
 
 
 def _node(index: int) -> objects.Node:

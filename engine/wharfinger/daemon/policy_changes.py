@@ -31,6 +31,7 @@ def connect(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> Shadows:
 
     store.adopt = adopt
     store.sample = sample
+    scheduler.rest = store.beside.rest
     adopt(store.active)
     return shadows
 

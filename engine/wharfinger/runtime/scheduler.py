@@ -56,7 +56,7 @@ class SchedulerSettings:
 class Scheduler:
     """Places the pods of its profiles; `sink` is to be told what the cluster is like, `measurements` what was measured of it.
 
-    `state` is an empty one, for whoever wants to know of its changes.
+    `state` is an empty one, for whoever wants to know of its changes. `rest` says for how many seconds to decide nothing after a slice.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Scheduler:
             ports.clock, self._world.snapshot, settings=self.settings.queue, observer=ports.observer, stirred=self._wake.set
         )
         self.profiles = Profiles(chains, ports.observer)
+        self.rest: Callable[[], float] = lambda: 0.0
         self._stopping = False
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.observer, self.settings.most_writes)
         permits = Permits(ports.clock)
@@ -167,7 +168,7 @@ class Scheduler:
         if not self._binding.room.is_set():
             await until(self._binding.room, self._ports.clock, LONGEST_NAP)
         elif self._schedule_slice():
-            await self._ports.clock.sleep(0)
+            await self._ports.clock.sleep(self.rest())
         else:
             await until(self._wake, self._ports.clock, self._nap())
 

@@ -5,6 +5,7 @@ import asyncio
 from tests.unit.compiler.texts import compiled
 from tests.unit.runtime.running import node, pod, running
 from wharfinger.framework.chain import assemble, with_policies
+from wharfinger.runtime.scheduler import SchedulerSettings
 
 BASE = assemble()
 
@@ -97,3 +98,15 @@ def test_the_rules_of_a_policy_that_stays_are_shared():
     assert before.rules[0] in after.rules
     assert after.links is before.links
     assert with_policies(after, list(after.policies)) is after
+
+
+@story
+async def test_the_scheduler_rests_between_two_slices_when_it_is_asked_to():
+    async with started([], settings=SchedulerSettings(slice_seconds=0.0)) as world:
+        world.scheduler.rest = lambda: 0.5
+        for name in "pq":
+            world.cluster.put(pod(name))
+        await world.calm()
+        assert len(world.cluster.nodes_of_pods()) == 1
+        await world.pass_time(0.5)
+        assert len(world.cluster.nodes_of_pods()) == 2

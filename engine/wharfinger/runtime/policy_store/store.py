@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from wharfinger.framework.policy_source import PolicyText
 from wharfinger.framework.policy_status import Finding, PolicyObserver, PolicyStatus, SilentPolicyObserver, SourceStatus
 from wharfinger.runtime.policy_store.active import ActivePolicies, activated
-from wharfinger.runtime.policy_store.beside import giving_way
+from wharfinger.runtime.policy_store.beside import Beside
 from wharfinger.runtime.policy_store.candidate import Outcome, build
 from wharfinger.runtime.policy_store.choosing import Choice, Claim, choose
 from wharfinger.runtime.policy_store.ledger import Job, Ledger, Offer, Supply
@@ -37,7 +37,7 @@ class PolicyStore:
 
     `failed` is told of what should not have happened. `heard` is set once something is known of every source: before that nobody should
     decide. `adopt` is told of every new set, on the event loop; `sample` gives a part of the live cluster to try policies on, None as long
-    as there is none.
+    as there is none. `beside` is where policies are built.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class PolicyStore:
         self._pending: dict[str, Offer] = {}
         self._offered = asyncio.Event()
         self._settled = asyncio.Lock()
+        self.beside = Beside(clock)
         self.heard = asyncio.Event()
         self.active = ActivePolicies(chains=dict(chains), shadows={profile: {} for profile in chains})
         self.adopt: Callable[[ActivePolicies], None] = lambda _active: None
@@ -136,7 +137,7 @@ class PolicyStore:
             entries = [entry for entry in self._ledger if entry.held is not None]
             if sample is None or not entries:
                 return
-            found = await asyncio.to_thread(_tried, [(entry.held.policy, entry.text.name) for entry in entries if entry.held], sample)
+            found = await self.beside.run(_tried, [(entry.held.policy, entry.text.name) for entry in entries if entry.held], sample)
             for entry, findings in zip(entries, found, strict=True):
                 entry.reviewed(findings)
                 if findings:
@@ -156,7 +157,7 @@ class PolicyStore:
                 for observer in self._observers:
                     observer.source_changed(said)
         sample = self.sample() if jobs else None
-        outcomes = await asyncio.to_thread(_built, jobs, sample)
+        outcomes = await self.beside.run(_built, jobs, sample)
         self._take(zip(jobs, outcomes, strict=True), removed)
         await self._restore(job.entry for job in jobs)
         await self._choose(removed)
@@ -180,7 +181,7 @@ class PolicyStore:
     async def _restore(self, entries: Iterable[Entry]) -> None:
         """Build from disk what was accepted before the process began, where nothing better is at hand."""
         jobs = [job for entry in entries if entry.candidate is None and (job := self._ledger.fallback(entry)) is not None]
-        outcomes = await asyncio.to_thread(_built, jobs, None)
+        outcomes = await self.beside.run(_built, jobs, None)
         for job, outcome in zip(jobs, outcomes, strict=True):
             job.entry.candidate = outcome.version
             if job.entry.stored is not None:
@@ -189,13 +190,13 @@ class PolicyStore:
     async def _choose(self, removed: Sequence[Entry]) -> None:
         entries = [entry for entry in self._ledger if entry.candidate is not None]
         claims = [self._claim(entry) for entry in entries]
-        choices, active = await asyncio.to_thread(_chosen, self.active, claims)
+        choices, active = await self.beside.run(_chosen, self.active, claims)
         if active.revision != self.active.revision:
             self.active = active
             self.adopt(active)
         self._hold(entries, choices)
         self._tell(removed)
-        await asyncio.to_thread(self._records.write, list(self._ledger), removed)
+        await self.beside.run(self._records.write, list(self._ledger), removed)
 
     def _claim(self, entry: Entry) -> Claim:
         assert entry.candidate is not None  # noqa: S101 — asked by the caller
@@ -232,13 +233,11 @@ def _raised(_where: str, error: BaseException) -> None:
 
 
 def _built(jobs: Sequence[Job], sample: Sample | None) -> list[Outcome]:
-    with giving_way():
-        return [build(job.text, job.texts, job.params, sample) for job in jobs]
+    return [build(job.text, job.texts, job.params, sample) for job in jobs]
 
 
 def _tried(policies: Sequence[tuple[CompiledPolicy, str]], sample: Sample) -> list[list[Finding]]:
-    with giving_way():
-        return [tried(policy, sample, name) for policy, name in policies]
+    return [tried(policy, sample, name) for policy, name in policies]
 
 
 def _chosen(before: ActivePolicies, claims: Sequence[Claim]) -> tuple[list[Choice], ActivePolicies]:

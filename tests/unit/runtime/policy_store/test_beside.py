@@ -1,0 +1,39 @@
+"""Policies are built beside the event loop: asked to rest meanwhile, but not for ever, and afterwards everything is as it was."""
+
+import asyncio
+import sys
+import threading
+
+import pytest
+
+from wharfinger.runtime.in_memory import ManualClock
+from wharfinger.runtime.policy_store.beside import LONGEST, PATIENCE, REST, Beside
+
+
+def test_whoever_decides_is_asked_to_rest_while_something_is_built():
+    async def story():
+        clock = ManualClock()
+        beside, go = Beside(clock), threading.Event()
+        usual = sys.getswitchinterval()
+        assert beside.rest() == 0
+        building = asyncio.create_task(beside.run(go.wait, 10))
+        await asyncio.sleep(0)
+        seen = [(beside.rest(), sys.getswitchinterval())]
+        clock.move(LONGEST + 1)
+        seen.append((beside.rest(), sys.getswitchinterval()))
+        go.set()
+        assert await building is True
+        assert seen == [(REST, pytest.approx(PATIENCE)), (0, pytest.approx(PATIENCE))]
+        assert (beside.rest(), sys.getswitchinterval()) == (0, usual)
+
+    asyncio.run(story())
+
+
+def test_what_fails_there_fails_here_and_nobody_rests_for_it():
+    async def story():
+        beside = Beside(ManualClock())
+        with pytest.raises(ZeroDivisionError):
+            await beside.run(lambda: 1 / 0)
+        assert beside.rest() == 0
+
+    asyncio.run(story())
