@@ -3,8 +3,8 @@
     with ControlPlane() as cluster:
         cluster.api.create(…); cluster.kubectl("get", "nodes"); cluster.api_server.kill(); cluster.start_api_server()
 
-Everything listens on free ports of 127.0.0.1 and writes into one temporary folder, which is kept (the logs of it) only when something fails. The API server
-can be killed and started again: it comes back at its port with its certificate and its etcd.
+Everything listens on free ports of 127.0.0.1 and writes into one temporary folder, of which the logs are kept when something fails. The API
+server can be killed and started again: it comes back at its port with its certificate and its etcd.
 """
 
 from __future__ import annotations
