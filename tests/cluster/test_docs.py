@@ -8,19 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster import custom
 from tests.cluster.process import WharfProcess
 from tests.docs import pages
 from tests.testbed import build
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if any(block.needs_cluster for block in pages.blocks(page))
+    page
+    for page in (ROOT / "README.md", ROOT / "deploy" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if any(block.needs_cluster for block in pages.blocks(page))
 ]
 ZONES = ("z1", "z2", "z3")
 
 
 def write_files(page, folder):
-    (folder / "policies").symlink_to(ROOT / "policies")
+    for shown in ("policies", "deploy"):
+        (folder / shown).symlink_to(ROOT / shown)
     for block in pages.blocks(page):
         if block.file and block.language in {"policy", "yaml", "json"}:
             (folder / block.file).write_text(block.text, encoding="utf-8")
@@ -31,6 +35,14 @@ def shell(control_plane, command, folder):
     environment = {**os.environ, "PATH": ":".join(map(str, paths)), "KUBECONFIG": str(control_plane.kubeconfig), "NO_COLOR": "1"}
     ran = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
     return ran.stdout + ran.stderr
+
+
+@pytest.fixture
+def emptied(control_plane):
+    """The control plane, from which goes what a page may leave behind besides pods."""
+    yield control_plane
+    custom.uninstall(control_plane)
+    control_plane.kubectl("delete", "configmap", "policies", "--ignore-not-found")
 
 
 @contextlib.contextmanager
@@ -45,7 +57,7 @@ def running(control_plane, command, folder):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_shows_only_what_happens_on_a_cluster(control_plane, nodes, tmp_path, page):
+def test_a_page_shows_only_what_happens_on_a_cluster(control_plane, emptied, nodes, tmp_path, page):
     nodes(9, each=lambda i: {"labels": {"topology.kubernetes.io/zone": ZONES[i % len(ZONES)]}})
     write_files(page, tmp_path)
 
