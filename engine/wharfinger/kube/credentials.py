@@ -1,6 +1,7 @@
 """Who we are and where the API server is, from a kubeconfig or from inside a pod.
 
-The official client's loaders read both, run exec plugins and know the cloud providers' ways. Tokens rotate: a pod's token file is read
+The official client's loaders read both, run exec plugins and know the cloud providers' ways; a kubeconfig with a token or with files is
+read without them, which is a matter of a tenth of a second at every start. Tokens rotate: a pod's token file is read
 again every minute, an exec plugin runs again when what it gave has expired, and after a 401 everything is read afresh.
 """
 
@@ -8,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import os
 import ssl
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config
-from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from wharfinger.errors import UsageError
+from wharfinger.kube.plain_kubeconfig import Access, plain_access
 
-_UNREADABLE = (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError)  # the loaders trust the file
+if TYPE_CHECKING:
+    from wharfinger.kube.official_client import Kubeconfig
+
+_UNREADABLE = (yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError)  # the loaders trust the file
 _IN_HOME = "~/.kube/config"
 _ROTATION = 60.0  # seconds between looks at what may rotate, as the official loaders do
 
@@ -39,10 +42,10 @@ class Credentials:
         self._kubeconfig = kubeconfig
         self._context = context
         self._now = now
-        self._loader: KubeConfigLoader | None = None
+        self._loader: Kubeconfig | None = None
         self._read_at = 0.0
         self._lock = asyncio.Lock()
-        self.configuration: Any = Configuration()
+        self.configuration: Any = Access()
         self.tls: ssl.SSLContext | None = None
 
     @property
@@ -91,37 +94,32 @@ class Credentials:
     async def _load(self) -> None:
         path = self._kubeconfig or _default_kubeconfig()
         if path is None:
-            load_incluster_config(client_configuration=self.configuration)
+            self.configuration = _official().in_cluster()
+        elif (access := plain_access(path, self._context)) is not None:
+            self.configuration, self._loader = access, None
         else:
-            self._loader = _kubeconfig_loader(path, self._context)
-            await self._loader.load_and_set(self.configuration)
-            self._refuse_failed_plugin(self._loader)
+            loader: Kubeconfig = _official().Kubeconfig(path, self._context)
+            self.configuration, self._loader = loader.configuration, loader
+            await loader.load()
+            loader.refuse_failed_plugin()
         self._load_tls()
 
     async def _load_anew(self) -> None:
         """None; what was known stays when a file is just being written: the server's refusal says the rest."""
-        known, self.configuration = self.configuration, Configuration()
+        known = self.configuration, self._loader
         try:
             await self.load()
         except UsageError:
-            self.configuration = known
+            self.configuration, self._loader = known
 
     async def _rotate(self) -> None:
         """None; what cannot be read just now is read again in a minute, and a token that is refused meanwhile at once."""
         self._read_at = self._now()
         with contextlib.suppress(*_UNREADABLE):
             if self._loader is not None:
-                await self._loader.load_and_set(self.configuration)
+                await self._loader.load()
             elif self.configuration.refresh_api_key_hook is not None:
                 self.configuration.refresh_api_key_hook(self.configuration)
-
-    @staticmethod
-    def _refuse_failed_plugin(loader: KubeConfigLoader) -> None:
-        """The loader only logs a failed exec plugin; going on without credentials would look like missing permissions."""
-        user = loader._user  # noqa: SLF001 — the loader has no other way to tell
-        given = {name for name, value in vars(loader).items() if value}
-        if user and "exec" in user and not {"token", "cert_file"} & given:
-            raise ConfigException("the exec plugin of the kubeconfig gave no credentials")
 
     def _load_tls(self) -> None:
         settings = self.configuration
@@ -148,8 +146,6 @@ def _default_kubeconfig() -> str | None:
     raise UsageError(f"no kubeconfig: {path} does not exist, $KUBECONFIG is not set and this is not a pod; use --kubeconfig")
 
 
-def _kubeconfig_loader(path: str, context: str | None) -> KubeConfigLoader:
-    merged = KubeConfigMerger(path)
-    if merged.config is None:
-        raise UsageError(f"cannot read how to connect to the API server: {path} does not exist")
-    return KubeConfigLoader(config_dict=merged.config, active_context=context, config_base_path=None)
+def _official() -> Any:
+    """`official_client`, imported only now."""
+    return importlib.import_module("wharfinger.kube.official_client")

@@ -1,0 +1,52 @@
+"""What the official client knows of connecting: kubeconfigs of every kind, and the account of a pod.
+
+Importing it takes a tenth of a second, most of it for parts that nobody needs here; so whoever can do without does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config
+from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
+
+from wharfinger.errors import UsageError
+
+
+def in_cluster() -> Any:
+    """The configuration of a pod's own account; ValueError when this is none, or its files are not there."""
+    configuration = Configuration()
+    try:
+        load_incluster_config(client_configuration=configuration)
+    except ConfigException as error:
+        raise ValueError(str(error)) from error
+    return configuration
+
+
+class Kubeconfig:
+    """A context of one or more kubeconfigs, joined by colons; its exec plugin runs whenever it is loaded."""
+
+    def __init__(self, path: str, context: str | None) -> None:
+        try:
+            merged = KubeConfigMerger(path)
+            if merged.config is None:
+                raise UsageError(f"cannot read how to connect to the API server: {path} does not exist")
+            self._loader = KubeConfigLoader(config_dict=merged.config, active_context=context, config_base_path=None)
+        except ConfigException as error:
+            raise ValueError(str(error)) from error
+        self.configuration: Any = Configuration()
+
+    async def load(self) -> None:
+        """None; `configuration` says what holds now. Raises ValueError, OSError and what else comes of trusting a file."""
+        try:
+            await self._loader.load_and_set(self.configuration)
+        except ConfigException as error:
+            raise ValueError(str(error)) from error
+
+    def refuse_failed_plugin(self) -> None:
+        """None; the loader only logs a failed exec plugin, and going on without credentials would look like missing permissions."""
+        user = self._loader._user  # noqa: SLF001 — the loader has no other way to tell
+        given = {name for name, value in vars(self._loader).items() if value}
+        if user and "exec" in user and not {"token", "cert_file"} & given:
+            raise ValueError("the exec plugin of the kubeconfig gave no credentials")
