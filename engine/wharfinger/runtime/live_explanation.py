@@ -13,12 +13,11 @@ from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.language import suggest
 from wharfinger.model.cluster_copy import copied
 from wharfinger.runtime.explained_pod import ExplainedPod, explained
-from wharfinger.runtime.policy_store.beside import giving_way
+from wharfinger.runtime.policy_store.beside import Beside
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
     from wharfinger.framework.ports import Clock
-    from wharfinger.model.cluster_state import ClusterState
     from wharfinger.model.pod import PodView
     from wharfinger.runtime.scheduler import Scheduler
 
@@ -41,6 +40,7 @@ class LiveExplanations:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._turn = asyncio.Lock()
+        self._beside = Beside(clock)
 
     async def of(self, scheduler: Scheduler, key: str, nodes: Sequence[str] = ()) -> ExplainedPod:
         """The explanation of a pod (`namespace/name`) as it stands now.
@@ -52,7 +52,7 @@ class LiveExplanations:
                 pod, chain = _question(scheduler, key)
                 now = float(int(self._clock.now()))
                 state = await self._in_slices(copied(scheduler.state.snapshot(now)))
-                return await asyncio.to_thread(_beside, chain, state, pod, now, nodes)
+                return await self._beside.run(explained, chain, state, pod, now, nodes)
         except TimeoutError:
             raise ExplanationBusy(f"no explanation within {PATIENCE:g} s; too many are asked for, ask again later") from None
 
@@ -67,11 +67,6 @@ class LiveExplanations:
             if self._clock.monotonic() >= ends_at:
                 await self._clock.sleep(0)
                 ends_at = self._clock.monotonic() + SLICE
-
-
-def _beside(chain: Chain, state: ClusterState, pod: PodView, now: float, nodes: Sequence[str]) -> ExplainedPod:
-    with giving_way():
-        return explained(chain, state, pod, now, nodes)
 
 
 def _question(scheduler: Scheduler, key: str) -> tuple[PodView, Chain]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.unit.runtime.clusters import policy
 from tests.unit.runtime.running import Running, node, pod
 from wharfinger.framework.chain import assemble
+from wharfinger.model.metric_table import column_of
 from wharfinger.runtime.decision_log.recorder import DecisionRecorder
 from wharfinger.runtime.decision_log.replay import Replay
 from wharfinger.runtime.decision_log.writer import LogWriter
@@ -77,7 +78,12 @@ class Recorded(Running):
     def measure(self):
         names = [f"n{number:03}" for number in range(1, self.n_nodes + 2)]
         samples = {name: (self.chance.random(), self.clock.now()) for name in names if self.chance.random() < 0.8}
-        self.scheduler.state.set_metric("busy", samples)
+        state = self.scheduler.state
+        if self.chance.random() < 0.5:
+            state.set_metric("busy", samples)
+        else:  # as measurements come in: with their column made beside
+            layout, there, _ = state.nodes_listed()
+            state.put_metric("busy", column_of(samples, there), samples, layout)
 
     async def churn(self, rounds):
         """So many rounds of everything that happens in a cluster."""
