@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -10,6 +11,8 @@ from pydantic import Field
 from wharfinger.crd.parts import Conditions, Count, Generation, Params, Part, PolicyName, PolicyText, Sentence, Word
 
 MOST_DIAGNOSTICS = 20
+MOST_REMEMBERED = 65_536
+"""Characters of a text that the status repeats."""
 
 
 class PolicyMode(StrEnum):
@@ -44,12 +47,24 @@ class PolicyDiagnostic(Part):
     help: Sentence | None = Field(default=None, description="How to mend it.")
 
 
+class LastKnownGood(Part):
+    """The version that decides, so that a scheduler that starts while `spec` is broken can go on with it."""
+
+    source: Annotated[str, Field(min_length=1, max_length=MOST_REMEMBERED)] = Field(description="The text of the policy.")
+    params: Params = Field(default_factory=dict, description="The values of its params.")
+    generation: Generation = Field(description="The generation of the object that it was.")
+    since: datetime = Field(description="Since when it decides.")
+
+
 class SchedulingPolicyStatus(Part):
     """What has become of the policy."""
 
     observed_generation: Generation | None = Field(default=None, description="The generation that all of this is about.")
     policy: PolicyName | None = Field(default=None, description="The name that the text gives to the policy.")
     revision: Word | None = Field(default=None, description="The revision (SHA-256) of the policy that is active, if one is.")
+    last_known_good: LastKnownGood | None = Field(
+        default=None, description="The version that decides, if its text has no more than 65,536 characters."
+    )
     conditions: Conditions = Field(default=(), description="`Compiled`, `Tested`, `Active` and `MetricsAvailable`.")
     diagnostics: Annotated[tuple[PolicyDiagnostic, ...], Field(max_length=MOST_DIAGNOSTICS)] = Field(
         default=(), description="What is wrong with the text, the first findings."

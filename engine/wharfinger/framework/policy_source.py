@@ -24,12 +24,22 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FormerText:
+    """What a place remembers of the last version of a policy that held: enough to make it again. `since` is seconds since 1970."""
+
+    content: bytes
+    params: Mapping[str, Any] = field(default_factory=dict)
+    generation: int = 0
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyText:
     """One file of a source, as bytes: it may be anything. `name` is what diagnostics call it; imports are relative to it.
 
     `params` are texts or plain values in base units, as in `compiler.params`. `generation` is that of a custom resource, 0 elsewhere.
     `about` is the object that holds the text and gets the events about it; None for a file. `trouble` says why there is no content.
-    One that is not `wanted` is only there for others to import.
+    One that is not `wanted` is only there for others to import. `former` is for a process that has just begun, and knows no better.
     """
 
     name: str
@@ -40,6 +50,7 @@ class PolicyText:
     about: Reference | None = None
     trouble: str = ""
     wanted: bool = True
+    former: FormerText | None = None
 
 
 class PolicySink(Protocol):

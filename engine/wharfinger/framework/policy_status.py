@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from wharfinger.framework.policy_source import Mode
+from wharfinger.framework.policy_source import FormerText, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,8 @@ class PolicyStatus:
 
     `name` is None for a text that never was one. `revision` is that of the policy that holds in its `mode`, None if there is none; `since`
     is when it began to (seconds since 1970). `generation` and `attempted` belong to the last text, `held_generation` to the one that
-    holds: they differ while an older one is kept. `omitted` findings are too many to list; `report` is them as text for people.
+    holds: they differ while an older one is kept; `held` makes it again, None if it imports something. `omitted` findings are too many to
+    list; `report` is them as text for people.
     """
 
     name: str | None
@@ -68,6 +69,7 @@ class PolicyStatus:
     omitted: int = 0
     report: str = ""
     about: Reference | None = None
+    held: FormerText | None = None
 
     @property
     def holds(self) -> bool:

@@ -15,6 +15,7 @@ from wharfinger.crd.policy import SchedulingPolicySpec
 from wharfinger.framework.policy_source import Mode, PolicySink, PolicyText
 from wharfinger.framework.ports import Clock, Reference
 from wharfinger.kube.custom_resources import SchedulingPolicy
+from wharfinger.reconcile.last_known_good import remembered
 from wharfinger.reconcile.object_cache import ObjectCache
 from wharfinger.runtime.waiting import until
 
@@ -72,7 +73,9 @@ def text_of(policy: SchedulingPolicy) -> PolicyText:
     try:
         spec = SchedulingPolicySpec.model_validate(policy.spec)
     except ValidationError:
-        return PolicyText(name=f"{SOURCE}/{meta.name}", content=b"", generation=meta.generation, about=about)
+        return PolicyText(
+            name=f"{SOURCE}/{meta.name}", content=b"", generation=meta.generation, about=about, former=remembered(policy.status)
+        )
     return PolicyText(
         name=f"{SOURCE}/{meta.name}",
         content=spec.source.encode(),
@@ -80,4 +83,5 @@ def text_of(policy: SchedulingPolicy) -> PolicyText:
         params=dict(spec.params),
         generation=meta.generation,
         about=about,
+        former=remembered(policy.status),
     )

@@ -20,6 +20,7 @@ from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
 from wharfinger.reconcile.conditions import condition, cut, dated
 from wharfinger.reconcile.judgement import Judge, eligible, typical
+from wharfinger.reconcile.last_known_good import last_known_good
 from wharfinger.reconcile.object_cache import ObjectCache
 from wharfinger.reconcile.policy_source import KIND, SOURCE
 from wharfinger.reconcile.slices import in_slices
@@ -84,6 +85,9 @@ class PolicyStatusReconciler:
             status["policy"] = cut(found.name, 253)
         if found.revision is not None:
             status["revision"] = found.revision
+        good = last_known_good(found, policy.status)
+        if good is not None:
+            status["lastKnownGood"] = good
         if found.findings:
             status["diagnostics"] = [_diagnostic(each).plain() for each in found.findings[:MOST_DIAGNOSTICS]]
         status |= await self._counts(key, held)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from wharfinger.framework.policy_source import Mode, PolicyText
+from wharfinger.framework.policy_source import FormerText, Mode, PolicyText
 from wharfinger.framework.policy_status import Finding, PolicyStatus, Result
 from wharfinger.runtime.policy_store.candidate import Outcome, Version, digest
 from wharfinger.runtime.policy_store.choosing import Choice
@@ -111,4 +111,10 @@ class Entry:
             omitted=outcome.omitted,
             report=report,
             about=self.text.about,
+            held=None if held is None else self._remembered(held),
         )
+
+    def _remembered(self, held: Version) -> FormerText | None:
+        if len(held.needed) > 1:
+            return None
+        return FormerText(content=held.text.content, params=held.text.params, generation=held.text.generation, since=self.since or 0.0)

@@ -32,6 +32,13 @@ class Record:
     since: float = 0.0
 
 
+def latest(kept: Record | None, remembered: Record | None) -> Record | None:
+    """Of a record on disk and what the place of the policy remembers the one of the later generation, else the one on disk."""
+    if kept is None or remembered is None:
+        return kept or remembered
+    return remembered if remembered.generation > kept.generation else kept
+
+
 class LastKnownGood:
     """Records in a folder, which is made when the first is written."""
 

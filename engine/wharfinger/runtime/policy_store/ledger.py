@@ -10,7 +10,7 @@ from wharfinger.framework.policy_source import Mode, PolicySource, PolicyText
 from wharfinger.framework.policy_status import SourceStatus
 from wharfinger.language.text_set import TextSet
 from wharfinger.runtime.policy_store.entry import Entry
-from wharfinger.runtime.policy_store.last_known_good import Record
+from wharfinger.runtime.policy_store.last_known_good import Record, latest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class Ledger:
         return jobs
 
     def _entry(self, source: str, key: str, text: PolicyText) -> Entry:
-        stored = self._stored.pop((source, key), None)
+        stored = latest(self._stored.pop((source, key), None), _remembered(source, key, text))
         entry = self.entries[source, key] = Entry(source=source, key=key, place=(self._order[source], key), text=text, stored=stored)
         return entry
 
@@ -141,6 +141,23 @@ class Ledger:
 
     def _kept(self, source: str) -> list[Record]:
         return [record for record in self._stored.values() if record.source == source]
+
+
+def _remembered(source: str, key: str, text: PolicyText) -> Record | None:
+    """The record of what a place itself remembers of a policy."""
+    former = text.former
+    if former is None:
+        return None
+    return Record(
+        source=source,
+        key=key,
+        name=text.name,
+        texts={text.name: former.content},
+        mode=text.mode.value,
+        params=former.params,
+        generation=former.generation,
+        since=former.since,
+    )
 
 
 def text_of(record: Record) -> PolicyText:

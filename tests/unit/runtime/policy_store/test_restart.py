@@ -1,10 +1,13 @@
 """What was accepted outlasts the process."""
 
+import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from tests.unit.runtime.policy_store.stores import BROKEN, Mode, Place, World, policy, story, text
+from wharfinger.framework.policy_source import FormerText
 
 
 def files(tmp_path):
@@ -112,3 +115,48 @@ async def test_records_hold_the_texts_as_they_were_written(tmp_path):
     await world.offer({"a.policy": text(policy("a"), params={}, generation=7)})
     body = json.loads(files(tmp_path)[0].read_text())["policy"]
     assert (body["texts"], body["generation"], body["mode"]) == ({"a.policy": policy("a")}, 7, "Enforce")
+
+
+FORMER = FormerText(content=policy("a", "one").encode(), generation=3, since=17.0)
+
+
+@story
+async def test_without_a_folder_what_the_place_itself_remembers_goes_on():
+    world = World()
+    await world.offer({"a.policy": text(BROKEN, generation=4, former=FORMER)})
+
+    assert world.deciding() == {"a": "one"}
+    status = world.status("a.policy")
+    assert (status.state, status.since, status.held_generation) == ("kept", 17.0, 3)
+    assert status.held == FORMER
+    assert "lables" in status.report
+
+
+@story
+async def test_a_good_text_goes_before_what_the_place_remembers():
+    world = World()
+    await world.offer({"a.policy": text(policy("a", "two"), generation=4, former=FORMER)})
+    assert world.deciding() == {"a": "two"}
+    assert world.status("a.policy").held.content == policy("a", "two").encode()
+
+
+@pytest.mark.parametrize(("generation", "expected"), [(2, "two"), (3, "two"), (4, "one")])
+def test_of_the_folder_and_the_place_the_later_one_counts(tmp_path, generation, expected):
+    async def happens():
+        before = World(state=tmp_path)
+        await before.offer({"a.policy": text(policy("a", "two"), generation=3)})
+
+        after = World(state=tmp_path)
+        await after.offer({"a.policy": text(BROKEN, generation=5, former=replace(FORMER, generation=generation))})
+        assert after.deciding() == {"a": expected}
+
+    asyncio.run(happens())
+
+
+@story
+async def test_a_policy_that_imports_is_not_remembered_by_its_text_alone():
+    world = World()
+    library = 'import "lib.policy" as lib\npolicy "a"\nfilter f { require node.pod_count < lib.most else "full" }\n'
+    await world.offer({"a.policy": library, "lib.policy": "let most = 5\n"})
+    assert world.status("a.policy").state == "active"
+    assert world.status("a.policy").held is None
