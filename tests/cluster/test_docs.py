@@ -30,9 +30,10 @@ def write_files(page, folder):
             (folder / block.file).write_text(block.text, encoding="utf-8")
 
 
-def shell(control_plane, command, folder):
+def shell(control_plane, command, folder, url=""):
     paths = (Path(sys.executable).parent, build.program("kubectl").parent, os.environ["PATH"])
-    environment = {**os.environ, "PATH": ":".join(map(str, paths)), "KUBECONFIG": str(control_plane.kubeconfig), "NO_COLOR": "1"}
+    own = {"PATH": ":".join(map(str, paths)), "KUBECONFIG": str(control_plane.kubeconfig), "NO_COLOR": "1", "WHARF_URL": url}
+    environment = {**os.environ, **own}
     ran = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
     return ran.stdout + ran.stderr
 
@@ -52,7 +53,7 @@ def running(control_plane, command, folder):
     assert (program, verb) == ("wharf", "run")
     files = [folder / flag if (folder / flag).exists() else flag for flag in flags]
     with WharfProcess(control_plane, *files, name="wharf-of-a-page") as wharf:
-        yield
+        yield wharf.url
         assert wharf.terminate() == 0, wharf.log
 
 
@@ -61,12 +62,13 @@ def test_a_page_shows_only_what_happens_on_a_cluster(control_plane, emptied, nod
     nodes(9, each=lambda i: {"labels": {"topology.kubernetes.io/zone": ZONES[i % len(ZONES)]}})
     write_files(page, tmp_path)
 
+    url = ""
     with contextlib.ExitStack() as background:
         for step in (step for block in pages.blocks(page) if block.needs_cluster for step in pages.commands(block)):
             if step.command.endswith(" &"):
-                background.enter_context(running(control_plane, step.command, tmp_path))
+                url = background.enter_context(running(control_plane, step.command, tmp_path))
                 continue
-            printed = shell(control_plane, step.command, tmp_path)
+            printed = shell(control_plane, step.command, tmp_path, url)
             assert pages.pattern(step.output).match(printed + "\n"), (
                 f"line {step.line}: $ {step.command}\nprinted\n{printed}\nexpected\n{step.output}"
             )

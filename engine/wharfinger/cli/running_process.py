@@ -11,15 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from wharfinger.daemon.settings import PORT
-from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.errors import UsageError
 
 _SECONDS = 30.0
 HERE = f"http://127.0.0.1:{PORT}"
 
-Url = Annotated[str, typer.Option("--url", metavar="URL", help="Where `wharf run` serves.")]
+Url = Annotated[str, typer.Option("--url", metavar="URL", envvar="WHARF_URL", help="Where `wharf run` serves.")]
 
 
-class Refused(WharfingerError):
+class Refused(UsageError):
     """The process answers that it cannot; `status` is its HTTP status."""
 
     def __init__(self, said: str, status: int) -> None:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import streams
-from wharfinger.daemon.settings import PORT
-from wharfinger.errors import UsageError
+from wharfinger.cli import running_process, streams
 
-_SECONDS = 10.0
 COLUMNS = ("POLICY", "STATE", "REVISION", "SINCE", "FROM")
 
 
 def command(
-    url: Annotated[str, typer.Option("--url", metavar="URL", help="Where `wharf run` serves.")] = f"http://127.0.0.1:{PORT}",
+    url: running_process.Url = running_process.HERE,
     output: Annotated[bool, typer.Option("--json", help="Print what the scheduler answers instead of a table.")] = False,
 ) -> int:
     """Show the policies of a running scheduler: which versions hold, and what is wrong with the last texts. 1 if anything is."""
-    answer = _asked(url)
+    answer = running_process.plain(url, "/policies?format=json")
     streams.out(json.dumps(answer, indent=2, ensure_ascii=False) + "\n" if output else "".join(f"{line}\n" for line in lines(answer)))
     return int(any(source["lost"] for source in answer["sources"]) or any(wrong(policy) for policy in answer["policies"]))
 
@@ -45,16 +39,6 @@ def lines(answer: Mapping[str, Any]) -> Iterator[str]:
 def wrong(policy: Mapping[str, Any]) -> bool:
     """Whether the last text of a policy was refused."""
     return policy["state"] in {"kept", "refused"}
-
-
-def _asked(url: str) -> Any:
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{url}: expected a URL such as http://127.0.0.1:{PORT}")
-    try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/policies?format=json", timeout=_SECONDS) as answer:  # noqa: S310 — http only, as just checked
-            return json.load(answer)
-    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
-        raise UsageError(f"{url}: no scheduler answers there: {getattr(error, 'reason', error)}") from error
 
 
 def _row(policy: Mapping[str, Any]) -> tuple[str, ...]:
