@@ -75,17 +75,6 @@ def arriving(cluster: ControlPlane, n: int, seconds: float = 0.0) -> Iterator[No
     assert not thread.is_alive(), "creating pods takes too long"
 
 
-def wait_bound(cluster: ControlPlane, n: int, within: float = 60.0) -> None:
-    """Returns when n pods are bound."""
-
-    def count() -> bool:
-        bound = sum("nodeName" in pod["spec"] for pod in cluster.api.list("Pod"))
-        assert bound == n, f"{bound} of {n} pods are bound"
-        return True
-
-    eventually(count, within=within, every=0.3)
-
-
 def wait_for_bindings(replica: Replica, n: int) -> None:
     """Returns when the replica has bound n pods or more."""
     eventually(lambda: len(replica.bindings()) >= n, every=0.005)

@@ -15,7 +15,7 @@ from tests.cluster.control_plane import TOKEN
 from tests.cluster.live import NAME, LiveScheduler
 from tests.cluster.process import WharfProcess
 from tests.cluster.soundness import assert_sound
-from tests.cluster.waiting import eventually
+from tests.cluster.waiting import eventually, wait_bound
 from wharfinger.model.pod import PodView
 from wharfinger.model.pod_table import LOG_LIMIT
 
@@ -29,16 +29,6 @@ LONGEST = 90.0
 """Seconds from the last pod created to the last bound."""
 
 
-def all_bound(api, n):
-    def count():
-        """All pods are bound."""
-        bound = sum("nodeName" in pod["spec"] for pod in api.list("Pod"))
-        assert bound == n, f"{bound} of {n} pods are bound"
-        return True
-
-    return count
-
-
 def test_nodes_vanish_and_come_back_while_pods_are_placed(control_plane, nodes, pods):
     api = control_plane.api
     names = nodes(N_NODES)
@@ -50,7 +40,7 @@ def test_nodes_vanish_and_come_back_while_pods_are_placed(control_plane, nodes, 
         assert scheduler.placed() < N_PODS, "it came too late"
         api.create_many(objects.node(name) for name in names)
         arriving.result()
-        eventually(all_bound(api, N_PODS), within=60)
+        wait_bound(control_plane, N_PODS)
         assert_sound(control_plane, assumed=scheduler.assumed)
         assert scheduler.placed() == N_PODS
         assert not scheduler.waiting()
@@ -71,7 +61,7 @@ def test_etcd_forgets_what_the_watches_would_go_on_from(control_plane, proxy, no
         control_plane.api_server.stop()  # its cache of watched objects would still know the versions that etcd has forgotten
         control_plane.start_api_server()
         proxy.clear()
-        eventually(lambda: sum("nodeName" in pod["spec"] for pod in api.list("Pod")) == 99)
+        wait_bound(control_plane, 99, within=30)
         assert_sound(control_plane, assumed=scheduler.assumed, removed_nodes={"node-0000"})
         assert any(seen.status == 410 or (seen.watch and seen.status == 200) for seen in proxy.seen)
         assert scheduler.ask(lambda running: running.state.snapshot().row("node-0000")) is None

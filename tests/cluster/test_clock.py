@@ -7,9 +7,8 @@ import pytest
 from tests.cluster import objects
 from tests.cluster.candidates import SkewedClock
 from tests.cluster.live import NAME, LiveScheduler
-from tests.cluster.replicas import wait_bound
 from tests.cluster.soundness import assert_sound
-from tests.cluster.waiting import eventually
+from tests.cluster.waiting import eventually, wait_bound
 
 HOUR = 3600.0
 

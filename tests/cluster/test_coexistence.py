@@ -6,10 +6,9 @@ from tests.cluster import objects
 from tests.cluster.kube_scheduler import start_kube_scheduler
 from tests.cluster.live import NAME, LiveScheduler
 from tests.cluster.process import WharfProcess
-from tests.cluster.replicas import wait_bound
 from tests.cluster.soundness import assert_sound
 from tests.cluster.test_preemption import priority_class
-from tests.cluster.waiting import eventually
+from tests.cluster.waiting import eventually, wait_bound
 
 N_NODES = 20
 N_EACH = 150

@@ -5,21 +5,11 @@ import pytest
 from tests.cluster.live import NAME, LiveScheduler
 from tests.cluster.misbehaviour import Answer, Delay, Lose
 from tests.cluster.soundness import assert_sound
-from tests.cluster.waiting import eventually
+from tests.cluster.waiting import eventually, wait_bound
 
 N_NODES = 50
 N_PODS = 400
 N_MANY = 2000
-
-
-def _all_bound(api, n):
-    def count():
-        """All pods are bound."""
-        bound = sum("nodeName" in pod["spec"] for pod in api.list("Pod"))
-        assert bound == n, f"{bound} of {n} pods are bound"
-        return True
-
-    return count
 
 
 FAULTS = {
@@ -46,7 +36,7 @@ def test_every_pod_is_bound_once_although(control_plane, proxy, nodes, pods, fau
 
     with LiveScheduler(proxy.kubeconfig) as scheduler:
         pods(N_PODS, scheduler=NAME)
-        eventually(_all_bound(control_plane.api, N_PODS), within=60)
+        wait_bound(control_plane, N_PODS)
         proxy.clear()
         assert_sound(control_plane, assumed=scheduler.assumed)
 
@@ -60,7 +50,7 @@ def test_the_api_server_dies_in_the_middle(control_plane, nodes, pods):
         control_plane.api_server.kill()
         assert scheduler.placed() < N_MANY, "it came too late"
         control_plane.start_api_server()
-        eventually(_all_bound(control_plane.api, N_MANY), within=90)
+        wait_bound(control_plane, N_MANY, within=90)
         assert_sound(control_plane, assumed=scheduler.assumed)
 
 
@@ -69,8 +59,8 @@ def test_pods_that_fit_nowhere_say_why_and_are_bound_when_there_is_room(control_
     pods(10, scheduler=NAME, cpu="300m")
 
     with LiveScheduler(control_plane.kubeconfig) as scheduler:
-        eventually(lambda: sum("nodeName" in pod["spec"] for pod in control_plane.api.list("Pod")) == 6)
+        wait_bound(control_plane, 6, within=30)
         assert_sound(control_plane, assumed=scheduler.assumed)
         nodes(2, prefix="more", cpu="1")
-        eventually(_all_bound(control_plane.api, 10))
+        wait_bound(control_plane, 10, within=30)
         assert_sound(control_plane, assumed=scheduler.assumed)

@@ -13,9 +13,9 @@ from tests.cluster import objects
 from tests.cluster.control_plane import OTHER_TOKEN, TOKEN, ControlPlane
 from tests.cluster.live import LiveScheduler
 from tests.cluster.process import WharfProcess, run_to_end
-from tests.cluster.replicas import BINDING, CREATED, NAME, RETRY, configuration, wait_bound
+from tests.cluster.replicas import BINDING, CREATED, NAME, RETRY, configuration
 from tests.cluster.soundness import assert_sound
-from tests.cluster.waiting import eventually
+from tests.cluster.waiting import eventually, wait_bound
 
 N_NODES = 20
 N_PODS = 1000

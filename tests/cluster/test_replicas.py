@@ -13,10 +13,10 @@ from tests.cluster.replicas import (
     arriving,
     now,
     two_replicas,
-    wait_bound,
     wait_for_bindings,
 )
 from tests.cluster.soundness import assert_sound
+from tests.cluster.waiting import wait_bound
 
 N_NODES = 50
 N_PODS = 2000

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster import objects
 from tests.cluster.process import WharfProcess
-from tests.cluster.waiting import eventually
+from tests.cluster.waiting import eventually, wait_bound
 from wharfinger.telemetry.declarations import Metric
 
 NAME = "wharfinger"
@@ -58,7 +58,7 @@ def test_metrics_and_log_tell_of_every_pod(control_plane, nodes, pods, policy):
         pods(300, scheduler=NAME)
         control_plane.api.create(objects.pod("too-big", cpu="1000", scheduler=NAME))
         control_plane.api.create(objects.pod("shy", scheduler=NAME, schedulingGates=[{"name": "example.com/wait"}]))
-        eventually(lambda: sum("nodeName" in pod["spec"] for pod in control_plane.api.list("Pod")) == 300)
+        wait_bound(control_plane, 300, within=30)
         eventually(lambda: 'result="unschedulable"' in wharf.get("/metrics")[1])
         text = wharf.get("/metrics")[1]
         assert wharf.terminate() == 0
@@ -88,7 +88,7 @@ def test_no_series_is_named_after_a_pod_or_a_node(control_plane, nodes, pods, po
     names = nodes(5)
     with WharfProcess(control_plane, "--policy", policy) as wharf:
         pods(20, scheduler=NAME)
-        eventually(lambda: sum("nodeName" in pod["spec"] for pod in control_plane.api.list("Pod")) == 20)
+        wait_bound(control_plane, 20, within=30)
         text = wharf.get("/metrics")[1]
     found = [name for name in [*names, *(pod["metadata"]["name"] for pod in control_plane.api.list("Pod"))] if f'"{name}"' in text]
     assert found == []

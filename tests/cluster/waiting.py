@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from tests.cluster.control_plane import ControlPlane
+
 T = TypeVar("T")
 
 
@@ -26,3 +28,14 @@ def eventually(condition: Callable[[], T], *, within: float = 30.0, every: float
         if late:
             raise AssertionError(f"not within {within:.0f} s: {getattr(condition, '__doc__', None) or condition}")
         time.sleep(every)
+
+
+def wait_bound(cluster: ControlPlane, n: int, within: float = 60.0) -> None:
+    """Returns when n pods are bound."""
+
+    def count() -> bool:
+        bound = sum("nodeName" in pod["spec"] for pod in cluster.api.list("Pod"))
+        assert bound == n, f"{bound} of {n} pods are bound"
+        return True
+
+    eventually(count, within=within, every=0.3)
