@@ -1,0 +1,89 @@
+"""What becomes of the policies of a ConfigMap is told by events about it, by the replica that leads."""
+
+import pytest
+
+from wharfinger.daemon.policy_events import PolicyEvents
+from wharfinger.framework.policy_source import Mode
+from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, SourceStatus
+from wharfinger.framework.ports import Reference
+
+MAP = Reference(kind="ConfigMap", namespace="default", name="policies", uid="u")
+ERROR = Finding(severity="error", code="P100", message="unexpected `)`", file="f", line=2, column=3)
+WARNING = Finding(severity="warning", code="trial", message="p rejects all 3 nodes")
+
+
+class Recorded:
+    def __init__(self):
+        self.events = []
+
+    def record_about(self, about, *, action, note, distinct, **fields):
+        self.events.append((about, fields["type"], fields["reason"], action, note))
+        assert distinct == note  # another text of the same policy is no repetition
+
+
+def status(*findings, revision="0123456789abcdef", mode=Mode.ENFORCE, about=MAP):
+    refused = any(finding.severity == "error" for finding in findings)
+    return PolicyStatus(
+        name="p",
+        source="configmap default/policies",
+        key="p.policy",
+        mode=mode,
+        result=Result.REFUSED if refused else Result.ACCEPTED,
+        revision=revision,
+        version="1",
+        since=0.0,
+        attempted=0.0,
+        generation=0,
+        held_generation=0,
+        findings=findings,
+        about=about,
+    )
+
+
+CASES = [
+    (status(), "Normal", "PolicyAccepted", "p.policy: revision 0123456789ab is active"),
+    (status(mode=Mode.SHADOW), "Normal", "PolicyAccepted", "p.policy: revision 0123456789ab is shadow"),
+    (status(WARNING), "Normal", "PolicyAccepted", "p.policy: revision 0123456789ab is active; p rejects all 3 nodes"),
+    (status(WARNING, ERROR), "Warning", "PolicyRefused", "p.policy: f:2:3: P100: unexpected `)`; its former version goes on"),
+    (status(ERROR, revision=None), "Warning", "PolicyRefused", "p.policy: f:2:3: P100: unexpected `)`"),
+]
+
+
+@pytest.mark.parametrize(("tried", "type_", "reason", "note"), CASES)
+def test_a_text_that_was_tried(tried, type_, reason, note):
+    recorder = Recorded()
+
+    PolicyEvents(recorder, lambda: True).policy_tried(tried)
+
+    assert recorder.events == [(MAP, type_, reason, "Reload", note)]
+
+
+def test_a_key_that_was_removed():
+    recorder = Recorded()
+
+    PolicyEvents(recorder, lambda: True).policy_removed(status())
+
+    assert recorder.events == [(MAP, "Normal", "PolicyRemoved", "Reload", "p.policy: removed")]
+
+
+@pytest.mark.parametrize(
+    ("about", "leads"), [(MAP, False), (None, True), (Reference(kind="SchedulingPolicy", namespace="", name="p", uid="v"), True)]
+)
+def test_nothing_is_told_by_who_stands_by_of_files_or_of_resources(about, leads):
+    recorder = Recorded()
+    events = PolicyEvents(recorder, lambda: leads)
+
+    events.policy_tried(status(ERROR, about=about))
+    events.policy_removed(status(about=about))
+
+    assert recorder.events == []
+
+
+def test_of_a_reload_and_of_sources_there_are_no_events():
+    recorder = Recorded()
+    events = PolicyEvents(recorder, lambda: True)
+
+    events.policies_hold([status()], 0.1)
+    events.source_changed(SourceStatus(name="configmap default/policies", lost="it has been deleted", notes=(), texts=1))
+
+    assert recorder.events == []

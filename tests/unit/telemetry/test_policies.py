@@ -1,0 +1,92 @@
+"""What becomes of policies is counted and written."""
+
+import pytest
+import structlog
+
+from wharfinger.framework.policy_source import Mode
+from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, SourceStatus
+from wharfinger.telemetry.policies import TelemetryPolicyObserver
+
+RELOADS = "wharfinger_policy_reload_total"
+WARNING = Finding(severity="warning", code="trial", message="no pod is governed")
+NAMES = {"policy": "p", "source": "folder", "key": "p.policy", "mode": "Enforce", "revision": "0123456789ab"}
+
+
+def status(result=Result.ACCEPTED, mode=Mode.ENFORCE, revision="0123456789abcdef", findings=(), report=""):
+    return PolicyStatus(
+        name="p",
+        source="folder",
+        key="p.policy",
+        mode=mode,
+        result=result,
+        revision=revision,
+        version="1",
+        since=0.0,
+        attempted=0.0,
+        generation=0,
+        held_generation=0,
+        findings=findings,
+        report=report,
+    )
+
+
+@pytest.fixture
+def observer(scene):
+    return TelemetryPolicyObserver(scene.metrics, structlog.get_logger())
+
+
+def written(scene, event):
+    """The lines of an event: (level, everything else but the time)."""
+    lines = scene.lines(event)
+    return [(line["level"], {key: value for key, value in line.items() if key not in {"event", "level", "time"}}) for line in lines]
+
+
+def test_every_result_is_counted_from_nought(scene, observer):
+    assert scene.samples(RELOADS) == {(("result", result),): 0.0 for result in ("accepted", "refused", "removed")}
+
+
+@pytest.mark.parametrize(
+    ("tried", "result", "level", "more"),
+    [
+        (status(), "accepted", "info", {}),
+        (status(findings=(WARNING,), report="warning: hm"), "accepted", "warning", {"report": "warning: hm"}),
+        (status(Result.REFUSED, report="error: oh"), "refused", "error", {"kept": True, "report": "error: oh"}),
+        (
+            status(Result.REFUSED, revision=None, report="error: oh"),
+            "refused",
+            "error",
+            {"kept": False, "report": "error: oh", "revision": None},
+        ),
+    ],
+)
+def test_a_text_that_was_tried(scene, observer, tried, result, level, more):  # noqa: PLR0917 — the fixtures and the case
+    observer.policy_tried(tried)
+
+    assert scene.value(RELOADS, result=result) == 1
+    assert sum(scene.samples(RELOADS).values()) == 1
+    assert written(scene, f"policy {result}") == [(level, NAMES | more)]
+
+
+def test_a_policy_that_was_removed(scene, observer):
+    observer.policy_removed(status())
+
+    assert scene.value(RELOADS, result="removed") == 1
+    assert written(scene, "policy removed") == [("info", NAMES)]
+
+
+def test_a_reload_says_how_many_policies_are_in_which_state(scene, observer):
+    observer.policies_hold([status(), status(), status(Result.REFUSED), status(mode=Mode.SHADOW)], 0.123456)
+
+    assert written(scene, "policies hold") == [("info", {"seconds": 0.1235, "active": 2, "kept": 1, "shadow": 1})]
+
+
+def test_a_source_that_is_lost_and_back(scene, observer):
+    observer.source_changed(SourceStatus(name="folder", lost="no such folder", notes=(), texts=2))
+    observer.source_changed(SourceStatus(name="folder", lost="", notes=("one is mounted by itself",), texts=2))
+
+    lines = [(line["event"], line["level"], line.get("why"), line.get("note")) for line in scene.lines()]
+    assert lines == [
+        ("policy source lost", "error", "no such folder", None),
+        ("policy source read", "info", None, None),
+        ("policy source", "warning", None, "one is mounted by itself"),
+    ]
