@@ -26,14 +26,26 @@ def chains_of(settings: Settings, note: Note) -> Mapping[str, Chain]:
 def compiled(profile: Profile) -> tuple[CompiledPolicy, ...]:
     """The policies of a profile with its params; PolicyError with every finding, UsageError for a path that is not there."""
     for path in profile.policies:
-        if not Path(path).exists():
-            raise UsageError(f"profile {profile.scheduler_name}: {path}: no such file or folder")
+        if fault := _fault_of(path):
+            raise UsageError(f"profile {profile.scheduler_name}: {path}: {fault}")
     if not profile.policies:
         return policies.compile_all((), profile.params)
     found, diagnostics = load.load_policies(list(profile.policies), CATALOGUE)
     if diagnostics.has_errors:
         raise PolicyError(diagnostics)
     return policies.compile_all([policy for policy in found if policy is not None], profile.params)
+
+
+def _fault_of(path: str) -> str:
+    """Why a path cannot be followed as a file or folder of policies, "" if it can. Nothing is opened: a pipe would wait for its writer."""
+    found = Path(path)
+    if not found.exists():
+        return "no such file or folder"
+    if found.is_dir():
+        return ""
+    if not found.is_file():
+        return "no regular file, so nobody can tell when it changes"
+    return "" if path.endswith(load.SUFFIX) else f"only files whose names end in {load.SUFFIX} are read; rename it"
 
 
 def chain_config(profile: Profile, note: Note) -> ChainConfig | None:

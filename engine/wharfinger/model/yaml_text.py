@@ -1,8 +1,9 @@
 """YAML as Kubernetes reads it, into plain Python values.
 
-Two things differ from what a YAML library does by itself. A date such as `2024-01-01` is text to Kubernetes. And the fast parser, which is
+Three things differ from what a YAML library does by itself. A date such as `2024-01-01` is text to Kubernetes. The fast parser, which is
 written in C, builds nested values by recursion without a limit, so that a hundred thousand brackets would end the process; text that might
-be so deep is measured first, event by event, which needs no recursion.
+be so deep is measured first, event by event, which needs no recursion. And an alias can stand for a value that contains it, or a few
+hundred bytes of aliases of aliases for a thousand million values, so that whoever walks through them comes to no end: that is refused.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import numpy as np
 import yaml
 
 DEEPEST = 200  # Kubernetes objects are some fifteen levels deep
+MOST_ALIASED = 1_000_000  # values of a document that uses aliases, each counted as often as it stands for something
 
 _NO_FILE = ' in "<unicode string>", line'  # the parser was given text; whoever catches the error knows the file
+_ALIAS = re.compile(rb"(?:^|[\s\[{,:])\*[^\s*]")
 _DEEP_BLOCKS = re.compile(rb"(?:[-?:][ \t]+){64}|^ {256}", re.MULTILINE)
 
 
@@ -30,7 +33,10 @@ def parse(content: bytes) -> Iterator[Any]:
         text = content.decode("utf-8")
         if _may_be_deep(content) and _depth(text) > DEEPEST:
             raise NotReadable(f"values are nested more than {DEEPEST} levels deep")
+        has_aliases = _ALIAS.search(content) is not None
         for document in yaml.load_all(text, Loader=_LOADER):
+            if has_aliases:
+                _measure(document, {})
             if document is not None:
                 yield document
     except UnicodeDecodeError:
@@ -58,6 +64,23 @@ def _depth(text: str) -> int:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
     return deepest
+
+
+def _measure(value: Any, known: dict[int, tuple[int, int]], level: int = 1) -> tuple[int, int]:
+    """How many values there are in a value, and on how many levels, aliases followed; `known` are those measured already, by identity."""
+    if not isinstance(value, dict | list):
+        return 1, 0
+    if id(value) not in known:
+        if level > DEEPEST:
+            raise NotReadable(f"values are nested more than {DEEPEST} levels deep, or an alias stands for what contains it")
+        parts = [_measure(part, known, level + 1) for part in (value.values() if isinstance(value, dict) else value)]
+        known[id(value)] = 1 + sum(size for size, _ in parts), 1 + max((height for _, height in parts), default=0)
+    size, height = known[id(value)]
+    if size > MOST_ALIASED:
+        raise NotReadable(f"its aliases stand for more than {MOST_ALIASED:,} values; write out what is meant")
+    if level + height - 1 > DEEPEST:
+        raise NotReadable(f"values are nested more than {DEEPEST} levels deep")
+    return size, height
 
 
 def _make_loader() -> type[Any]:

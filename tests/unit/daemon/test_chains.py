@@ -1,5 +1,7 @@
 """Profiles of the settings become chains before anything is connected to."""
 
+import os
+
 import pytest
 
 from wharfinger.daemon.chains import chains_of
@@ -47,6 +49,21 @@ def test_a_policy_that_does_not_compile_comes_with_its_findings(tmp_path):
 def test_a_missing_policy_is_named_with_its_profile():
     with pytest.raises(UsageError, match=r"profile batch: nowhere\.policy: no such file or folder"):
         chains(Profile(scheduler_name="batch", policies=("nowhere.policy",)))
+
+
+@pytest.mark.parametrize("name", ["pipe.policy", "pipe"])
+def test_a_pipe_is_refused_and_nobody_waits_for_its_writer(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+
+    with pytest.raises(UsageError, match=r"pipe(\.policy)?: no regular file"):
+        chains(Profile(policies=(str(tmp_path / name),)))
+
+
+def test_a_file_that_would_not_be_followed_is_refused_with_what_to_do(tmp_path):
+    (tmp_path / "pack.txt").write_text(POLICY)
+
+    with pytest.raises(UsageError, match=r"pack\.txt: only files whose names end in \.policy are read; rename it"):
+        chains(Profile(policies=(str(tmp_path / "pack.txt"),)))
 
 
 def test_a_param_that_no_policy_has_is_refused(tmp_path):

@@ -1,0 +1,41 @@
+"""Aliases in YAML: what they are for goes on, and what has no end is refused before anybody walks through it."""
+
+import pytest
+
+from wharfinger.model import yaml_text
+
+
+def parsed(text):
+    return list(yaml_text.parse(text.encode()))
+
+
+def billions():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    return "\n".join([*lines, *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10))])
+
+
+def tower(storeys):
+    """Each alias goes 60 levels above the one before, no two of them too deep."""
+    return "\n".join(f"a{n}: &a{n} {'[' * 60}{f'*a{n - 1}' if n else 'x'}{']' * 60}" for n in range(storeys))
+
+
+def test_an_alias_stands_for_its_value():
+    assert parsed("a: &x {b: [1, *y]}\nc: *x".replace("*y", "2")) == [{"a": {"b": [1, 2]}, "c": {"b": [1, 2]}}]
+    assert parsed("a: &x {b: 1}\nc: {<<: *x, d: 2}") == [{"a": {"b": 1}, "c": {"b": 1, "d": 2}}]
+
+
+def test_aliases_of_aliases_for_millions_of_values_are_refused():
+    with pytest.raises(yaml_text.NotReadable, match="its aliases stand for more than 1,000,000 values"):
+        parsed(billions())
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "&a [*a]", "a: &a\n  b:\n  - *a", "a: &a {b: *a}"])
+def test_an_alias_for_what_contains_it_is_refused(text):
+    with pytest.raises(yaml_text.NotReadable, match="an alias stands for what contains it"):
+        parsed(text)
+
+
+def test_aliases_on_top_of_each_other_are_no_deeper_than_brackets_may_be():
+    assert parsed(tower(3))
+    with pytest.raises(yaml_text.NotReadable, match="values are nested more than 200 levels deep"):
+        parsed(tower(4))
