@@ -15,17 +15,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.evaluation import Evaluation
 from wharfinger.language import typed
+from wharfinger.model.pod import PodView
 from wharfinger.runtime.utilisation import FIRST
 from wharfinger.web.ui.board import Shade
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
-    from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
     from wharfinger.runtime.scheduler import Scheduler
 
@@ -94,13 +95,15 @@ class Shades:
         profile = None if pod is None else self._scheduler.profiles.of(pod)
         if pod is None or profile is None:
             raise UnknownObject(f"there is no pod {key}" if pod is None else f"pod {key} belongs to another scheduler")
-        evaluation = self._evaluation(profile.chain, pod, snapshot)
-        evaluation.update(pod, snapshot)
+        waiting = _waiting(pod)
+        evaluation = self._evaluation(profile.chain, waiting, snapshot)
+        evaluation.update(waiting, snapshot)
         feasible, tiers = evaluation.filtering.feasible, evaluation.scoring.tiers
         values = np.full(snapshot.n_nodes, np.nan)
         if evaluation.filtering.count:
             values[feasible] = tiers[0].total[feasible] if tiers else 0.0
-            note = f"{evaluation.filtering.count} of {snapshot.n_nodes} nodes feasible"
+            another = "" if waiting is pod else " for another like it"
+            note = f"{evaluation.filtering.count} of {snapshot.n_nodes} nodes feasible{another}"
         else:
             note = evaluation.rejection_message(snapshot)
         return Shade(title=f"score for {key}", unit="points", **_scale(values, "points"), values=values, note=note)
@@ -113,6 +116,11 @@ class Shades:
         while len(self._scored) > MOST_KEPT:
             self._scored.popitem(last=False)
         return kept.evaluation
+
+
+def _waiting(pod: PodView) -> PodView:
+    """The pod as it was before it was bound: bound, it would fit its own node alone."""
+    return PodView(replace(pod.object, spec=replace(pod.object.spec, node_name=""))) if pod.node_name else pod
 
 
 def _share(title: str, used: NDArray[np.int64], offered: NDArray[np.int64]) -> Shade:

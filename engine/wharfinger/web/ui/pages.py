@@ -106,7 +106,7 @@ def routes(page: LivePage) -> list[Route]:
     async def slash(_request: Request) -> Response:
         return RedirectResponse("../ui", 308)
 
-    found = {"/ui": index, "/ui/": slash, "/ui/static/{name}": static, "/ui/events": events, "/ui/nodes/{name}": node}
+    found = {"/ui": index, "/ui/": slash, "/ui/static/{name}": static, "/ui/events": events, "/ui/nodes/{name:path}": node}
     return [Route(path, _guarded(answer, page)) for path, answer in found.items()]
 
 

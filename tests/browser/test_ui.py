@@ -1,0 +1,228 @@
+"""The live page in a real browser."""
+
+import re
+import time
+
+import pytest
+
+from tests.browser.conftest import SCREENSHOTS
+from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
+
+EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>"
+PIXEL = """([x, y]) => { const map = document.getElementById("map"), ratio = map.width / map.clientWidth;
+  return [...map.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].join() }"""
+
+
+def wait_text(tab, selector, text):
+    tab.wait_for_function("([s, t]) => document.querySelector(s)?.innerText.includes(t)", arg=[selector, text])
+
+
+def test_the_cluster_is_drawn_and_follows_what_happens(scheduler, visit):
+    found = visit(scheduler.url)
+    assert found.title_of("cluster") == "Cluster · 60 nodes"
+    before = found.tab.evaluate(PIXEL, [10, 30])
+
+    scheduler.put([pod("big", cpu="6", node="node-00000")], POD)
+
+    found.tab.wait_for_function(f"(before) => ({PIXEL})([10, 30]) !== before", arg=before)
+    scheduler.put(nodes(61)[60:], NODE)
+    wait_text(found.tab, "#cluster-title", "61 nodes")
+    scheduler.remove("Node", "node-00060")
+    wait_text(found.tab, "#cluster-title", "60 nodes")
+
+
+def test_pods_that_wait_are_grouped_by_their_reasons(scheduler, visit):
+    scheduler.put([pod(f"huge-{index}", cpu="900") for index in range(20)], POD)
+    found = visit(scheduler.url)
+
+    wait_text(found.tab, "#pending-title", "Pending pods · 20")
+    assert found.tab.locator("#pending details").count() == 1
+    found.tab.locator("#pending summary").click()
+    wait_text(found.tab, "#pending", "Insufficient cpu")
+    wait_text(found.tab, "#pending", "and 8 more")
+    time.sleep(2.5)  # two further updates
+    assert found.tab.locator("#pending details[open]").count() == 1
+
+
+def test_decisions_show_their_scores(scheduler, visit):
+    scheduler.put([pod("web")], POD)
+    found = visit(scheduler.url)
+
+    found.tab.get_by_role("button", name="shop/web").first.click()
+
+    dialog = found.tab.get_by_role("dialog")
+    wait_text(found.tab, "#detail", "NodeResourcesFit")
+    assert "pools/ssd" in dialog.inner_text()
+    found.tab.keyboard.press("Escape")
+    assert not dialog.is_visible()
+
+
+def test_nodes_can_be_coloured_by_the_scores_of_a_pod(scheduler, visit):
+    scheduler.put([pod("huge", cpu="30")], POD)
+    found = visit(scheduler.url)
+    found.tab.get_by_role("button", name="shop/huge").first.click()
+
+    found.tab.get_by_role("button", name="Colour the map by its scores").click()
+
+    wait_text(found.tab, "#legend", "nodes feasible")
+    assert found.tab.input_value("#shade") == "pod:shop/huge"
+    found.tab.select_option("#shade", "pods")
+    wait_text(found.tab, "#legend", "100%")
+
+
+def test_nodes_open_with_what_is_on_them(scheduler, visit):
+    scheduler.put([pod("old", cpu="2", node="node-00000")], POD)
+    found = visit(scheduler.url)
+
+    found.tab.locator("#map").click(position={"x": 10, "y": 30})
+
+    wait_text(found.tab, "#detail", "shop/old")
+    assert found.tab.inner_text("#detail-title") == "node-00000"
+    assert "2 cores of 8 cores" in found.tab.inner_text("#detail")
+
+
+def test_the_keyboard_is_enough(scheduler, visit):
+    found = visit(scheduler.url)
+    tab = found.tab
+    for _ in range(6):
+        tab.keyboard.press("Tab")
+        if tab.evaluate("document.activeElement.id") == "map":
+            break
+    assert tab.evaluate("document.activeElement.id") == "map"
+    wait_text(tab, "#under", "node-00000 ·")
+    tab.keyboard.press("ArrowRight")
+    wait_text(tab, "#under", "node-00010 ·")
+    tab.keyboard.press("End")
+    wait_text(tab, "#under", "node-00059 ·")
+    tab.keyboard.press("Enter")
+    wait_text(tab, "#detail-title", "node-00059")
+    tab.keyboard.press("Escape")
+    tab.wait_for_function("document.activeElement.id === 'map'")
+
+
+def test_nodes_are_found_by_name_and_zone(scheduler, visit):
+    found = visit(scheduler.url)
+    found.tab.fill("#find", "zone-3")
+    assert found.tab.inner_text("#found") == "6 found"
+    found.tab.fill("#find", "node-00042")
+    assert found.tab.inner_text("#found") == "1 found"
+    wait_text(found.tab, "#under", "node-00042 ·")
+
+
+def test_an_edit_that_is_refused_shows_with_its_place(scheduler, policies, visit):
+    found = visit(scheduler.url)
+    wait_text(found.tab, "#policies", "active")
+
+    policies("pools", 'policy "pools"\nfilter a { require node.lables["x"] == "y" }\n')
+
+    wait_text(found.tab, "#policies", "kept")
+    wait_text(found.tab, "#policies", "pools.policy:2:25 P302")
+    wait_text(found.tab, "#reloads", "The former version goes on.")
+
+
+def test_nothing_that_others_have_written_is_run(scheduler, policies, visit):
+    name = "evil"
+    evil = pod(name, cpu="900", labels={"app": EVIL})
+    evil["metadata"]["name"] = EVIL
+    scheduler.put([evil], POD)
+    node = nodes(1)[0]
+    node["metadata"]["name"] = f"node-{EVIL}"
+    node["metadata"]["labels"] |= {EVIL: EVIL, "topology.kubernetes.io/zone": EVIL}
+    node["spec"]["taints"] = [{"key": EVIL, "value": EVIL, "effect": "NoSchedule"}]
+    scheduler.put([node], NODE)
+    policies("evil", f'policy "evil"\nfilter a {{ require node.lables["{EVIL}"] == "y" }}\n')
+    found = visit(scheduler.url)
+
+    wait_text(found.tab, "#reloads", "<script>")
+    found.tab.locator("#pending summary").first.click()
+    wait_text(found.tab, "#pending", EVIL)
+    found.tab.fill("#find", "script")
+    wait_text(found.tab, "#under", EVIL)
+    found.tab.locator("#map").focus()
+    found.tab.keyboard.press("Enter")
+    wait_text(found.tab, "#detail", EVIL)
+    found.tab.keyboard.press("Escape")
+    found.tab.get_by_role("button", name=f"shop/{EVIL}").first.click()
+    wait_text(found.tab, "#detail", "If it were decided now")
+
+    found.complaints = [said for said in found.complaints if "404" not in said]  # no pod has a slash in its name
+    assert found.tab.evaluate("window.pwned") is None
+    assert found.tab.locator("img").count() == 1  # the icon
+    assert not [url for url in found.requests if url.endswith("/x")]
+
+
+def test_the_page_asks_nobody_else_and_may_run_nothing_inline(scheduler, visit):
+    found = visit(scheduler.url)
+    origin = scheduler.url.removesuffix("/ui")
+
+    assert {re.match(r"https?://[^/]+", url)[0] for url in found.requests} == {origin}
+    blocked = found.tab.evaluate(
+        """() => new Promise((resolve) => {
+             document.addEventListener("securitypolicyviolation", (event) => resolve(event.violatedDirective), { once: true });
+             const script = document.createElement("script");
+             try { script.src = "https://example.com/x.js"; document.body.append(script); } catch {}
+             setTimeout(() => resolve("nothing"), 3000); })"""
+    )
+    assert blocked.startswith(("script-src", "require-trusted-types-for"))
+    found.complaints.clear()  # the browser says so
+
+
+def test_a_page_whose_scheduler_has_gone_says_so_and_comes_back_by_itself(scheduler, visit):
+    found = visit(scheduler.url)
+    wait_text(found.tab, "#live", "live")
+    scheduler.ask(lambda page: [page.page.feed.leave(watcher) for watcher in list(page.page.feed._watchers)])
+    wait_text(found.tab, "#live", "no news since")
+    wait_text(found.tab, "#live", "live")
+    found.complaints.clear()  # the connection that was cut
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read(scheduler, visit, scheme):
+    found = visit(scheduler.url, color_scheme=scheme)
+    wait_text(found.tab, "#policies", "active")
+    low = found.tab.evaluate(CONTRAST)
+    assert low == []
+
+
+CONTRAST = """() => {
+  const numbers = (colour) => (colour.match(/[\\d.]+/g) ?? []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (node) => { for (; node; node = node.parentElement) { const found = numbers(getComputedStyle(node).backgroundColor); if (found.length === 3 || found[3] > 0) return found; } return [255, 255, 255]; };
+  return [...document.querySelectorAll("body *")].filter((node) => node.checkVisibility() && [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim()))
+    .map((node) => { const pair = [light(numbers(getComputedStyle(node).color)), light(ground(node))].sort((a, b) => b - a); return [node.tagName, node.className, node.innerText.slice(0, 20), (pair[0] + 0.05) / (pair[1] + 0.05)]; })
+    .filter((found) => found[3] < 4.5);
+}"""  # noqa: E501 — a script, which reads as badly in more lines
+
+
+def test_everything_that_can_be_used_has_a_name(scheduler, visit):
+    found = visit(scheduler.url)
+    wait_text(found.tab, "#policies", "active")
+    nameless = found.tab.evaluate(
+        """() => [...document.querySelectorAll("button, input, select, canvas, meter, section, dialog, [role=region]")]
+             .filter((node) => node.getAttribute("aria-hidden") !== "true")
+             .filter((node) => !node.getAttribute("aria-label") && !node.getAttribute("aria-labelledby"))
+             .filter((node) => !node.labels?.length && !node.innerText)
+             .map((node) => node.outerHTML.slice(0, 80))"""
+    )
+    assert nameless == []
+
+
+def test_small_screens_need_no_scrolling_sideways(scheduler, visit):
+    found = visit(scheduler.url, viewport={"width": 400, "height": 800})
+    wait_text(found.tab, "#policies", "active")
+    assert found.tab.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+@pytest.mark.parametrize("count", [1000, 5000])
+def test_large_clusters_are_painted_at_once(count, visit):
+    with SchedulerPage() as page:
+        page.put(nodes(count), NODE)
+        times = []
+        for _ in range(4):  # the browser has to warm up, and others use the machine
+            found = visit(page.url)
+            times.append(found.tab.evaluate("performance.getEntriesByName('painted')[0].startTime"))  # milliseconds since the visit began
+            assert found.title_of("cluster") == f"Cluster · {count:,} nodes"
+            found.tab.close()
+        assert min(times) < {1000: 1000, 5000: 2000}[count]
+
+
