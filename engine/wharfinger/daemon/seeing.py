@@ -56,21 +56,34 @@ def recorder_of(settings: DecisionLogSettings | None, observer: Observer, opened
     """What records the decisions until the context ends; None where that is not wanted. UsageError for a file that cannot be written."""
     if settings is None:
         return None
-    loop = asyncio.get_running_loop()
-
-    def failed(error: BaseException) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
-            loop.call_soon_threadsafe(observer.failed, "decision log", error)
-
-    writer = LogWriter(settings.path, most_bytes=settings.max_mebibytes * MEBIBYTE, most_files=settings.max_files, failed=failed)
+    writer = LogWriter(
+        settings.path,
+        most_bytes=settings.max_mebibytes * MEBIBYTE,
+        most_files=settings.max_files,
+        failed=_on_loop(observer, "decision log"),
+    )
     opened.callback(writer.close)
     return DecisionRecorder(writer)
 
 
-def traces_of(settings: TracingSettings | None, clock: Clock, opened: AsyncExitStack) -> Iterator[Callable[[Attempt], None]]:
+def traces_of(
+    settings: TracingSettings | None, observer: Observer, clock: Clock, opened: AsyncExitStack
+) -> Iterator[Callable[[Attempt], None]]:
     """Who is to be told of attempts so that they are traced until the context ends; nobody where that is not wanted."""
     if settings is not None:
-        provider = tracing.provider_of(tracing.exporter_of(settings.endpoint), wharfinger.__version__, identity())
+        exporter = tracing.exporter_of(settings.endpoint, _on_loop(observer, "traces"))
+        provider = tracing.provider_of(exporter, wharfinger.__version__, identity())
         traces = tracing.PodTraces(provider, settings.sampling_ratio, clock.now, clock.monotonic)
         opened.callback(traces.close)
         yield traces.attempted
+
+
+def _on_loop(observer: Observer, where: str) -> Callable[[BaseException], None]:
+    """What tells the observer on the event loop of what has failed in another thread."""
+    loop = asyncio.get_running_loop()
+
+    def failed(error: BaseException) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+            loop.call_soon_threadsafe(observer.failed, where, error)
+
+    return failed

@@ -59,7 +59,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         telemetry = TelemetryObserver(metrics, log, clock.monotonic)
         opened.callback(telemetry.close)
         recent = RecentDecisions(clock.now, clock.monotonic)
-        observer = ToldToo(telemetry, recent.attempted, *traces_of(settings.tracing, clock, opened))
+        observer = ToldToo(telemetry, recent.attempted, *traces_of(settings.tracing, telemetry, clock, opened))
         recorder = recorder_of(settings.decision_log, observer, opened)
         connection = connection_of(settings, clock)
         remote = remote_sources(settings, connection, clock, observer.failed)

@@ -19,6 +19,7 @@ _PLACES = (  # how what is said begins, the longest first where one begins like 
     ("stopping", "stopping"),
     ("policies", "policies"),
     ("decision log", "decision log"),
+    ("traces", "traces"),
 )
 
 

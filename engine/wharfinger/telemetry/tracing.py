@@ -14,21 +14,25 @@ one is. Of others a share is, chosen by chance.
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-from wharfinger.errors import UsageError
+from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework.ports import Attempt
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 PARENT, STATE = "traceparent", "tracestate"
 FROM_THE_BEGINNING = ("decide", "reserve")
 FROM_THE_END = ("bind", "pre_bind", "permit")
+PATIENCE = 3.0
+"""Seconds that the end of the process waits for a collector."""
 _BILLION = 1_000_000_000
 _MOST_WAITING = 8192
 _TIMEOUT = 5.0
@@ -67,8 +71,10 @@ class PodTraces:
             self._record(attempt, parent)
 
     def close(self) -> None:
-        """Send what waits."""
-        self._provider.shutdown()
+        """Send what waits, within `PATIENCE`; a collector that is not there would take half a minute to be given up."""
+        sending = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
+        sending.start()
+        sending.join(PATIENCE)
 
     def _parent(self, annotations: Mapping[str, str]) -> Context | None:
         """The context that a pod's annotations name; None for one that is not valid, which counts as none."""
@@ -130,7 +136,31 @@ def _attributes(attempt: Attempt) -> dict[str, Any]:
     return found
 
 
-def provider_of(exporter: SpanExporter, version: str, instance: str) -> TracerProvider:
+class TracesLost(WharfingerError):
+    """The collector does not take spans."""
+
+
+class Reported:
+    """An exporter of which `failed` is told when it begins to fail, from whatever thread it runs in."""
+
+    def __init__(self, exporter: SpanExporter, failed: Callable[[BaseException], None]) -> None:
+        self._exporter = exporter
+        self._failed = failed
+        self._failing = False
+        self.shutdown = exporter.shutdown
+        self.force_flush = exporter.force_flush
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """What the exporter makes of it."""
+        result = self._exporter.export(spans)
+        failing = result.name != "SUCCESS"
+        if failing and not self._failing:
+            self._failed(TracesLost(f"the collector does not take traces, {len(spans)} spans and all until it does are lost"))
+        self._failing = failing
+        return result
+
+
+def provider_of(exporter: SpanExporter | Reported, version: str, instance: str) -> TracerProvider:
     """What makes spans and hands them to an exporter, in a thread of its own; what it cannot take in time is dropped."""
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 — nobody pays for it who does not trace
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 — likewise
@@ -138,15 +168,16 @@ def provider_of(exporter: SpanExporter, version: str, instance: str) -> TracerPr
 
     resource = Resource.create({"service.name": "wharfinger", "service.version": version, "service.instance.id": instance})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=_MOST_WAITING))
+    provider.add_span_processor(BatchSpanProcessor(cast("SpanExporter", exporter), max_queue_size=_MOST_WAITING))
     return provider
 
 
-def exporter_of(endpoint: str) -> SpanExporter:
+def exporter_of(endpoint: str, failed: Callable[[BaseException], None]) -> Reported:
     """What sends spans to a collector as OTLP over HTTP. UsageError where the packages for it are not installed."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 — likewise
     except ImportError as error:
         raise UsageError(f"tracing needs packages that are not installed ({error}): pip install 'wharfinger[tracing]'") from error
     path = "" if endpoint.rstrip("/").endswith("/v1/traces") else "/v1/traces"
-    return OTLPSpanExporter(endpoint=endpoint.rstrip("/") + path, timeout=_TIMEOUT)
+    logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)  # it would tell of every attempt
+    return Reported(OTLPSpanExporter(endpoint=endpoint.rstrip("/") + path, timeout=_TIMEOUT), failed)

@@ -67,8 +67,8 @@ def test_nobody_is_traced_unless_that_is_wanted():
 
     async def run():
         async with AsyncExitStack() as opened:
-            assert list(traces_of(None, SystemClock(), opened)) == []
-            [told] = traces_of(with_tracing, SystemClock(), opened)
+            assert list(traces_of(None, Watching(), SystemClock(), opened)) == []
+            [told] = traces_of(with_tracing, Watching(), SystemClock(), opened)
             told(attempt(view("a")))
 
     asyncio.run(run())

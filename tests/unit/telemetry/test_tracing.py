@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import time
 
 import msgspec
 import pytest
@@ -113,15 +114,31 @@ def test_spans_go_to_an_exporter_in_batches_and_at_the_end(spans):
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:4318", "http://127.0.0.1:4318/", "http://127.0.0.1:4318/v1/traces"])
 def test_an_endpoint_is_that_of_the_collector_or_of_its_traces(endpoint):
-    exporter = tracing.exporter_of(endpoint)
-    assert exporter._endpoint == "http://127.0.0.1:4318/v1/traces"
+    exporter = tracing.exporter_of(endpoint, pytest.fail)
+    assert exporter._exporter._endpoint == "http://127.0.0.1:4318/v1/traces"
     exporter.shutdown()
+
+
+def test_a_collector_that_is_not_there_is_told_once_and_not_waited_for(monkeypatch, caplog):
+    monkeypatch.setattr(tracing, "PATIENCE", 0.2)
+    monkeypatch.setattr(tracing, "_TIMEOUT", 0.1)
+    told = []
+    exporter = tracing.exporter_of("http://127.0.0.1:1", told.append)
+    traces = tracing.PodTraces(tracing.provider_of(exporter, "1", "me"), 1.0, now=lambda: 0.0, monotonic=lambda: 0.0)
+    for _ in range(3):
+        traces.attempted(attempt())
+        traces._provider.force_flush()
+    began = time.monotonic()
+    traces.close()
+    assert time.monotonic() - began < 2.0
+    assert [str(error) for error in told] == ["the collector does not take traces, 7 spans and all until it does are lost"]
+    assert caplog.records == []
 
 
 def test_packages_that_are_missing_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(UsageError, match=r"pip install 'wharfinger\[tracing\]'"):
-        tracing.exporter_of("http://127.0.0.1:4318")
+        tracing.exporter_of("http://127.0.0.1:4318", pytest.fail)
 
 
 def test_who_does_not_trace_loads_nothing_of_it():
