@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
-import structlog
 from prometheus_client import CollectorRegistry
 
 from wharfinger.daemon.admission import admission_served
@@ -51,7 +50,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
     async with AsyncExitStack() as opened:
         written = logs.configure(settings.logging.format, settings.logging.level)
         opened.callback(written.close)
-        log = structlog.get_logger()
+        log = logs.logger()
         if settings.dry_run:
             log = log.bind(dry_run=True)
         clock, health, metrics = SystemClock(), Health(), Metrics(CollectorRegistry())

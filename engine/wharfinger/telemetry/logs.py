@@ -14,13 +14,15 @@ import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-import structlog
-from structlog.typing import EventDict, Processor
 
 from wharfinger.telemetry.line_writer import LineWriter
+from wharfinger.telemetry.plain_structlog import structlog
+
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, Processor
 
 Format = Literal["console", "json"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -84,6 +86,11 @@ def configure(
     root.addHandler(forwarding)
     root.setLevel(max(logging.WARNING, _LEVELS[level]))  # other libraries tell of every request at lower levels
     return Logs(writer, forwarding)
+
+
+def logger() -> Any:
+    """What logs to wherever `configure` said."""
+    return structlog.get_logger()
 
 
 def blotted(text: str) -> str:
