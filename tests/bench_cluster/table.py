@@ -31,7 +31,7 @@ class Table:
                 yield from ("", *self._paced(workload))
         bare = self.median(BARE, BARE, "rate")
         if bare is not None:
-            yield from ("", f"Binds and nothing else: {bare:,.0f} a second.")
+            yield from ("", f"Binds and nothing else: {bare:,.0f} a second{''.join(self._shares(measured, bare))}.")
         missed = [f"- {miss}" for workload in measured for miss in self._missed(workload)]
         if {KUBE_SCHEDULER, WHARFINGER} <= {run.contender for run in self.done}:
             yield from ("", "Missed goals:", *missed) if missed else ("", "All goals reached.")
@@ -51,11 +51,21 @@ class Table:
         ours, theirs = (self.median(workload.name, name, what) for name in (WHARFINGER, KUBE_SCHEDULER))
         return None if ours is None or not theirs else ours / theirs
 
-    def _share(self) -> float | None:
+    def _bare(self) -> float | None:
         return self.median(BARE, BARE, "rate")
 
+    def _shares(self, measured: Sequence[Workload], bare: float) -> Iterator[str]:
+        for workload in measured:
+            if workload.pace is None:
+                shares = [
+                    f"{name} {rate / bare:.0%}"
+                    for name in (WHARFINGER, KUBE_SCHEDULER)
+                    if (rate := self.median(workload.name, name, "rate"))
+                ]
+                yield f"; {workload.name}: {', '.join(shares)}"
+
     def _burst(self, workload: Workload) -> str:
-        ratio, bare = self._ratio(workload, "rate"), self._share()
+        ratio, bare = self._ratio(workload, "rate"), self._bare()
         goals = [f"≥ {workload.ratio:g} ×"] if workload.ratio else []
         if workload.more_than:
             goals.append(f"≥ {workload.more_than:,.0f} pods/s")
@@ -77,7 +87,7 @@ class Table:
 
     def _missed(self, workload: Workload) -> Iterator[str]:
         rate, p99 = (self.median(workload.name, WHARFINGER, what) for what in ("rate", "p99"))
-        ratio, bare = self._ratio(workload, "rate"), self._share()
+        ratio, bare = self._ratio(workload, "rate"), self._bare()
         if workload.ratio and ratio is not None and ratio < workload.ratio:
             yield f"{workload.name}: {ratio:.2f} times kube-scheduler's pods/s, not {workload.ratio:g}"
         if workload.more_than and rate is not None and rate < workload.more_than:
@@ -87,7 +97,7 @@ class Table:
         if workload.share and bare and rate is not None and rate < workload.share * bare:
             yield f"{workload.name}: {rate / bare:.0%} of the bare binds, not {workload.share:.0%}"
         for what, words in (("p99", "seconds at the 99th percentile"), ("cpu_per_thousand", "CPU seconds"), ("megabytes", "memory")):
-            if what == "megabytes" and not workload.memory:
+            if (what == "megabytes" and not workload.memory) or (what == "p99" and not workload.latency):
                 continue
             more = self._ratio(workload, what)
             if more is not None and more > 1:
