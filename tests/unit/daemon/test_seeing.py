@@ -45,7 +45,7 @@ def recording(settings, observer, use):
 def test_decisions_are_recorded_only_where_that_is_wanted(tmp_path):
     recording(None, Watching(), lambda found: pytest.fail("recorded") if found is not None else None)
     path = tmp_path / "log"
-    recording(DecisionLogSettings(path=str(path)), Watching(), lambda found: found.state.add_node(node("n1")))
+    recording(DecisionLogSettings(path=str(path)), Watching(), lambda found: (found.state.add_node(node("n1")), found.begin()))
     assert '"t":"node"' in path.read_text()
     with pytest.raises(UsageError, match="cannot be written"):
         recording(DecisionLogSettings(path=str(tmp_path / "none" / "log")), Watching(), lambda found: None)
@@ -56,7 +56,7 @@ def test_what_fails_in_the_writing_thread_is_told_on_the_loop(tmp_path):
 
     def break_it(found):
         found._writer._begin_file = None
-        found.state.add_node(node("n1"))
+        found.begin()
 
     recording(DecisionLogSettings(path=str(tmp_path / "log")), seen, break_it)
     assert [where for where, _ in seen.failures] == ["decision log"]

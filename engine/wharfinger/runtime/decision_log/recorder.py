@@ -15,16 +15,20 @@ if TYPE_CHECKING:
 
 
 class DecisionRecorder:
-    """Records one scheduler, whose state is to be `state`; `decided` is to be shown its decisions before anything else happens."""
+    """Records one scheduler, whose state is to be `state`; `decided` is to be shown its decisions before anything else happens.
+
+    What happens before the first decision is not recorded change by change: it is all in the checkpoint that is written then.
+    """
 
     def __init__(self, writer: LogWriter) -> None:
         self._writer = writer
         self._chains: dict[str, Chain] = {}
+        self._begun = False
         self.state = RecordedState(self._changed)
 
     def decided(self, profile: str, decision: Decision) -> None:
         """None; records a decision that was just made on the state as it is."""
-        if self._writer.wants_checkpoint and not self._begin():
+        if self._writer.wants_checkpoint and not self.begin():
             return
         if self._chains.get(profile) is not decision.chain:
             self._chains[profile] = decision.chain
@@ -32,13 +36,16 @@ class DecisionRecorder:
         self._writer.put(("decision", decision.pod, asked_of(profile, decision), told_of(decision)))
 
     def _changed(self, entry: Entry) -> None:
+        if not self._begun:
+            return
         if not self._writer.wants_checkpoint:
             self._writer.put(entry)
         else:
-            self._begin()  # with the change already in it
+            self.begin()  # with the change already in it
 
-    def _begin(self) -> bool:
+    def begin(self) -> bool:
         """Whether a new file could be begun, with the state as it is now."""
+        self._begun = True
         if not self._writer.has_room:
             self._writer.n_lost += 1
             return False

@@ -4,12 +4,13 @@ import asyncio
 import random
 from contextlib import contextmanager
 
+import numpy as np
 from msgspec.structs import replace
 
 from tests.unit.runtime.clusters import policy
 from tests.unit.runtime.running import Running, node, pod
 from wharfinger.framework.chain import assemble
-from wharfinger.model.metric_table import column_of
+from wharfinger.model.metric_table import MetricColumn
 from wharfinger.runtime.decision_log.recorder import DecisionRecorder
 from wharfinger.runtime.decision_log.replay import Replay
 from wharfinger.runtime.decision_log.writer import LogWriter
@@ -83,7 +84,8 @@ class Recorded(Running):
             state.set_metric("busy", samples)
         else:  # as measurements come in: with their column made beside
             layout, there, _ = state.nodes_listed()
-            state.put_metric("busy", column_of(samples, there), samples, layout)
+            values, times = np.array([samples.get(name, (np.nan, np.nan)) for name in there]).T
+            state.put_metric("busy", MetricColumn(values=values, times=times, present=~np.isnan(values)), samples, layout)
 
     async def churn(self, rounds):
         """So many rounds of everything that happens in a cluster."""

@@ -6,9 +6,11 @@ import pytest
 from tests.unit.runtime.decision_log.recording import recorded, recorder, replayed
 from tests.unit.runtime.running import node, view
 from wharfinger.errors import UsageError
+from wharfinger.model.cluster_state import ClusterState
 from wharfinger.runtime.decision_log import writer as writing
 from wharfinger.runtime.decision_log.playback import Playback
 from wharfinger.runtime.decision_log.reading import BrokenLog, LogReader
+from wharfinger.runtime.decision_log.recorded_state import RecordedState
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +113,7 @@ def test_a_folder_that_cannot_be_written_ends_the_start(tmp_path):
 def test_a_disk_that_does_not_keep_up_loses_entries_and_says_so(path, monkeypatch):
     monkeypatch.setattr(writing, "MOST_WAITING", 20)
     with recorder(path) as (recording, failures):
+        recording.begin()
         written, recording._writer._write_all = recording._writer._write_all, lambda: None  # the disk stands still
         for number in range(100):
             recording.state.add_node(node(f"n{number}"))
@@ -132,6 +135,7 @@ def test_a_disk_that_does_not_keep_up_loses_entries_and_says_so(path, monkeypatc
 
 def test_a_disk_that_fails_is_told_and_tried_again_later(path, monkeypatch):
     with recorder(path) as (recording, failures):
+        recording.begin()
         recording._writer._write = lambda: (_ for _ in ()).throw(OSError(28, "No space left on device"))
         recording.state.add_node(node("n1"))
         for _ in range(100):
@@ -150,6 +154,7 @@ def test_a_disk_that_fails_is_told_and_tried_again_later(path, monkeypatch):
 
 def test_assumed_pods_and_pods_on_unknown_nodes_outlast_a_checkpoint(path):
     with recorder(path) as (recording, _):
+        recording.begin()
         state = recording.state
         for name in ("n1", "n2", "n3"):
             state.add_node(node(name))
@@ -172,3 +177,20 @@ def test_assumed_pods_and_pods_on_unknown_nodes_outlast_a_checkpoint(path):
     assert again.snapshot().nominated_to("uid-d") == "n1"
     again.add_node(node("n3"))
     assert again.snapshot().placed("uid-b") is not None
+
+
+def test_what_happens_before_the_first_decision_is_in_the_checkpoint(path):
+    with recorder(path) as (recording, _):
+        for name in ("n1", "n2"):
+            recording.state.add_node(node(name))
+        recording.state.remove_node("n1")
+        recording.begin()
+        recording.state.add_node(node("n3"))
+    assert [json.loads(line)["t"] for line in path.read_text().splitlines()] == ["log", "node", "state", "node"]
+
+
+def test_every_change_that_a_state_can_make_is_recorded():
+    reading = {"from_objects", "revision", "objects", "snapshot", "is_placed", "is_assumed", "placements", "nodes_listed"}
+    built_on_others = {"update_node", "update_pod"}
+    public = {name for name in vars(ClusterState) if not name.startswith("_")}
+    assert public - reading - built_on_others == {name for name in vars(RecordedState) if not name.startswith("_")}
