@@ -16,7 +16,14 @@ from tests.cluster.proxy import Proxy
 from tests.cluster.waiting import eventually
 
 OURS = ("Deployment", "ReplicaSet", "Pod", "PodDisruptionBudget", "PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode")
-KEPT_NAMESPACES = {"default", "kube-system", "kube-public", "kube-node-lease"}
+OTHERS = (
+    ("Namespace", "", ("default", "kube-")),
+    ("PriorityClass", "", "system-"),
+    ("Lease", "kube-system", "apiserver-"),
+    ("ConfigMap", "default", "kube-root-ca"),
+    ("Service", "default", "kubernetes"),
+)
+"""(kind, namespace, how the names begin of what the control plane has there itself)."""
 
 
 @pytest.fixture(scope="session")
@@ -56,13 +63,16 @@ def _empty(api):
         return not left
 
     eventually(remove, within=180)
-    for name in {item["metadata"]["name"] for item in api.list("Namespace")} - KEPT_NAMESPACES:
-        api.delete("Namespace", name)
-    for item in api.list("PriorityClass"):
-        if not item["metadata"]["name"].startswith("system-"):
-            api.delete("PriorityClass", item["metadata"]["name"])
+    for kind, namespace, kept in OTHERS:
+        _delete_all_but(api, kind, namespace, kept)
     for kind in ("Node", "Event"):
         api.delete_all(kind)
+
+
+def _delete_all_but(api, kind, namespace, kept):
+    for name in (item["metadata"]["name"] for item in api.list(kind, namespace)):
+        if not name.startswith(kept):
+            api.delete(kind, name, namespace)
 
 
 @pytest.fixture
@@ -99,6 +109,30 @@ def pods(control_plane):
         return [item["metadata"]["name"] for item in made]
 
     return make
+
+
+@pytest.fixture
+def pools(nodes):
+    """Forty nodes, every other one in pool b: pool by node."""
+    names = nodes(40, pods=200, cpu="64", each=lambda i: {"labels": {"pool": "ab"[i % 2]}})
+    return {name: "ab"[i % 2] for i, name in enumerate(names)}
+
+
+@pytest.fixture
+def config_map(control_plane):
+    """Writes the keys of a ConfigMap of policies; None deletes it."""
+    name = "policies"
+
+    def write(**keys):
+        data = {f"{key}.policy": content for key, content in keys.items()}
+        try:
+            control_plane.api.patch("ConfigMap", name, {"data": data})
+        except Exception:  # noqa: BLE001 — it is not there yet
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
+            control_plane.api.create(body)
+
+    yield write
+    control_plane.api.delete("ConfigMap", name)
 
 
 @pytest.fixture
