@@ -6,10 +6,11 @@ import yaml
 from tests.cluster import custom, deployment
 from tests.cluster.kube_scheduler import start_kube_scheduler
 from tests.cluster.permissions import NAMESPACE
+from tests.cluster.process import WharfProcess
 from tests.cluster.waiting import eventually
 
 SELECTOR = "app.kubernetes.io/component=scheduler"
-NOT_INSTALLED = {"Certificate", "Issuer", "ServiceMonitor"}
+NOT_INSTALLED = {"Certificate", "Issuer", "PrometheusRule", "ServiceMonitor"}
 
 
 def rendered(control_plane, folder):
@@ -68,15 +69,18 @@ def test_objects_of_the_former_definitions_outlive_the_new_ones(control_plane, k
             status = {"status": obj["status"]}
             control_plane.api.request("PATCH", f"{path}/status", status, content_type="application/merge-patch+json")
         before = {obj["kind"]: custom.get(control_plane, obj["kind"], obj["metadata"]["name"]) for obj in objects}
-        assert "lastKnownGood" in before["SchedulingPolicy"]["status"], "a field that there is no more"
+        assert "revision" in before["SchedulingPolicy"]["status"]["lastKnownGood"], "a field that there is no more"
 
         custom.install(control_plane)
-        eventually(lambda: "lastKnownGood" not in custom.status(control_plane, "SchedulingPolicy", "gold"))
         for kind, stored in before.items():
             name = stored["metadata"]["name"]
             assert custom.get(control_plane, kind, name)["spec"] == stored["spec"]
             assert custom.patch(control_plane, kind, name, {"metadata": {"labels": {"touched": "yes"}}})["spec"] == stored["spec"]
             migrated = custom.get(control_plane, kind, name)
             assert control_plane.api.request("PUT", f"{custom.path(kind, 'default')}/{name}", migrated)["spec"] == stored["spec"]
+        with WharfProcess(control_plane):
+            eventually(lambda: custom.condition(custom.status(control_plane, "SchedulingPolicy", "gold"), "Compiled") == "True")
+            eventually(lambda: custom.condition(custom.status(control_plane, "PlacementPreview", "shop"), "Answered"))
+            eventually(lambda: custom.status(control_plane, "PolicyApp", "web")["phase"] == "Failed")  # its policy was never one
     finally:
         custom.uninstall(control_plane)
