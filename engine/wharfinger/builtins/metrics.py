@@ -35,6 +35,16 @@ def _unseen_at(resource: str) -> Callable[[AtNode, MetricKey], float | None]:
     return evaluate
 
 
+def _unseen_row(resource: str) -> Callable[[AtNode, MetricKey], float | None]:
+    def evaluate(context: AtNode, metric: MetricKey) -> float | None:
+        samples, unseen = context.snapshot.metric(*metric.names), context.snapshot.unseen(*metric.names, window=metric.window)
+        if samples is None or unseen is None or not samples.present.item(context.row):
+            return None
+        return unseen[resource].item(context.row)
+
+    return evaluate
+
+
 def _unseen_rows(resource: str) -> Callable[[AtRows, MetricKey], tuple[NDArray[np.float64], NDArray[np.bool_]]]:
     def evaluate(context: AtRows, metric: MetricKey) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         samples, unseen = context.snapshot.metric(*metric.names), context.snapshot.unseen(*metric.names, window=metric.window)
@@ -54,6 +64,7 @@ def _function(resource: str, kind: Kind) -> Function:
         example=f"unseen_requests(load).{resource}",
         scalar=_unseen_at(resource),
         vector=_unseen_rows(resource),
+        row=_unseen_row(resource),
         interval=lambda *_: NOT_NEGATIVE,
         context=True,
         volatility=Volatility.GLOBAL,

@@ -62,6 +62,10 @@ class BoundPolicy:
         """What filter number `index` says of nodes it rejects, one sentence per bit; what differs between nodes is `…`."""
         return self._policy.reasons.of(index, self._pod)
 
+    def left_out(self, rule: Rule, snapshot: Snapshot) -> bool:
+        """Whether a rule has no say because one of its metrics is suspended."""
+        return bool(rule.metrics) and not rule.metrics.isdisjoint(self._policy.freshness.suspended(snapshot))
+
     def suspended(self, snapshot: Snapshot) -> tuple[str, ...]:
         """The metrics of the policy that too few nodes have; rules that use them have no say."""
         return tuple(sorted(self._policy.freshness.suspended(snapshot)))
@@ -141,7 +145,7 @@ class BoundPolicy:
 
     def _left_out(self, rule: Rule, snapshot: Snapshot) -> bool:
         """Whether a rule has no say: one of its metrics is suspended, or its guard is not true for this pod."""
-        if rule.metrics and not rule.metrics.isdisjoint(self._policy.freshness.suspended(snapshot)):
+        if self.left_out(rule, snapshot):
             return True
         return rule.pod_guard is not None and not self._start[rule.pod_guard]
 

@@ -128,7 +128,12 @@ def _row_reader(column: Any) -> Any:
 def metric(graph: Graph, record: typed.Metric) -> Value:
     """The value of a metric on each node; present where there is a sample that is not older than `max_age`."""
     names, max_age = record.key.names, record.max_age
-    op = Op(name=f"metric {record.name}", vector=lambda frame: fresh_samples(frame, names, max_age), framed=True)
+    op = Op(
+        name=f"metric {record.name}",
+        vector=lambda frame: fresh_samples(frame, names, max_age),
+        row=lambda frame: fresh_sample(frame, names, max_age),
+        framed=True,
+    )
     pair = graph.leaf(op, Stage.RUN, Rep.OBJECT, volatility=Volatility.GLOBAL)
     return Value(graph.apply(ops.given(Rep.FLOAT), (pair,), Rep.FLOAT), graph.apply(ops.KNOWN, (pair,), Rep.BOOL))
 
@@ -140,6 +145,14 @@ def fresh_samples(frame: AtRows, names: Sequence[str], max_age: float) -> tuple[
         return np.zeros(frame.n_rows), np.zeros(frame.n_rows, dtype=np.bool_)
     fresh = samples.present[frame.rows] & (frame.now - samples.times[frame.rows] <= max_age)
     return samples.values[frame.rows], fresh
+
+
+def fresh_sample(frame: AtNode, names: Sequence[str], max_age: float) -> tuple[float, bool]:
+    """The sample of a metric at one node and whether it is there and fresh."""
+    samples, row = frame.snapshot.metric(*names), frame.row
+    if samples is None or not samples.present.item(row):
+        return 0.0, False
+    return samples.values.item(row), frame.now - samples.times.item(row) <= max_age
 
 
 # ── presence ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -94,11 +94,14 @@ def _vector(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
 
 
 def _at_row(expr: typed.Call, nodes: list[Node]) -> Callable[..., Any] | None:
-    """The scalar reference as a form for one row; None where it takes or gives selections, metrics or texts."""
+    """The form for one row: the function's own, or its scalar reference; None where that takes or gives selections, metrics or texts."""
     rep = _run_rep(expr)
-    if any(node.rep in {Rep.OBJECT, Rep.CODE} for node in nodes) or leaves.rep_of(expr.type, Stage.RUN) is Rep.CODE:
+    if expr.function.row is not None:
+        call: Callable[..., Any] = _with_names(expr.function.row, expr)
+    elif any(node.rep in {Rep.OBJECT, Rep.CODE} for node in nodes) or leaves.rep_of(expr.type, Stage.RUN) is Rep.CODE:
         return None
-    call: Callable[..., Any] = _with_names(expr.function.scalar, expr)
+    else:
+        call = _with_names(expr.function.scalar, expr)
     if rep is not Rep.OBJECT:
         return call
 

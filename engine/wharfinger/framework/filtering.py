@@ -73,7 +73,7 @@ class Filtering:
             if self._global:  # a STATIC or ROW PreFilter reads nothing that has changed
                 self.evaluate(asked)
             return ALL if self.refusal is None else NO_ROWS
-        renewed = self._refresh_global(asked, changes.since)
+        renewed = self._refresh_global(asked, changes)
         if renewed is None:
             self.evaluate(asked)
             return ALL
@@ -93,11 +93,11 @@ class Filtering:
             return np.flatnonzero(before != self.feasible)
         return self._patch(union(changes.rows, renewed))
 
-    def _refresh_global(self, asked: Question, since: int) -> Rows | None:
+    def _refresh_global(self, asked: Question, changes: Changes) -> Rows | None:
         """The rows that GLOBAL filters were asked about again; None if a PreFilter has changed its mind and all has to be done again."""
         renewed: Rows = NO_ROWS
         for slot in self.laps.each("Filter", self._global):
-            changed = slot.plugin.filter_changes(*asked, since)
+            changed = slot.plugin.filter_changes(*asked, changes.since)
             if changed is None:
                 continue
             if slot.prepare(asked):
@@ -107,7 +107,7 @@ class Filtering:
             if isinstance(changed, slice):
                 slot.evaluate(asked)
                 renewed = ALL
-            elif slot.patch(asked, changed):
+            elif slot.patch_one(asked, changes) if changes.only(changed) and len(changed) else slot.patch(asked, changed):
                 renewed = ALL
             elif not isinstance(renewed, slice):
                 renewed = union(renewed, changed)

@@ -55,7 +55,8 @@ class PolicyFilter(FilterPlugin):
         """None; binds the policy."""
         bound = _bound(self._policy, cycle, pod, snapshot)
         texts = bound.reasons(self._index)
-        _changes(self._policy, self._rule, cycle, pod, snapshot, snapshot.revision)
+        if _seen(self._policy, self._rule) not in cycle:  # later on, `filter_changes` has been asked before
+            _changes(self._policy, self._rule, cycle, pod, snapshot, snapshot.revision)
         cycle[self.name] = tuple(
             Reason(text, bit.volatility is not Volatility.STATIC) for text, bit in zip(texts, self._rule.bits, strict=True)
         )
@@ -76,7 +77,8 @@ class QuickPolicyFilter(PolicyFilter):
 
     def filter_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> int:
         """The verdict for one node."""
-        return _bound(self._policy, cycle, pod, snapshot).one_row.filter_bits(self._index, pod, snapshot, row)
+        bound = _bound(self._policy, cycle, pod, snapshot)
+        return 0 if bound.left_out(self._rule, snapshot) else bound.one_row.filter_bits(self._index, pod, snapshot, row)
 
 
 class PolicyScore(ScorePlugin):
@@ -121,7 +123,8 @@ class QuickPolicyScore(PolicyScore):
 
     def score_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> float:
         """The raw score of one node."""
-        return _bound(self._policy, cycle, pod, snapshot).one_row.score(self._index, pod, snapshot, row)
+        bound = _bound(self._policy, cycle, pod, snapshot)
+        return math.inf if bound.left_out(self._rule, snapshot) else bound.one_row.score(self._index, pod, snapshot, row)
 
 
 class TieBreak:

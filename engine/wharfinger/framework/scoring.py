@@ -75,7 +75,7 @@ class Scoring:
         return [
             *((slot, slot.patch(asked, changes.node_rows, flips, feasible)) for slot in each("Score", self._static)),
             *((slot, slot.patch(asked, changes.rows, flips, feasible)) for slot in each("Score", self._row)),
-            *((slot, self._refresh_global(slot, asked, changes.since, flips, feasible)) for slot in each("Score", self._global)),
+            *((slot, self._refresh_global(slot, asked, changes, flips, feasible)) for slot in each("Score", self._global)),
         ]
 
     def _refresh_one(self, asked: Question, changes: Changes, feasible: Mask) -> None:
@@ -85,10 +85,10 @@ class Scoring:
             if slot.patch_one(asked, changes, feasible):
                 whole_from = ROW
         for slot in self.laps.each("Score", self._global):
-            touched = self._refresh_global(slot, asked, changes.since, NO_ROWS, feasible)
+            touched = self._refresh_global(slot, asked, changes, NO_ROWS, feasible)
             if isinstance(touched, slice):
                 whole_from = min(whole_from, slot.group)
-            elif len(touched):
+            elif len(touched) and not changes.only(touched):
                 extra = union(extra, touched)
         self._patch_one(changes.row, whole_from, feasible)
         if len(extra):
@@ -96,8 +96,8 @@ class Scoring:
         if whole_from < self._n_groups:
             self._total(asked.snapshot.n_nodes, whole_from, feasible)
 
-    def _refresh_global(self, slot: ScoreSlot, asked: Question, since: int, flips: NDArray[np.intp], feasible: Mask) -> Rows:
-        changed = slot.plugin.score_changes(*asked, since, flips)
+    def _refresh_global(self, slot: ScoreSlot, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> Rows:
+        changed = slot.plugin.score_changes(*asked, changes.since, flips)
         if changed is None:
             return NO_ROWS if slot.skipped else slot.patch(asked, NO_ROWS, flips, feasible)
         toggled = slot.prepare(asked, feasible)
@@ -106,6 +106,8 @@ class Scoring:
         if toggled or isinstance(changed, slice):
             slot.evaluate(asked, feasible)
             return ALL
+        if len(changed) and not len(flips) and changes.only(changed):
+            return ALL if slot.patch_one(asked, changes, feasible) else changed
         return slot.patch(asked, changed, flips, feasible)
 
     def _total(self, n_nodes: int, first: int, feasible: Mask) -> None:

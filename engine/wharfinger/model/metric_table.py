@@ -30,11 +30,13 @@ class MetricColumn:
     present: NDArray[np.bool_]
 
 
-def column_of(samples: Samples, names: Sequence[str]) -> MetricColumn:
-    """The samples in the order of node names; arrays that nobody may write to."""
-    absent = (math.nan, math.nan)
-    table = np.array([samples.get(name, absent) for name in names], dtype=np.float64).reshape(-1, 2)
-    values, times = np.ascontiguousarray(table.T)
+def column_of(samples: Samples, row_of: Mapping[str, int], n_nodes: int) -> MetricColumn:
+    """The samples of the nodes that have a row, in the order of rows; arrays that nobody may write to."""
+    known = [(row, *samples[name]) for name, row in row_of.items() if name in samples]
+    table = np.array(known, dtype=np.float64).reshape(-1, 3)
+    rows = table[:, 0].astype(np.intp)
+    values, times = np.full(n_nodes, math.nan), np.full(n_nodes, math.nan)
+    values[rows], times[rows] = table[:, 1], table[:, 2]
     column = MetricColumn(values=values, times=times, present=~np.isnan(values))
     for array in (column.values, column.times, column.present):
         array.setflags(write=False)
@@ -47,16 +49,19 @@ class Unseen:
     Those that began within `window` seconds before the sample count whole, as it shows them in part only: rather too much than too little.
     """
 
-    __slots__ = ("_by_resource", "_horizon", "_pods", "_seen")
+    __slots__ = ("_by_resource", "_horizon", "_pods", "_seen", "_views")
 
     def __init__(self, pods: PodTable, times: NDArray[np.float64], window: float) -> None:
         self._pods = pods
         self._horizon = np.where(np.isnan(times), math.inf, times - window)  # nothing begins after +inf
         self._by_resource: dict[str, NDArray[np.float64]] = {}
+        self._views: Mapping[str, NDArray[np.float64]] = {}
         self._seen = -1
 
-    def by_resource(self) -> dict[str, NDArray[np.float64]]:
+    def by_resource(self) -> Mapping[str, NDArray[np.float64]]:
         """The sums of cpu in millicores and memory in bytes, each (n_nodes,) float64 read-only."""
+        if self._seen == self._pods.n_changes:
+            return self._views
         changes = self._pods.changes_since(self._seen) if self._seen >= 0 else None
         if changes is None:
             self._recount()
@@ -66,7 +71,7 @@ class Unseen:
                     for resource, amounts in self._by_resource.items():
                         amounts[row] += sign * placement.pod.requests.get(resource, 0)
         self._seen = self._pods.n_changes
-        return {resource: read_only(amounts) for resource, amounts in self._by_resource.items()}
+        return self._views
 
     def _recount(self) -> None:
         rows = self._pods.entry_rows
@@ -79,6 +84,7 @@ class Unseen:
             self._by_resource[resource] = np.bincount(rows[unseen], weights=requests, minlength=len(self._horizon)).astype(
                 np.float64, copy=False
             )
+        self._views = {resource: read_only(amounts) for resource, amounts in self._by_resource.items()}
 
 
 class MetricTable:
@@ -148,4 +154,4 @@ class MetricTable:
             self._unseen.clear()
 
     def _build(self, samples: Samples) -> MetricColumn:
-        return column_of(samples, self._nodes.names)
+        return column_of(samples, self._nodes.row_of, len(self._nodes.names))
