@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 8 * 2**20
 SHARE = 0.002
 """The part of all time that reading details may take."""
-SAVED = 0.02
+SAVED = 0.005
 """Seconds of it that are saved up while nothing is decided."""
 TOP = 3
 MOST_PENDING = 4096
