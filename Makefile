@@ -37,7 +37,7 @@ testbed: $(READY)
 	$(BIN)/python -m tests.testbed.build
 
 test-cluster: $(READY)
-	$(BIN)/python -m pytest tests/cluster $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/cluster -n 2 --dist worksteal $(PYTEST_ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check engine tests
