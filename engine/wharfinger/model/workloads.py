@@ -39,11 +39,12 @@ class Expansion:
     warnings: tuple[str, ...] = ()
 
 
-def expand(given: Objects, cluster: Objects | None = None) -> Expansion:
+def expand(given: Objects, cluster: Objects | None = None, *, most: int | None = None) -> Expansion:
     """The pods of every workload and every pod among `given`; `cluster` has the nodes, priority and runtime classes to look up.
 
-    InvalidObject when they ask for more than `MOST_PODS`.
+    InvalidObject when they ask for more than `most`, by default `MOST_PODS`, as soon as there is one too many.
     """
+    most = MOST_PODS if most is None else most
     known = [given] if cluster is None else [cluster, given]
     admission = Admission(_all(known, objects.PriorityClass), _all(known, objects.RuntimeClass))
     pods: list[objects.Pod] = []
@@ -53,8 +54,8 @@ def expand(given: Objects, cluster: Objects | None = None) -> Expansion:
             pods.append(admission.admit(obj))
         else:
             made.append(obj)
-        if len(pods) > MOST_PODS:
-            raise InvalidObject(f"the workloads ask for more than {MOST_PODS:,} pods; {objects.key_of(obj)} is one too many")
+        if len(pods) > most:
+            raise InvalidObject(f"the workloads ask for more than {most:,} pods; {objects.key_of(obj)} is one too many")
     return Expansion(pods=tuple(pods), made=tuple(made), warnings=tuple(admission.warnings))
 
 

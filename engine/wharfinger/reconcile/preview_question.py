@@ -13,8 +13,8 @@ import msgspec
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.crd.app import PolicyAppSpec
-from wharfinger.crd.preview import PlacementPreviewSpec, PreviewPolicy, WorkloadRef
-from wharfinger.errors import UnknownObject, UsageError
+from wharfinger.crd.preview import MOST_PODS, PlacementPreviewSpec, PreviewPolicy, WorkloadRef
+from wharfinger.errors import InvalidObject, UnknownObject, UsageError
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import collection
@@ -62,8 +62,7 @@ class Questions:
 
         UnknownObject, UsageError, PolicyError or InvalidObject where it cannot be asked, ApiError as the writer.
         """
-        workload = await self._workload(meta, spec)
-        expansion = workloads.expand(Objects(by_kind={type(workload): (workload,)}), self._cluster())
+        expansion = self._expanded(await self._workload(meta, spec))
         chain, note = self._chain(expansion.pods)
         if spec.policies is not None:
             chain = with_policies(chain, [await self._policy(each) for each in spec.policies])
@@ -92,6 +91,13 @@ class Questions:
             return await self._writer.get(path.format(namespace, ref.name)), kind
         except refusals.NotFound:
             raise UnknownObject(f"there is no {ref.kind} {ref.name} in namespace {namespace}") from None
+
+    def _expanded(self, workload: objects.AnyObject) -> workloads.Expansion:
+        """The pods of a workload, which are made between two decisions: whoever may scale it must not hold up all others."""
+        try:
+            return workloads.expand(Objects(by_kind={type(workload): (workload,)}), self._cluster(), most=MOST_PODS)
+        except InvalidObject as error:
+            raise UsageError(f"{error}; say in spec.replicas how many to place") from error
 
     def _cluster(self) -> Objects:
         """The nodes and priority classes that the pods are looked up in."""

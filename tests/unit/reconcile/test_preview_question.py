@@ -1,0 +1,53 @@
+"""What a preview asks about: no more pods than can be looked up between the decisions of others, whatever a workload asks for."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.runtime.clusters import chain_of, state_of
+from wharfinger.crd.preview import MOST_PODS, PlacementPreviewSpec
+from wharfinger.errors import UsageError
+from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.reconcile.preview_question import Questions
+
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main"}]}}
+
+
+class Judge:
+    """Of a cluster with one node."""
+
+    def snapshot(self):
+        return state_of(1).snapshot()
+
+    def chain_of(self, _name):
+        return chain_of()
+
+
+class Writer:
+    """Of an API server with one workload."""
+
+    def __init__(self, **spec):
+        self._spec = spec
+
+    async def get(self, _path):
+        return {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"template": TEMPLATE, **self._spec}}
+
+
+def asked(kind, workload, **question):
+    meta = ObjectMeta(name="preview", namespace="shop")
+    spec = PlacementPreviewSpec.model_validate({"workloadRef": {"kind": kind, "name": "web"}, **question})
+    return asyncio.run(Questions(Judge(), Writer(**workload)).of(meta, spec)).pods
+
+
+@pytest.mark.parametrize(
+    ("kind", "vast"),
+    [
+        ("Deployment", {"replicas": 2_000_000}),
+        ("StatefulSet", {"replicas": MOST_PODS + 1}),
+        ("Job", {"parallelism": 2_000_000, "completions": 2_000_000}),
+    ],
+)
+def test_of_a_workload_of_very_many_pods_a_preview_has_to_say_how_many(kind, vast):
+    assert len(asked(kind, vast, replicas=MOST_PODS)) == MOST_PODS
+    with pytest.raises(UsageError, match=r"more than 1,000 pods.*; say in spec\.replicas how many to place"):
+        asked(kind, vast)
