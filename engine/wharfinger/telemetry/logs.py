@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from wharfinger.telemetry.line_writer import LineWriter
+from wharfinger.telemetry.plain_console import plain_line
 from wharfinger.telemetry.plain_structlog import structlog
 
 if TYPE_CHECKING:
@@ -150,8 +151,10 @@ def _explained(_: Any, __: str, event: EventDict) -> EventDict:
 def _rendering(format: Format) -> list[Processor]:  # noqa: A002 — as above
     if format == "json":
         return [_json]
+    if not sys.stderr.isatty():
+        return [_printable, lambda _logger, _level, event: plain_line(event)]
     renderer = structlog.dev.ConsoleRenderer(
-        colors=sys.stderr.isatty(),
+        colors=True,
         timestamp_key="time",
         exception_formatter=structlog.dev.plain_traceback,
         sort_keys=False,
@@ -169,9 +172,10 @@ def _printable(_: Any, __: str, event: EventDict) -> EventDict:
     """The fields with every text on one line and nothing in it that a terminal would obey; reports and tracebacks below the line."""
     if "report" in event:
         event["exception"] = "\n".join(filter(None, (event.pop("report"), event.get("exception"))))
-    return {
-        key: _below(value) if key == "exception" else _visible(value) if isinstance(value, str) else value for key, value in event.items()
-    }
+    for key, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[key] = _below(value) if key == "exception" else _visible(value)
+    return event
 
 
 def _below(text: str) -> str:
@@ -179,8 +183,6 @@ def _below(text: str) -> str:
 
 
 def _visible(text: str) -> str:
-    if text.isprintable():
-        return text
     return "".join(letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
