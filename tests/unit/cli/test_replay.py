@@ -14,7 +14,7 @@ def log(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def running(log):
-    return recorded(log, rounds=12)
+    return recorded(log, rounds=25)
 
 
 def other(tmp_path, text):

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from tests.unit.runtime.clusters import policy
 from tests.unit.runtime.running import Running, node, pod
 from wharfinger.framework.chain import assemble
+from wharfinger.framework.ports import BindFailed
+from wharfinger.model import objects
 from wharfinger.model.metric_table import MetricColumn
 from wharfinger.runtime.decision_log.recorder import DecisionRecorder
 from wharfinger.runtime.decision_log.replay import Replay
@@ -87,14 +89,32 @@ class Recorded(Running):
             values, times = np.array([samples.get(name, (np.nan, np.nan)) for name in there]).T
             state.put_metric("busy", MetricColumn(values=values, times=times, present=~np.isnan(values)), samples, layout)
 
-    async def churn(self, rounds):
-        """So many rounds of everything that happens in a cluster."""
+    def serve(self):
+        """A service that comes, changes or goes: it spreads the pods of its app."""
+        key = f"default/{(app := self.chance.choice('abc'))}"
+        there = self.cluster._objects.get("Service", {})
+        if key in there and self.chance.random() < 0.5:
+            self.cluster.remove("Service", key)
+        else:
+            metadata = objects.ObjectMeta(name=app, namespace="default", uid=f"svc-{app}")
+            self.cluster.put(objects.Service(metadata=metadata, spec=objects.ServiceSpec(selector={"app": app})))
+
+    def refuse(self, _pod, _node):
+        """Now and then a binding is not written."""
+        if self.chance.random() < 0.1:
+            raise BindFailed("the server is busy")
+
+    async def churn(self, rounds, change):
+        """So many rounds of everything that happens in a cluster; in the middle, a change."""
+        self.cluster.before_bind = self.refuse
         for _ in range(8):
             self.grow()
         self.cluster.connect(self.scheduler.sink)
         scheduling = asyncio.ensure_future(self.scheduler.run())
-        changes = [self.arrive] * 8 + [self.leave] * 2 + [self.relabel, self.measure, self.grow, self.lose_node]
-        for _ in range(rounds):
+        changes = [self.arrive] * 12 + [self.leave] * 2 + [self.relabel, self.measure, self.grow, self.lose_node, self.serve]
+        for number in range(rounds):
+            if change is not None and number == rounds // 2:
+                change(self)
             for _ in range(5):
                 self.chance.choice(changes)()
             await self.calm()
@@ -104,25 +124,12 @@ class Recorded(Running):
         await scheduling
 
 
-def recorded(path, rounds=25, change=None, **how):
+def recorded(path, rounds=40, change=None, **how):
     """The pods and nodes of every decision of a scheduler that was recorded; `change` is called with it in the middle."""
     with recorder(path, **how) as (recording, failures):
         running = Recorded(recording)
 
-        async def both():
-            await running.churn(rounds)
-
-        if change is not None:
-            original = running.measure
-            counter = iter(range(10**6))
-
-            def measured():
-                if next(counter) == 3:
-                    change(running)
-                original()
-
-            running.measure = measured
-        asyncio.run(both())
+        asyncio.run(running.churn(rounds, change))
     assert not failures
     return running
 

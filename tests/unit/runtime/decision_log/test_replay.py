@@ -1,10 +1,17 @@
+import json
+
 from tests.unit.runtime.clusters import policy
-from tests.unit.runtime.decision_log.recording import SECOND, recorded, replayed
+from tests.unit.runtime.decision_log.recording import SECOND, recorded, recorder, replayed
+from tests.unit.runtime.running import node, view
 from wharfinger.framework.chain import assemble, with_policies
+from wharfinger.model import objects
+from wharfinger.runtime.decision_log.playback import Playback
+from wharfinger.runtime.decision_log.reading import LogReader
 
 
-def nodes(found):
-    return [(replayed.pod, None if replayed.change is None else replayed.change.other) for replayed in found]
+def names(path):
+    """The names of the lines of a log."""
+    return {json.loads(line)["t"] for line in path.read_text().splitlines()}
 
 
 def test_every_decision_of_a_busy_cluster_comes_out_again(tmp_path):
@@ -15,6 +22,7 @@ def test_every_decision_of_a_busy_cluster_comes_out_again(tmp_path):
     assert len(running.decisions) > 60
     assert running.seen.preemptions, "the test is about preemption too"
     assert any(node is None for _, node in running.decisions)
+    assert {"assume", "forget", "nominate", "pod gone", "node gone", "drop", "metric", "put"} <= names(path)
     assert [each.pod for each in found] == [pod for pod, _ in running.decisions]
     assert [each.difference for each in found if each.difference] == []
     assert notes == []
@@ -81,3 +89,39 @@ def test_one_pod_alone_can_be_asked_about(tmp_path):
     key = running.decisions[5][0]
     found, _ = replayed(path, only=key)
     assert [each.pod for each in found] == [pod for pod, _ in running.decisions if pod == key]
+
+
+def test_each_single_change_is_made_again(tmp_path):
+    path = tmp_path / "decisions.jsonl"
+    with recorder(path) as (recording, _):
+        recording.begin()
+        state = recording.state
+        for name in ("n1", "n2"):
+            state.add_node(node(name))
+        state.update_node(node("n1", cpu="9"))
+        state.nominate(view("a"), "n1")
+        state.denominate(view("a"))
+        state.assume(view("b"), "n1")
+        state.forget(view("b"))
+        state.assume(view("c"), "n2")
+        state.update_pod(view("c", nodeName="n2"))
+        state.remove_pod(view("c"))
+        state.put(objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
+        state.drop("Namespace", "shop")
+        state.set_metric("busy", {"n1": (0.5, 1.0)})
+        state.drop_metric("busy")
+        state.remove_node("n2")
+        state.add_pod(view("d", nodeName="n1").placed_on("n1"))
+        state.add_pod(view("e").placed_on("n1"))
+    playback = Playback()
+    for _, line in LogReader(path=path).lines():
+        playback.take(line)
+    again, snapshot = playback.state, playback.state.snapshot()
+
+    assert again.revision == state.revision
+    assert snapshot.node(0).allocatable["cpu"] == 9000
+    assert snapshot.nominated_to("uid-a") is None
+    assert [(pod.key, pod.node_name) for pod, _ in again.placements()] == [("default/d", "n1"), ("default/e", "n1")]
+    assert list(snapshot.objects) == []
+    assert snapshot.metric("busy") is None
+    assert list(snapshot.names) == ["n1"]
