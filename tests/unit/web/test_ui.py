@@ -1,0 +1,324 @@
+"""The live page without a browser: who may look, what is sent, and to how many."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+
+from tests.unit.web.asking import FAR, NEAR, asking
+from wharfinger.errors import UnknownObject
+from wharfinger.runtime.in_memory import ManualClock
+from wharfinger.web.ui import feed as feeding
+from wharfinger.web.ui.board import Picture, Shade, Tiles
+from wharfinger.web.ui.channel import Channel, steps
+from wharfinger.web.ui.feed import Feed, TooMany
+from wharfinger.web.ui.pages import LivePage, routes
+from wharfinger.web.ui.stream import EventStream
+
+
+class Board:
+    """A board of a few nodes that a test can change."""
+
+    def __init__(self, values=(0.0, 0.5, 1.0, np.nan)):
+        self.layout = 1
+        self.values = np.array(values)
+        self.flags = np.zeros(len(values), np.uint8)
+        self.told = {"summary": {"now": 1}}
+        self.looked = 0
+
+    def picture(self, shade, known):
+        self.looked += 1
+        if shade == "gone":
+            raise UnknownObject("no node offers gone")
+        names = [f"node-{index}" for index in range(len(self.values))]
+        tiles = None if known == self.layout else Tiles(names=names, zones=[-1] * len(names), zone_names=[])
+        return Picture(
+            layout=self.layout, tiles=tiles, flags=self.flags, shade=Shade(title=shade, unit="fraction", low=0, high=1, values=self.values)
+        )
+
+    def parts(self):
+        for name, value in self.told.items():
+            yield name, value
+            yield None
+
+    def node(self, name):
+        if name != "node-0":
+            raise UnknownObject(f"there is no node {name}")
+        return {"name": name}
+
+
+def events(sent):
+    """(event, data) of everything that was sent."""
+    blocks = b"".join(sent).decode().strip().split("\n\n")
+    lines = [block.split("\n") for block in blocks if block.startswith("event")]
+    return [(first.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for first, data in lines]
+
+
+def client(board=None, **more):
+    board = board or Board()
+    page = LivePage(board=board, feed=Feed(board, ManualClock(), lambda *_: None), to_anybody=more.pop("to_anybody", False))
+    return asking(extra_routes=routes(page), **more)
+
+
+# ── who may look ──
+
+
+def test_the_page_is_for_the_machine_itself():
+    assert client(client=NEAR).get("/ui", headers={"host": "localhost:10261"}).status_code == 200
+    assert client(client=NEAR).get("/ui", headers={"host": "127.0.0.1:10261"}).status_code == 200
+    assert client(client=NEAR).get("/ui", headers={"host": "[::1]:10261"}).status_code == 200
+    assert client(client=FAR).get("/ui", headers={"host": "127.0.0.1"}).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/ui", "/ui/static/app.js", "/ui/events", "/ui/nodes/node-0"])
+def test_a_name_that_others_give_away_leads_to_nothing(path):
+    assert client(client=NEAR).get(path, headers={"host": "rebound.example"}).status_code == 403
+
+
+def test_the_configuration_may_say_otherwise():
+    assert client(client=FAR, to_anybody=True).get("/ui", headers={"host": "scheduler.example"}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/ui", "/ui/static/app.js", "/ui/static/none.js", "/ui/nodes/node-0"])
+def test_every_answer_says_what_the_browser_may_do(path):
+    headers = client().get(path, headers={"host": "localhost"}).headers
+    policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_nothing_can_be_changed():
+    for path in ("/ui", "/ui/events", "/ui/nodes/node-0"):
+        assert client().request("POST", path, headers={"host": "localhost"}).status_code == 405
+
+
+def test_files_are_not_sent_again_and_none_leads_outside():
+    asked = client()
+    first = asked.get("/ui/static/app.js", headers={"host": "localhost"})
+    again = asked.get("/ui/static/app.js", headers={"host": "localhost", "if-none-match": first.headers["etag"]})
+    assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+    for path in ("/ui/static/..%2fpages.py", "/ui/static/pages.py", "/ui/static/__init__.py"):
+        assert asked.get(path, headers={"host": "localhost"}).status_code == 404
+
+
+def test_nodes_are_told_by_name():
+    assert client().get("/ui/nodes/node-0", headers={"host": "localhost"}).json() == {"name": "node-0"}
+    assert client().get("/ui/nodes/node-9", headers={"host": "localhost"}).status_code == 404
+
+
+# ── what is sent ──
+
+
+def test_who_comes_new_gets_everything_and_then_differences():
+    board, channel = Board(), Channel("cpu")
+    first = events(channel.update(board))
+    assert [name for name, _ in first] == ["tiles", "values", "flags"]
+    assert first[1][1]["values"] == [0, 500, 1000, -1]
+
+    assert channel.update(board) == []
+    board.values[1] = 0.75
+    assert events(channel.update(board)) == [("change", {"at": [1], "values": [750]})]
+    assert events(channel.whole())[1][1]["values"] == [0, 750, 1000, -1]
+
+
+def test_what_only_trembles_is_not_sent():
+    board, channel = Board(), Channel("cpu")
+    channel.update(board)
+    board.values[1] += 0.0003
+    assert channel.update(board) == []
+
+
+def test_many_changes_are_sent_whole():
+    board, channel = Board(), Channel("cpu")
+    channel.update(board)
+    board.values[:3] = 0.1
+    assert [name for name, _ in events(channel.update(board))] == ["values"]
+
+
+def test_new_nodes_are_new_tiles():
+    board, channel = Board(), Channel("cpu")
+    channel.update(board)
+    board.layout, board.values, board.flags = 2, np.array([0.5]), np.array([1], np.uint8)
+    found = dict(events(channel.update(board)))
+    assert found["tiles"]["names"] == ["node-0"]
+    assert (found["values"]["values"], found["flags"]) == ([500], [1])
+
+
+def test_a_shade_that_is_not_there_is_told_once_and_may_come_back():
+    board, channel = Board(), Channel("gone")
+    assert events(channel.update(board)) == [("trouble", {"shade": "gone", "sentence": "no node offers gone"})]
+    assert channel.update(board) == []
+    channel.key = "cpu"
+    assert [name for name, _ in events(channel.update(board))] == ["tiles", "values", "flags"]
+
+
+def test_values_beyond_the_scale_keep_their_distance():
+    shade = Shade(title="", unit="fraction", low=0, high=1, values=np.array([1.7, -0.1, np.inf]))
+    assert steps(shade).tolist() == [1700, 0, -1]
+
+
+# ── to how many ──
+
+
+@asynccontextmanager
+async def feeding_from(board, clock=None):
+    failures = []
+    feed = Feed(board, clock or ManualClock(), lambda where, error: failures.append((where, str(error))))
+    feed.failures = failures
+    yield feed
+    feed.close()
+
+
+async def settle():
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_nothing_is_read_while_nobody_looks():
+    async def look():
+        board, clock = Board(), ManualClock()
+        async with feeding_from(board, clock) as feed:
+            watcher = feed.join("cpu")
+            await settle()
+            feed.leave(watcher)
+            looked = board.looked
+            clock.move(100)
+            await settle()
+            assert board.looked == looked
+
+    asyncio.run(look())
+
+
+def test_all_who_look_at_the_same_are_told_from_one_look():
+    async def look():
+        board, clock = Board(), ManualClock()
+        async with feeding_from(board, clock) as feed:
+            watchers = [feed.join("cpu") for _ in range(5)]
+            await settle()
+            looked = board.looked
+            board.values[0] = 0.9
+            clock.move(1)
+            await settle()
+            assert board.looked == looked + 1
+            found = [events([await watcher.next()]) for watcher in watchers]
+            assert found[0] == found[4]
+            assert ("change", {"at": [0], "values": [900]}) in found[0]
+
+    asyncio.run(look())
+
+
+def test_parts_are_sent_when_they_change():
+    async def look():
+        board, clock = Board(), ManualClock()
+        async with feeding_from(board, clock) as feed:
+            watcher = feed.join("cpu")
+            await settle()
+            assert ("summary", {"now": 1}) in events([await watcher.next()])
+            board.told = {"summary": {"now": 1}, "pending": {"total": 3}}
+            clock.move(1)
+            await settle()
+            assert events([await watcher.next()]) == [("pending", {"total": 3})]
+            late = feed.join("cpu")
+            assert {name for name, _ in events([await late.next()])} == {"summary", "pending", "tiles", "values", "flags"}
+
+    asyncio.run(look())
+
+
+def test_a_board_that_breaks_is_asked_again():
+    async def look():
+        board, clock = Board(), ManualClock()
+        async with feeding_from(board, clock) as feed:
+            feed.join("cpu")
+            board.values = None
+            await settle()
+            assert feed.failures[0][0] == "live page"
+            board.values = np.array([0.5])
+            clock.move(1)
+            await settle()
+            assert len(feed.failures) == 1
+
+    asyncio.run(look())
+
+
+def test_there_can_only_be_so_many():
+    async def look():
+        async with feeding_from(Board()) as feed:
+            for _ in range(feeding.MOST_WATCHERS):
+                feed.join("cpu")
+            with pytest.raises(TooMany, match="16 pages are open already"):
+                feed.join("cpu")
+        async with feeding_from(Board()) as feed:
+            for number in range(feeding.MOST_CHANNELS):
+                feed.join(f"pod:default/{number}")
+            with pytest.raises(TooMany, match="6 different things"):
+                feed.join("pod:default/more")
+
+    asyncio.run(look())
+
+
+def test_who_does_not_read_is_let_go(monkeypatch):
+    monkeypatch.setattr(feeding, "MOST_BEHIND", 2000)
+
+    async def look():
+        board, clock = Board(), ManualClock()
+        async with feeding_from(board, clock) as feed:
+            watcher = feed.join("cpu")
+            never = asyncio.Event()
+            sent = []
+
+            async def send(message):
+                sent.append(message)
+                if len(sent) > 1:
+                    await never.wait()  # a connection whose buffers are full
+
+            async def receive():
+                await never.wait()
+
+            answering = asyncio.ensure_future(EventStream(feed, watcher, {})({}, receive, send))
+            for _ in range(40):
+                board.told = {"summary": {"now": clock.now(), "more": "x" * 200}}
+                clock.move(1)
+                await settle()
+            assert answering.done()
+            assert len(feed) == 0
+
+    asyncio.run(look())
+
+
+def test_the_stream_ends_with_its_connection_and_with_the_feed():
+    async def look():
+        async with feeding_from(Board()) as feed:
+            left = asyncio.Event()
+
+            async def receive():
+                await left.wait()
+                return {"type": "http.disconnect"}
+
+            sent = []
+
+            async def send(message):
+                sent.append(message)
+
+            first = asyncio.ensure_future(EventStream(feed, feed.join("cpu"), {"X-Test": "1"})({}, receive, send))
+            await settle()
+            assert {(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-test", b"1")} <= set(sent[0]["headers"])
+            assert b"event: values" in sent[2]["body"]
+            left.set()
+            await settle()
+            assert first.done()
+            assert len(feed) == 0
+
+            left.clear()
+            second = asyncio.ensure_future(EventStream(feed, feed.join("cpu"), {})({}, receive, send))
+            await settle()
+            feed.close()
+            await settle()
+            assert second.done()
+            with pytest.raises(TooMany):
+                feed.join("cpu")
+
+    asyncio.run(look())
