@@ -37,6 +37,8 @@ async def first_contact(connection: Connection, clock: Clock, complain: Complain
             raise UsageError(f"the API server {connection.credentials.server} refuses the credentials: {error}") from error
         except refusals.Forbidden:
             return ServerVersion(release=(0, 0), text="unknown")  # nobody needs it; lists are then asked for in pages
+        except refusals.ApiError as error:
+            raise UsageError(f"{connection.credentials.server} does not answer as an API server does: {error}") from error
 
 
 def _is_about_trust(error: refusals.ApiError) -> bool:

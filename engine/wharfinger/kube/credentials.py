@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
+from yarl import URL
 
 from wharfinger.errors import UsageError
 from wharfinger.kube.plain_kubeconfig import Access, plain_access
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _UNREADABLE = (yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError)  # the loaders trust the file
 _IN_HOME = "~/.kube/config"
+_PATIENCE = 30.0  # seconds that an exec plugin may take; everything waits for it
 _ROTATION = 60.0  # seconds between looks at what may rotate, as the official loaders do
 
 
@@ -66,7 +68,12 @@ class Credentials:
     async def load(self) -> None:
         """None, once everything is read afresh; UsageError when there is nothing to connect to or it cannot be read."""
         try:
-            await self._load()
+            async with asyncio.timeout(_PATIENCE):
+                await self._load()
+        except TimeoutError as error:
+            raise UsageError(f"cannot connect to the API server: the exec plugin of the kubeconfig took over {_PATIENCE:g} s") from error
+        except (TypeError, KeyError, AttributeError) as error:
+            raise UsageError(f"cannot read how to connect to the API server: this is no kubeconfig: {error}") from error
         except _UNREADABLE as error:
             raise UsageError(f"cannot read how to connect to the API server: {error}") from error
         self._read_at = self._now()
@@ -102,6 +109,7 @@ class Credentials:
             self.configuration, self._loader = loader.configuration, loader
             await loader.load()
             loader.refuse_failed_plugin()
+        _refuse_oddities(self.server, self._header)
         self._load_tls()
 
     async def _load_anew(self) -> None:
@@ -115,9 +123,10 @@ class Credentials:
     async def _rotate(self) -> None:
         """None; what cannot be read just now is read again in a minute, and a token that is refused meanwhile at once."""
         self._read_at = self._now()
-        with contextlib.suppress(*_UNREADABLE):
+        with contextlib.suppress(*_UNREADABLE):  # TimeoutError among them
             if self._loader is not None:
-                await self._loader.load()
+                async with asyncio.timeout(_PATIENCE):
+                    await self._loader.load()
             elif self.configuration.refresh_api_key_hook is not None:
                 self.configuration.refresh_api_key_hook(self.configuration)
 
@@ -125,14 +134,36 @@ class Credentials:
         settings = self.configuration
         if not self.server.startswith("https"):
             return
+        for name in filter(None, (settings.ssl_ca_cert, settings.cert_file, settings.key_file)):
+            Path(name).open("rb").close()  # OpenSSL does not say which file is not there
         if self.tls is None:
-            self.tls = ssl.create_default_context(cafile=settings.ssl_ca_cert, cadata=settings.ca_cert_data)
+            self.tls = _trusting(settings.ssl_ca_cert, settings.ca_cert_data)
             self.tls.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that Kubernetes itself makes lack what this asks for
         if not settings.verify_ssl:  # only where the kubeconfig says insecure-skip-tls-verify
             self.tls.check_hostname = False
             self.tls.verify_mode = ssl.CERT_NONE
         if settings.cert_file:
-            self.tls.load_cert_chain(settings.cert_file, keyfile=settings.key_file)
+            try:
+                self.tls.load_cert_chain(settings.cert_file, keyfile=settings.key_file)
+            except ssl.SSLError as error:
+                raise ValueError(f"{settings.cert_file} with {settings.key_file}: {error}") from error
+
+
+def _trusting(file: str | None, content: str | None) -> ssl.SSLContext:
+    """A context that trusts the authorities of a file or a text, by default the system's; ValueError with the place when there are none."""
+    try:
+        return ssl.create_default_context(cafile=file, cadata=content)
+    except ssl.SSLError as error:
+        raise ValueError(f"{file or 'certificate-authority-data'}: {error}") from error
+
+
+def _refuse_oddities(server: str, header: str | None) -> None:
+    """None; ValueError for what no request can be made with, rather than with every request."""
+    url = URL(server)
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ValueError(f"the cluster's server is {server!r}, expected a URL such as https://10.0.0.1:6443")
+    if header is not None and not (header.isascii() and header.isprintable()):
+        raise ValueError("the user's token holds a line break or another character that tokens do not have")
 
 
 def _default_kubeconfig() -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
+from wharfinger.model import yaml_text
 
 _CLUSTER = frozenset({"server", "certificate-authority", "insecure-skip-tls-verify", "tls-server-name"})
 _USERS = (frozenset({"token"}), frozenset({"client-certificate", "client-key"}))
@@ -36,13 +36,17 @@ class Access:
 
 
 def plain_access(path: str, context: str | None) -> Access | None:
-    """What a file says of a context, by default of its current one; None where it is not plain. Raises OSError and yaml.YAMLError."""
+    """What a file says of a context, by default of its current one; None where it is not plain. OSError, or ValueError for no YAML."""
     file = Path(path).expanduser()
     if not file.is_file():
         return None
-    document = yaml.load(file.read_text("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 — a safe one
-    if not isinstance(document, dict):
+    try:
+        documents = list(yaml_text.parse(file.read_bytes()))
+    except yaml_text.NotReadable as error:
+        raise ValueError(f"{path}: {error}") from error
+    if len(documents) != 1 or not isinstance(documents[0], dict):
         return None
+    document = documents[0]
     named = {kind: _by_name(document.get(kind)) for kind in _SECTIONS}
     chosen = named["contexts"].get(context or document.get("current-context"), {}).get("context")
     if not isinstance(chosen, dict):

@@ -52,3 +52,8 @@ def test_who_may_not_ask_for_the_version_goes_on_without(tmp_path):
     version, _, _ = contact(tmp_path, refused(403, "Forbidden"))
 
     assert not version.streams_lists
+
+
+def test_a_server_that_is_none_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"http://127\.0\.0\.1:\d+ does not answer as an API server does: to an HTTPS server"):
+        contact(tmp_path, refused(400, "to an HTTPS server"))
