@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import Mapped, mapped
 from wharfinger.signals.metrics_api import node_series
 from wharfinger.signals.node_names import NodeNames
 from wharfinger.signals.ports import Source
-from wharfinger.signals.prometheus import Prometheus
 from wharfinger.signals.query import METRICS_API, PROMETHEUS, Query
 from wharfinger.signals.settings import PrometheusServer
 from wharfinger.signals.workers import Workers
+
+if TYPE_CHECKING:
+    from wharfinger.signals.prometheus import Prometheus
 
 AT_A_TIME = 3
 """Questions to one server at a time."""
@@ -26,8 +30,10 @@ class PrometheusSource:
     """Servers by name; each has threads of its own, so one that hangs delays no other."""
 
     def __init__(self, servers: Iterable[PrometheusServer]) -> None:
-        self._prometheus = Prometheus(servers)
-        self._workers = {name: Workers(f"prometheus-{name}", AT_A_TIME) for name in self._prometheus.servers}
+        self._servers = {server.name: server for server in servers}
+        self._workers = {name: Workers(f"prometheus-{name}", AT_A_TIME) for name in self._servers}
+        self._making = threading.Lock()
+        self._prometheus: Prometheus | None = None
 
     async def measured(self, query: Query, nodes: NodeNames) -> Mapped:
         """The samples by node; SignalFailed when there are none to be had."""
@@ -35,7 +41,15 @@ class PrometheusSource:
         if workers is None:
             known = ", ".join(sorted(self._workers)) or "none"
             raise SignalFailed(Kind.SETTINGS, f"the settings name no Prometheus server `{query.server}` (they name {known})")
-        return await workers.run(partial(self._prometheus.measured, query, nodes))
+        return await workers.run(partial(self._measured, query, nodes))
+
+    def _measured(self, query: Query, nodes: NodeNames) -> Mapped:
+        with self._making:
+            if self._prometheus is None:
+                from wharfinger.signals.prometheus import Prometheus  # noqa: PLC0415 — a hundred modules, and most runs need none
+
+                self._prometheus = Prometheus(self._servers.values())
+        return self._prometheus.measured(query, nodes)
 
 
 class MetricsApiSource:
