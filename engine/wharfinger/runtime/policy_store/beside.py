@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 PATIENCE = 0.0002
 """Seconds after which the lock is asked for; Python's own 0.005 would make a decision of 1 ms last 40."""
-REST = 0.008
+REST = 0.006
 """Seconds that whoever decides leaves to the building between two slices."""
-LONGEST = 2.0
+LONGEST = 3.0
 """Seconds of building after which nobody rests for it any more: what takes that long is not waited for."""
 
 P = ParamSpec("P")
@@ -36,17 +36,27 @@ class Beside:
         self._began: float | None = None
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the function returns."""
+        """What the function returns; somebody waits for it."""
         self._began = self._clock.monotonic()
         try:
-            with _giving_way():
-                return await asyncio.to_thread(function, *args, **kwargs)
+            return await self.unhurried(function, *args, **kwargs)
         finally:
             self._began = None
+
+    async def unhurried(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What the function returns; nobody rests for it."""
+        with _giving_way():
+            return await asyncio.to_thread(function, *args, **kwargs)
 
     def rest(self) -> float:
         """For how many seconds to leave the time to what is being built; 0 if nothing is, or for too long."""
         return 0.0 if self._began is None or self._clock.monotonic() - self._began > LONGEST else REST
+
+
+def let_go(former: list[object]) -> None:
+    """None; taking 200 policies apart takes 20 ms, in which nobody else has a turn if it is done in one go."""
+    while former:
+        former.pop()
 
 
 @contextmanager

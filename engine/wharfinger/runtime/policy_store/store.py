@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from wharfinger.framework.policy_source import PolicyText
 from wharfinger.framework.policy_status import Finding, PolicyObserver, PolicyStatus, SilentPolicyObserver, SourceStatus
 from wharfinger.runtime.policy_store.active import ActivePolicies, activated
-from wharfinger.runtime.policy_store.beside import Beside
+from wharfinger.runtime.policy_store.beside import Beside, let_go
 from wharfinger.runtime.policy_store.candidate import Outcome, build
 from wharfinger.runtime.policy_store.choosing import Choice, Claim, choose
 from wharfinger.runtime.policy_store.ledger import Job, Ledger, Offer, Supply
@@ -191,12 +191,15 @@ class PolicyStore:
         entries = [entry for entry in self._ledger if entry.candidate is not None]
         claims = [self._claim(entry) for entry in entries]
         choices, active = await self.beside.run(_chosen, self.active, claims)
+        former: list[object] = [*(claim.held for claim in claims), *(entry.held for entry in entries), self.active]
+        del claims
         if active.revision != self.active.revision:
             self.active = active
             self.adopt(active)
         self._hold(entries, choices)
         self._tell(removed)
-        await self.beside.run(self._records.write, list(self._ledger), removed)
+        await self.beside.unhurried(self._records.write, list(self._ledger), removed)
+        await self.beside.unhurried(let_go, former)
 
     def _claim(self, entry: Entry) -> Claim:
         assert entry.candidate is not None  # noqa: S101 — asked by the caller

@@ -37,3 +37,16 @@ def test_what_fails_there_fails_here_and_nobody_rests_for_it():
         assert beside.rest() == 0
 
     asyncio.run(story())
+
+
+def test_nobody_rests_for_what_nobody_waits_for():
+    async def story():
+        beside, go = Beside(ManualClock()), threading.Event()
+        running = asyncio.create_task(beside.unhurried(go.wait, 10))
+        await asyncio.sleep(0)
+        seen = beside.rest(), sys.getswitchinterval()
+        go.set()
+        await running
+        assert seen == (0, pytest.approx(PATIENCE))
+
+    asyncio.run(story())
