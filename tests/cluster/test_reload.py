@@ -1,97 +1,18 @@
 """Policies change while `wharf run` schedules."""
 
-import contextlib
 import json
 import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
-import pytest
-
 from tests.cluster.live import NAME
+from tests.cluster.policies import BROKEN, Mounted, bound, policies, pools_by_revision, revision, scheduled, where
 from tests.cluster.process import WharfProcess, run_to_end
 from tests.cluster.soundness import assert_sound
 from tests.cluster.waiting import eventually
 
 WHARF = Path(sys.executable).with_name("wharf")
-BROKEN = 'policy "where"\nfilter pool { require node.lables == }\n'
-
-
-def where(pool):
-    """A policy for the nodes of one pool."""
-    return f'policy "where"\nfilter pool {{ require node.labels["pool"] == "{pool}" else "not {pool}" on missing reject }}\n'
-
-
-class Mounted:
-    """A ConfigMap as the kubelet mounts it: each version in a hidden folder of its own, `..data` turned to it by a rename."""
-
-    def __init__(self, root):
-        self.root = root
-        self._versions = 0
-        root.mkdir()
-
-    def write(self, **keys):
-        self._versions += 1
-        fresh = self.root / f"..2026_01_01_{self._versions}"
-        fresh.mkdir()
-        for key, content in keys.items():
-            (fresh / f"{key}.policy").write_text(content)
-        (self.root / "..data_tmp").symlink_to(fresh.name)
-        (self.root / "..data_tmp").rename(self.root / "..data")
-        for key in keys:
-            with contextlib.suppress(FileExistsError):
-                (self.root / f"{key}.policy").symlink_to(f"..data/{key}.policy")
-
-
-@pytest.fixture
-def pools(nodes):
-    """Forty nodes, every other one in pool b: pool by node."""
-    names = nodes(40, pods=200, cpu="64", each=lambda i: {"labels": {"pool": "ab"[i % 2]}})
-    return {name: "ab"[i % 2] for i, name in enumerate(names)}
-
-
-@pytest.fixture
-def config_map(control_plane):
-    """Writes the keys of a ConfigMap of policies; None deletes it."""
-    name = "policies"
-
-    def write(**keys):
-        data = {f"{key}.policy": content for key, content in keys.items()}
-        try:
-            control_plane.api.patch("ConfigMap", name, {"data": data})
-        except Exception:  # noqa: BLE001 — it is not there yet
-            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
-            control_plane.api.create(body)
-
-    yield write
-    control_plane.api.delete("ConfigMap", name)
-
-
-def policies(wharf):
-    found = json.loads(wharf.get("/policies")[1])
-    return {policy["key"]: policy["state"] for policy in found["policies"]}
-
-
-def revision(wharf):
-    return json.loads(wharf.get("/policies")[1])["policies"][0]["revision"]
-
-
-def scheduled(wharf):
-    """The lines of the log about placed pods."""
-    lines = [json.loads(line) for line in wharf.log.splitlines() if line.startswith("{")]
-    return [line for line in lines if line["event"] == "attempt" and line["result"] == "scheduled"]
-
-
-def pools_by_revision(wharf, pools):
-    found = defaultdict(set)
-    for line in scheduled(wharf):
-        found[line["policy_revision"]].add(pools[line["node"]])
-    return dict(found)
-
-
-def bound(api):
-    return sum("nodeName" in pod["spec"] for pod in api.list("Pod"))
 
 
 def test_a_swap_in_the_middle_of_2000_pods_splits_them_in_two(control_plane, pools, pods, tmp_path):
@@ -196,6 +117,7 @@ def test_a_policy_that_rejects_every_node_is_active_and_says_so_and_a_better_one
         assert policies(wharf) == {"where.policy": "active"}
         pods(5, prefix="second", scheduler=NAME)
         eventually(lambda: "not nowhere" in wharf.log)
+        assert wharf.log.index("rejects all 40 nodes") < wharf.log.index("not nowhere")
         path.write_text(where("b"))
         eventually(lambda: len(scheduled(wharf)) == 10)
         assert {pools[line["node"]] for line in scheduled(wharf)[5:]} == {"b"}
