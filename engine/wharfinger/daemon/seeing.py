@@ -38,8 +38,8 @@ class ToldToo:
             told(attempt)
 
 
-def decisions_shown(recent: RecentDecisions, health: Health, clock: Clock) -> Decisions:
-    """What the pages about decisions ask."""
+def decisions_shown(recent: RecentDecisions, health: Health, clock: Clock, *, to_anybody: bool = False) -> Decisions:
+    """What the pages about decisions ask, and whether from anywhere."""
     explanations = LiveExplanations(clock)
 
     async def explain(pod: str, nodes: list[str]) -> tuple[Mapping[str, Any], str]:
@@ -49,7 +49,7 @@ def decisions_shown(recent: RecentDecisions, health: Health, clock: Clock) -> De
         found = await explanations.of(daemon.scheduler, pod, nodes)
         return found.plain(), str(found)
 
-    return Decisions(recent=recent, explain=explain)
+    return Decisions(recent=recent, explain=explain, to_anybody=to_anybody)
 
 
 def recorder_of(settings: DecisionLogSettings | None, observer: Observer, opened: AsyncExitStack) -> DecisionRecorder | None:

@@ -69,7 +69,8 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
             debug = Debug(cache=partial(_cache, health, connection), from_anywhere=settings.remote_debugging)
             told = policies_told(store, health)
             page = live_page(health, told, recent, store, clock=clock, failed=observer.failed, to_anybody=settings.remote_ui)
-            pages = [*policies.routes(told), *decisions.routes(decisions_shown(recent, health, clock)), *ui.routes(page)]
+            shown = decisions_shown(recent, health, clock, to_anybody=settings.remote_ui)
+            pages = [*policies.routes(told), *decisions.routes(shown), *ui.routes(page)]
             server = Server(application(health.checks, metrics.registry, debug, pages), settings.bind_address, settings.port)
             log.info("serving", url=(await opened.enter_async_context(server)).url)
             opened.callback(page.feed.close)
@@ -94,8 +95,8 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
             state=None if recorder is None else recorder.state,
             signal_observer=TelemetrySignalObserver(metrics, log),
         )
-        for shown in [recent.decided, *([] if recorder is None else [recorder.decided])]:
-            daemon.scheduler.show_decisions(shown)
+        for beside in [recent.decided, *([] if recorder is None else [recorder.decided])]:
+            daemon.scheduler.show_decisions(beside)
         read_from(daemon, metrics, settings.leader_election.resource_name)
         health.watch(daemon)
         await daemon.run(stop)

@@ -101,7 +101,7 @@ class Settings(Part):
 
     `policy_config_map` is `namespace/name` of a ConfigMap with policies for every profile; `state_directory` is where the last good version
     of every policy outlasts a restart. `remote_debugging`: what is under `/debug` answers others than the machine itself, too;
-    `remote_ui`: the live page does.
+    `remote_ui`: the live page does, and so do `/decisions` and `/explain`.
     `decision_log` is written, and `tracing` done, where they are given.
     With `admission` a webhook is served that refuses SchedulingPolicies which would not become active.
     """

@@ -61,6 +61,17 @@ class Nearby:
             await self._app(scope, receive, send)
 
 
+def is_ours(request: Request) -> bool:
+    """Whether who asks is on this machine, and by a name for it that nobody else can give away."""
+    host = request.url.hostname or ""
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        if host != "localhost":
+            return False
+    return is_near(request.scope.get("client"))
+
+
 def is_near(client: tuple[str, int] | None) -> bool:
     """Whether a client's address is a loopback one; not knowing it counts as far away."""
     try:

@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.telemetry.recent_decisions import RankedNode, RecentDecision, RecentDecisions
+from wharfinger.web.debug import is_ours
 
 MOST_LISTED = 1000
 LISTED = 100
@@ -35,19 +36,30 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """What is asked."""
+    """What is asked, and by whom: only by the machine itself, unless `to_anybody`. It names pods, and an explanation costs time."""
 
     recent: RecentDecisions
     explain: Explain
+    to_anybody: bool = False
 
 
 def routes(decisions: Decisions) -> list[Route]:
     """The routes."""
-    return [
-        Route("/decisions", _list(decisions.recent)),
-        Route("/decisions/{namespace}/{name}", _of_pod(decisions.recent)),
-        Route("/explain/{namespace}/{name}", _explanation(decisions.explain)),
-    ]
+    found = {
+        "/decisions": _list(decisions.recent),
+        "/decisions/{namespace}/{name}": _of_pod(decisions.recent),
+        "/explain/{namespace}/{name}": _explanation(decisions.explain),
+    }
+    return [Route(path, answer if decisions.to_anybody else _guarded(answer)) for path, answer in found.items()]
+
+
+def _guarded(answer: Answer) -> Answer:
+    async def guarded(request: Request) -> Response:
+        if not is_ours(request):
+            return _refusal("only from the machine itself, unless the configuration says otherwise (remoteUi)", 403)
+        return await answer(request)
+
+    return guarded
 
 
 def _list(recent: RecentDecisions) -> Answer:

@@ -2,7 +2,7 @@ import pytest
 
 from tests.unit.runtime.running import view
 from tests.unit.telemetry.test_recent_decisions import Timer, attempt
-from tests.unit.web.asking import asking
+from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.web.decisions import Decisions, routes
@@ -17,8 +17,18 @@ async def unexplained(pod, nodes):
     raise UnknownObject(f"there is no pod {pod}")
 
 
-def web(recent, explain=unexplained):
-    return asking(extra_routes=routes(Decisions(recent=recent, explain=explain)))
+class Web:
+    """The pages, asked by a name of this machine."""
+
+    def __init__(self, recent, explain, client, **more):
+        self._asking = asking(extra_routes=routes(Decisions(recent=recent, explain=explain, **more)), client=client)
+
+    def get(self, path, headers=()):
+        return self._asking.get(path, headers={"host": "localhost", **dict(headers)})
+
+
+def web(recent, explain=unexplained, client=NEAR, **more):
+    return Web(recent, explain, client, **more)
 
 
 def test_the_list_is_newest_first_and_can_be_narrowed(recent):
@@ -90,3 +100,10 @@ def test_an_explanation_is_json_or_text_and_is_asked_about_nodes(recent):
 
     assert web(recent, explain).get("/explain/default/a?node=n1&node=n2").json() == {"pod": "default/a", "nodes": ["n1", "n2"]}
     assert web(recent, explain).get("/explain/default/a", headers={"accept": "text/plain"}).text == "in words\n"
+
+
+@pytest.mark.parametrize("path", ["/decisions", "/decisions/default/a", "/explain/default/a"])
+def test_only_the_machine_itself_is_answered_unless_it_is_wanted_otherwise(recent, path):
+    assert web(recent, client=FAR).get(path).status_code == 403
+    assert web(recent, client=FAR, to_anybody=True).get(path).status_code in {200, 404}
+    assert web(recent).get(path, headers={"host": "rebound.example.com"}).status_code == 403

@@ -13,7 +13,6 @@ for the machine itself, asked by a name that nobody else can give away: one that
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -25,7 +24,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from wharfinger.errors import UnknownObject
-from wharfinger.web.debug import is_near
+from wharfinger.web.debug import is_ours
 from wharfinger.web.ui.board import Board
 from wharfinger.web.ui.feed import Feed, TooMany
 from wharfinger.web.ui.stream import EventStream
@@ -112,7 +111,7 @@ def routes(page: LivePage) -> list[Route]:
 
 def _guarded(answer: Answer, page: LivePage) -> Answer:
     async def guarded(request: Request) -> Response:
-        if page.to_anybody or _is_ours(request):
+        if page.to_anybody or is_ours(request):
             found = await answer(request)
         else:
             found = PlainTextResponse("only from the machine itself, unless the configuration says otherwise\n", 403)
@@ -121,17 +120,6 @@ def _guarded(answer: Answer, page: LivePage) -> Answer:
         return found
 
     return guarded
-
-
-def _is_ours(request: Request) -> bool:
-    """Whether who asks is on this machine, and by a name for it that nobody else can give away."""
-    host = request.url.hostname or ""
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        if host != "localhost":
-            return False
-    return is_near(request.scope.get("client"))
 
 
 def _file(file: File, request: Request) -> Response:
