@@ -30,7 +30,7 @@ _NO_ROWS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 class BoundPolicy:
     """One policy, one pod, one cluster (any number of its snapshots)."""
 
-    __slots__ = ("_frame", "_one_row", "_pod", "_policy", "_program", "_registers", "_start", "_static", "_strings")
+    __slots__ = ("_asked", "_frame", "_one_row", "_pod", "_policy", "_program", "_reasons", "_registers", "_start", "_static", "_strings")
 
     def __init__(self, policy: CompiledPolicy, pod: PodView, strings: StringTable) -> None:
         self._policy = policy
@@ -42,12 +42,16 @@ class BoundPolicy:
         self._frame: AtRows | None = None
         self._registers: schedule.Registers = self._start
         self._one_row: OneRow | None = None
+        self._reasons: dict[int, tuple[str, ...]] = {}
+        self._asked: tuple[Snapshot | None, Hashable] = (None, None)
 
     def of(self, pod: PodView) -> BoundPolicy:
         """Itself, from now on for this pod, which must be of the same template: only who is left out of selections changes."""
         if pod is not self._pod:
             self._pod = pod
             self._frame = None
+            if self._policy.reads_identity:
+                self._reasons.clear()
         return self
 
     @property
@@ -60,7 +64,10 @@ class BoundPolicy:
 
     def reasons(self, index: int) -> tuple[str, ...]:
         """What filter number `index` says of nodes it rejects, one sentence per bit; what differs between nodes is `…`."""
-        return self._policy.reasons.of(index, self._pod)
+        found = self._reasons.get(index)
+        if found is None:
+            found = self._reasons[index] = self._policy.reasons.of(index, self._pod)
+        return found
 
     def left_out(self, rule: Rule, snapshot: Snapshot) -> bool:
         """Whether a rule has no say because one of its metrics is suspended."""
@@ -134,12 +141,18 @@ class BoundPolicy:
         Only GLOBAL rules depend on more than that. The token holds on to what it compares, so an old one never equals a new one by chance.
         """
         watch = rule.plan.watch
-        moment = (snapshot.now, snapshot.metrics_revision, snapshot.layout_revision) if watch.timed else None
+        moment = self._moment(snapshot) if watch.timed else None
         if not watch.selections:
             return moment
         registers = schedule.framed(self._start, AtRows(snapshot, self._pod, _NO_ROWS))
         schedule.run(watch.steps, registers)
         return (moment, *((registers[place], registers[place].follow()) for place in watch.selections))
+
+    def _moment(self, snapshot: Snapshot) -> Hashable:
+        """What metrics and the time are for a snapshot."""
+        if snapshot is not self._asked[0]:
+            self._asked = snapshot, (snapshot.now, snapshot.metrics_revision, snapshot.layout_revision)
+        return self._asked[1]
 
     # ── evaluation ──
 

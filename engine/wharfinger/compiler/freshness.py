@@ -26,17 +26,19 @@ def coverage(snapshot: Snapshot, metric: typed.Metric) -> float:
 class Freshness:
     """Which metrics of a policy are suspended; worked out again when samples, rows or the time change."""
 
-    __slots__ = ("_key", "_metrics", "_suspended")
+    __slots__ = ("_key", "_last", "_metrics", "_suspended")
 
     def __init__(self, metrics: Sequence[typed.Metric]) -> None:
         self._metrics = tuple(metrics)
         self._key: Hashable = None
+        self._last: Snapshot | None = None
         self._suspended: frozenset[str] = frozenset()
 
     def suspended(self, snapshot: Snapshot) -> frozenset[str]:
         """The names of the metrics whose coverage is below what their policy demands."""
-        if not self._metrics:
+        if not self._metrics or snapshot is self._last:
             return self._suspended
+        self._last = snapshot  # a snapshot can be read only while nothing changes, so its answer is always the same
         key = (id(snapshot.strings), snapshot.metrics_revision, snapshot.layout_revision, snapshot.now)
         if key != self._key:
             self._suspended = frozenset(m.name for m in self._metrics if coverage(snapshot, m) < m.min_coverage)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from wharfinger.model.snapshot import Snapshot
 
 
+_CHANGED = "changed rows"  # a key of the cycle state, as no policy's name can be: those have no spaces
+
+
 class PolicyFilter(FilterPlugin):
     """A filter rule. A clause that only node objects can change is unresolvable: moving pods away would not help.
 
@@ -54,18 +57,19 @@ class PolicyFilter(FilterPlugin):
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """None; binds the policy."""
         bound = _bound(self._policy, cycle, pod, snapshot)
-        texts = bound.reasons(self._index)
         if _seen(self._policy, self._rule) not in cycle:  # later on, `filter_changes` has been asked before
             _changes(self._policy, self._rule, cycle, pod, snapshot, snapshot.revision)
-        cycle[self.name] = tuple(
-            Reason(text, bit.volatility is not Volatility.STATIC) for text, bit in zip(texts, self._rule.bits, strict=True)
-        )
+        texts = bound.reasons(self._index)
+        known = cycle.get(self.name)
+        if known is None or known[0] is not texts:
+            reasons = (Reason(text, bit.volatility is not Volatility.STATIC) for text, bit in zip(texts, self._rule.bits, strict=True))
+            cycle[self.name] = texts, tuple(reasons)
         return None
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """The verdicts for `rows`."""
         bound = _bound(self._policy, cycle, pod, snapshot)
-        return Verdicts(cycle[self.name], bound.filter_bits(self._index, snapshot, rows))
+        return Verdicts(cycle[self.name][1], bound.filter_bits(self._index, snapshot, rows))
 
     def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
         """The rows on which something changed, unless what changed elsewhere matters to the rule."""
@@ -185,6 +189,15 @@ def _changes(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodView
     if cycle.get(seen) != token:
         cycle[seen] = token
         return slice(None)
+    known = cycle.get(_CHANGED)
+    if known is None or known[0] is not snapshot or known[1] != since:
+        known = cycle[_CHANGED] = snapshot, since, _changed(snapshot, since)
+    rows: Rows | None = known[2]
+    return rows
+
+
+def _changed(snapshot: Snapshot, since: int) -> Rows | None:
+    """The rows on which something changed since a revision; the same for all rules of a template, who ask one after the other."""
     nodes, pods = snapshot.node_changes(since), snapshot.usage_changes(since)
     if nodes is None or pods is None or len(nodes):
         return slice(None)

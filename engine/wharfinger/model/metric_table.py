@@ -126,7 +126,10 @@ class MetricTable:
 
     def known(self, names: Sequence[str]) -> str | None:
         """The first of some names that has samples."""
-        return next((name for name in names if name in self.samples), None)
+        for name in names:  # asked in every decision: a generator would cost more than the answer
+            if name in self.samples:
+                return name
+        return None
 
     def column(self, name: str) -> MetricColumn | None:
         """The samples of a metric in row order; None if there never were any."""

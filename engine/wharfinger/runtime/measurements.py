@@ -21,10 +21,13 @@ class Measurements:
         self._world = world
         self._queue = queue
         self._stirred = stirred
+        self._nodes: NodeNames | None = None
 
     def nodes(self) -> NodeNames:
         """The nodes as they are now."""
-        return NodeNames(*self._world.state.nodes_listed())
+        layout, names, nodes = self._world.state.nodes_listed()
+        self._nodes = NodeNames(layout, names, nodes, self._nodes)
+        return self._nodes
 
     def publish(self, key: str, found: Mapped) -> None:
         """None; decisions read these samples of a signal from now on, and pods that others rejected are tried again."""

@@ -1,6 +1,6 @@
 """The JSON of an instant query: `{"status": "success", "data": {"resultType": "vector", "result": […]}}`.
 
-Decoding happens in a thread, but under Python's lock; a long answer is decoded in portions, between which others may have the lock.
+An answer is taken apart at once, into series that are decoded one by one as they are wanted: that can be interrupted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import msgspec
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import Series
 
-PORTION = 500
 MOST_SERIES = 200_000
 
 _INSTEAD = {

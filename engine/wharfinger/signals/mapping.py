@@ -15,6 +15,7 @@ from wharfinger.builtins import strings
 from wharfinger.language.types import Kind
 from wharfinger.model.metric_table import MetricColumn, Samples, column_of
 from wharfinger.signals.node_names import NodeNames
+from wharfinger.signals.portions import in_portions
 from wharfinger.signals.query import Query
 
 MILLICORES = 1000.0
@@ -78,12 +79,12 @@ class Mapped:
 def mapped(series: Iterable[Series], query: Query, nodes: NodeNames) -> Mapped:
     """What an answer says of the nodes."""
     work = _Mapping(query, nodes)
-    for each in series:
+    for each in in_portions(series):
         work.take(each)
     samples = {name: sample for name, sample in work.samples.items() if sample is not None}
     return Mapped(
         samples=samples,
-        column=column_of(samples, nodes.names),
+        column=column_of(samples, nodes.rows, len(nodes)),
         layout=nodes.layout,
         n_series=work.n_series,
         unlabelled=work.unlabelled,

@@ -16,6 +16,7 @@ from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.http import BoundedSession, failed
 from wharfinger.signals.mapping import Mapped, Series, mapped
 from wharfinger.signals.node_names import NodeNames
+from wharfinger.signals.portions import in_portions, in_turn
 from wharfinger.signals.query import Query
 from wharfinger.signals.settings import PrometheusServer
 
@@ -31,9 +32,9 @@ class Prometheus:
         """The samples of a query by node; SignalFailed when there are none to be had."""
         client = self._client(query.server)
         found = client.custom_query(query.text)
-        if query.times is not None:
-            found = _timed(found, client.custom_query(query.times), query.node)
-        return mapped(found, query, nodes)
+        times = None if query.times is None else client.custom_query(query.times)
+        with in_turn():
+            return mapped(found if times is None else _timed(found, times, query.node), query, nodes)
 
     def _client(self, name: str) -> Any:
         server = self.servers.get(name)
@@ -59,6 +60,6 @@ def _connected(server: PrometheusServer) -> Any:
 
 def _timed(values: Iterable[Series], times: Iterable[Series], label: str) -> Iterable[Series]:
     """The values with the times that another query has for the same text of the node label; without one, a value has none."""
-    measured = {series.labels.get(label): series.value for series in times}
+    measured = {series.labels.get(label): series.value for series in in_portions(times)}
     for series in values:
         yield series._replace(time=measured.get(series.labels.get(label), math.nan))

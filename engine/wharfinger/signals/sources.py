@@ -11,6 +11,7 @@ from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import Mapped, mapped
 from wharfinger.signals.metrics_api import node_series
 from wharfinger.signals.node_names import NodeNames
+from wharfinger.signals.portions import in_turn
 from wharfinger.signals.ports import Source
 from wharfinger.signals.query import METRICS_API, PROMETHEUS, Query
 from wharfinger.signals.settings import PrometheusServer
@@ -62,7 +63,12 @@ class MetricsApiSource:
     async def measured(self, query: Query, nodes: NodeNames) -> Mapped:
         """The samples by node; SignalFailed when there are none to be had."""
         content = await self._read()
-        return await self._workers.run(lambda: mapped(node_series(content, query.text), query, nodes))
+        return await self._workers.run(partial(_of_api, content, query, nodes))
+
+
+def _of_api(content: bytes, query: Query, nodes: NodeNames) -> Mapped:
+    with in_turn():
+        return mapped(node_series(content, query.text), query, nodes)
 
 
 class NoSource:
