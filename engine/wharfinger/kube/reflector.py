@@ -66,6 +66,7 @@ class Reflector:
         self._settings = settings or ReflectorSettings()
         self._backoff = self._settings.backoff()
         self._streaming = self._settings.streaming
+        self._broke_off = False
         self._version: str | None = None
         self._broken_at: str | None = None
         self.synced = False
@@ -91,7 +92,7 @@ class Reflector:
 
     async def _step(self) -> None:
         if self._version is None:
-            await (self._stream_list() if self._streaming else self._list())
+            await self._read_all()
             return
         began = self._clock.monotonic()
         try:
@@ -112,6 +113,12 @@ class Reflector:
         self.absent = isinstance(error, refusals.NotFound)
         if not self._resource.required and not self.synced:
             self._tell([], None)
+
+    async def _read_all(self) -> None:
+        """One list. After a stream that broke off pages are asked for once: less is lost with each of them."""
+        streams = self._streaming and not self._broke_off
+        self._broke_off = streams  # until the stream has said that this was all
+        await (self._stream_list() if streams else self._list())
 
     async def _list(self) -> None:
         """One list in pages. When a page comes too late for its token, everything is asked for at once."""
@@ -144,6 +151,7 @@ class Reflector:
                     if action != "BOOKMARK":
                         found.extend(obj for obj in (self._listed(raw),) if obj is not None)
                     elif (head := wire.head(raw)).ends_list:
+                        self._broke_off = False
                         self._tell(found, head.version)
                         await self._follow(lines)
                         return

@@ -272,3 +272,19 @@ def test_servers_without_streamed_lists_are_asked_in_pages(follow, refusal):
     recorder, served, _, _ = follow(nodes_are("a"), lists=[listed(node("a"))], watches=[refusal], streaming=True)
     assert len(served.list_queries) == 1
     assert recorder.told == [("replace", "Node")]
+
+
+def test_after_a_streamed_list_that_broke_off_pages_are_asked_for_once(follow):
+    broken = Stream(events=[event("ADDED", node("a", "3"))], cut=True)
+    whole = Stream(events=[event("ADDED", node("b", "4")), bookmark("9", **END)], hang=30)
+    recorder, served, _, _ = follow(nodes_are("b"), lists=[refused(500, "InternalError")], watches=[broken, whole], streaming=True)
+    assert ["sendInitialEvents" in query for query in served.watch_queries] == [True, True]
+    assert len(served.list_queries) == 1
+    assert recorder.told == [("replace", "Node")]
+
+
+def test_streams_that_always_break_off_keep_nobody_waiting(follow):
+    broken = [Stream(events=[event("ADDED", node("a", "3"))], cut=True)] * 20
+    _, served, _, _ = follow(lambda recorder, _: "c" in recorder.names("Node"), lists=[listed(node("c"))], watches=broken, streaming=True)
+    assert "sendInitialEvents" in served.watch_queries[0]
+    assert len(served.list_queries) == 1
