@@ -69,6 +69,7 @@ def test_kubectl_is_told_at_once_what_is_wrong(defined, webhook):
         custom.create(defined, "PolicyApp", "web", {"image": "web:1", "policy": {"inline": custom.EAST}})
         eventually(lambda: custom.get(defined, "SchedulingPolicy", "default.web"))
         assert 'wharfinger_policy_admission_total{result="refused"}' in wharf.get("/metrics")[1]
+        assert wharf.terminate() == 0, "although the API server keeps its connections"
 
 
 def test_what_was_stored_before_can_still_be_touched_and_removed(defined, webhook):

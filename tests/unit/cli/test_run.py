@@ -68,6 +68,16 @@ def test_a_flag_is_for_the_profile_that_is_named(printed, config):
     assert [(profile["schedulerName"], len(profile["policies"])) for profile in found["profiles"]] == [("a", 0), ("b", 1)]
 
 
+def test_the_webhook_is_asked_for_by_its_certificate(printed, wharf, config, tmp_path):
+    path = config(admission={"certificate": "tls/cert", "key": "tls/key"})
+
+    assert printed("--config", path)["admission"] == {"certificate": f"{tmp_path}/tls/cert", "key": f"{tmp_path}/tls/key", "port": 10262}
+    found = printed("--config", path, "--admission-certificate=other", "--admission-port=9")["admission"]
+    assert found == {"certificate": f"{tmp_path}/other", "key": f"{tmp_path}/tls/key", "port": 9}
+    assert "admission" not in printed()
+    assert wharf("config", "print", "--admission-key=key")[0::2] == (2, "wharf: flags: admission.certificate: this field is needed\n")
+
+
 def test_what_is_printed_is_a_file_for_config(wharf, tmp_path):
     _, first, _ = wharf("config", "print", "--policy=good.policy", "--dry-run")
     (tmp_path / "printed.yaml").write_text(first)
