@@ -75,6 +75,7 @@ def test_decisions_are_told_explained_and_made_again(control_plane, nodes, pods,
         code, text, _ = wharf("explain", "pod", "default/late-1", "--url", running.url)
         assert code == 0
         assert "as if it waited" in text
+        assert text.startswith("last decision: 20")
         code, text, _ = wharf("top", "--once", "--url", running.url)
         assert code == 0
         assert "leads" in text

@@ -18,6 +18,7 @@ from wharfinger.runtime.decision_log.writer import LogWriter
 from wharfinger.runtime.live_explanation import LiveExplanations
 from wharfinger.telemetry import tracing
 from wharfinger.telemetry.recent_decisions import RecentDecisions
+from wharfinger.web import decisions as pages
 from wharfinger.web.decisions import Decisions
 
 
@@ -47,7 +48,10 @@ def decisions_shown(recent: RecentDecisions, health: Health, clock: Clock, *, to
         if daemon is None or daemon.scheduler.missing_kinds:
             raise WharfingerError("the cluster is not known yet")
         found = await explanations.of(daemon.scheduler, pod, nodes)
-        return found.plain(), str(found)
+        last = next(recent.latest(pod=pod), None)
+        if last is None:
+            return {**found.plain(), "lastDecision": None}, str(found)
+        return {**found.plain(), "lastDecision": {**pages.plain(last), **pages.details(last)}}, f"last decision: {pages.text(last)}\n{found}"
 
     return Decisions(recent=recent, explain=explain, to_anybody=to_anybody)
 

@@ -1,9 +1,10 @@
 import asyncio
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 
 import pytest
 
-from tests.unit.runtime.running import Watching, node, view
+from tests.unit.runtime.running import Running, Watching, node, pod, view
 from tests.unit.telemetry.test_recent_decisions import Timer, attempt
 from wharfinger.daemon import files
 from wharfinger.daemon.health import Health
@@ -90,3 +91,25 @@ def test_settings_that_make_no_sense_are_refused(tmp_path, wrong):
     file.write_text(f"apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\n{wrong}\n")
     with pytest.raises(UsageError, match=wrong.split(":", maxsplit=1)[0]):
         files.read(str(file))
+
+
+def test_an_explanation_begins_with_what_was_decided_last():
+    running = Running()
+    running.cluster.put(node("n1"))
+    running.cluster.put(pod("a"))
+    recent, health = RecentDecisions(running.clock.now, Timer()), Health()
+    health.daemon = SimpleNamespace(scheduler=running.scheduler)
+
+    async def ask():
+        running.cluster.connect(running.scheduler.sink)
+        shown = decisions_shown(recent, health, running.clock)
+        before = await shown.explain("default/a", [])
+        recent.attempted(attempt(view("a"), result="unschedulable", node=None, message="0/0 nodes"))
+        return before, await shown.explain("default/a", [])
+
+    (plain, text), (plain_later, text_later) = asyncio.run(ask())
+    assert plain["lastDecision"] is None
+    assert text.startswith("default/a → n1")
+    assert plain_later["lastDecision"]["message"] == "0/0 nodes"
+    assert text_later.startswith("last decision: 2023-11-14T22:13:20.000000Z unschedulable default/a 0/0 nodes")
+    assert text_later.endswith(text)
