@@ -153,15 +153,15 @@ class Module:
         return "\n".join([*lines, *(f"{name}: %{node.number}" for name, node in self.roots.items())])
 
 
-def ordered(roots: Iterable[Node], *, skip: Callable[[Node], bool] = lambda _: False) -> list[Node]:
+def ordered(roots: Iterable[Node], *, skip: Callable[[Node], bool] | None = None) -> list[Node]:
     """Every node that the roots need, operands first, in a stable order; without those to `skip` and what only they need."""
     seen: dict[int, Node] = {}
     stack = [(node, False) for node in reversed(list(roots))]
     while stack:
         node, expanded = stack.pop()
-        if node.number in seen or skip(node):
+        if node.number in seen or (skip is not None and skip(node)):
             continue
-        if expanded:
+        if expanded or not node.args:
             seen[node.number] = node
         else:
             stack.append((node, True))

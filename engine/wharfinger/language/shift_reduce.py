@@ -7,12 +7,19 @@ fed, that the stack can be cut back to where an item begins, and that checking a
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from wharfinger.language import grammar
 from wharfinger.language.lexer import Token
 
 Build = Callable[..., Any]
+
+
+@cache
+def _built_by(builder: type) -> tuple[str | None, ...]:
+    """For each rule the name of the method that builds its value, None where there is none."""
+    return tuple(rule.action if rule.action and hasattr(builder, rule.action) else None for rule in grammar.tables().rules)
 
 
 class ShiftReduce:
@@ -23,7 +30,7 @@ class ShiftReduce:
         self.rows = tables.rows
         self.rules = tables.rules
         self.last_state = tables.ends[start]
-        self.builds: list[Build | None] = [getattr(builder, rule.action, None) if rule.action else None for rule in tables.rules]
+        self.builds: list[Build | None] = [None if name is None else getattr(builder, name) for name in _built_by(type(builder))]
         self.states = [tables.starts[start]]
         self.values: list[Any] = []
         self.grown: list[tuple[list[Any], int]] = []  # lists that reductions for the current token have added to, and how long they were
