@@ -30,7 +30,7 @@ class TelemetrySignalObserver:
             self._log.info("signal answered again", **_named(query))
         odd = dict(found.oddities)
         for said in odd.keys() - self._odd.get(query.key, frozenset()):
-            self._log.warning("signal has series " + said, **_named(query), series=odd[said].count, example=odd[said].example)
+            self._log.warning("signal has odd series", **_named(query), what=said, series=odd[said].count, example=odd[said].example)
         self._odd[query.key] = frozenset(odd)
 
     def refresh_failed(self, query: Query, error: SignalFailed, seconds: float) -> None:

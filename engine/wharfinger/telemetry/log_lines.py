@@ -172,6 +172,47 @@ LINES = (
         means="A folder or object with policies cannot be read; its policies go on as they were.",
         fields={"source": "which", "why": "the reason"},
     ),
+    LogLine(
+        event="signal not refreshed",
+        level="warning",
+        means="A query of policies was not answered as it should; said once until it fails otherwise. The samples from before grow older.",
+        fields={
+            "metrics": "the metrics that read it, as policy.metric",
+            "server": "the name of the Prometheus server, or metrics.k8s.io",
+            "query": "what was asked",
+            "kind": "as in `wharfinger_signal_refresh_failures_total`",
+            "why": "what is wrong",
+        },
+    ),
+    LogLine(
+        event="signal answered again",
+        level="info",
+        means="A query that failed before is answered.",
+        fields={"metrics, server, query": "as above"},
+    ),
+    LogLine(
+        event="signal has odd series",
+        level="warning",
+        means="Series of an answer were left out; said once for each kind of oddity.",
+        fields={
+            "metrics, server, query": "as above",
+            "what": "what is odd about them",
+            "series": "how many they are",
+            "example": "one of them",
+        },
+    ),
+    LogLine(
+        event="metric suspended",
+        level="warning",
+        means="Too few nodes have a fresh sample of a policy's metric: the rules that use it have no say.",
+        fields={"policy": "which", "metric": "its name there", "why": "in words", "coverage": "the part of the nodes that has one"},
+    ),
+    LogLine(
+        event="metric resumed",
+        level="info",
+        means="Enough nodes have a fresh sample again: the rules decide.",
+        fields={"policy, metric, why, coverage": "as above"},
+    ),
     LogLine(event="policy source read", level="info", means="A source of policies can be read again.", fields={"source": "which"}),
     LogLine(
         event="policy source",
