@@ -5,7 +5,6 @@ Where there is none, tests are skipped and say why; with CI=true they fail inste
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,6 @@ FLAGS = (
     "--disable-sync",
 )
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-SCREENSHOTS = Path(os.environ["SCREENSHOTS"]) if "SCREENSHOTS" in os.environ else None
 
 
 def missing():

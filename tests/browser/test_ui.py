@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from tests.browser.conftest import SCREENSHOTS
 from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
 
 EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>"
@@ -97,7 +96,7 @@ def test_the_keyboard_is_enough(scheduler, visit):
     tab.keyboard.press("Enter")
     wait_text(tab, "#detail-title", "node-00059")
     tab.keyboard.press("Escape")
-    tab.wait_for_function("document.activeElement.id === 'map'")
+    tab.wait_for_function("() => document.activeElement.id === 'map'")
 
 
 def test_nodes_are_found_by_name_and_zone(scheduler, visit):
@@ -224,5 +223,3 @@ def test_large_clusters_are_painted_at_once(count, visit):
             assert found.title_of("cluster") == f"Cluster · {count:,} nodes"
             found.tab.close()
         assert min(times) < {1000: 1000, 5000: 2000}[count]
-
-

@@ -130,11 +130,14 @@ def _share(title: str, used: NDArray[np.int64], offered: NDArray[np.int64]) -> S
 
 
 def _scale(values: NDArray[np.float64], unit: str) -> dict[str, float]:
-    """The ends of the scale: round numbers, so that they seldom move."""
+    """The ends of the scale: round numbers, so that they seldom move. Points only differ: their scale begins where they do."""
     known = values[np.isfinite(values)]
     if unit == "fraction" or not len(known):
         return {"low": 0.0, "high": 1.0}
     low, high = float(known.min()), float(known.max())
+    if unit == "points":
+        step = _round_up(max(high - low, 1e-3)) / 10
+        return {"low": math.floor(low / step) * step, "high": math.floor(high / step + 1) * step}
     return {"low": -_round_up(-low) if low < 0 else 0.0, "high": _round_up(high) if high > 0 else 1.0}
 
 

@@ -39,6 +39,7 @@ export const share = (value) => percent.format(value);
 export const number = (value) => short.format(value);
 export const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB");
 export const moment = (seconds) => new Date(seconds * 1000).toLocaleString("sv-SE");
+export const when = (seconds) => (new Date(seconds * 1000).toDateString() === new Date().toDateString() ? clock(seconds) : moment(seconds).slice(0, 10));
 export const since = (seconds) => {
   const [unit, size] = ago.find(([, each]) => seconds >= each) ?? ["s", 1];
   return `${Math.max(0, Math.floor(seconds / size))} ${unit}`;

@@ -202,7 +202,7 @@ export class ClusterMap {
 
   say() {
     const node = this.hovered >= 0 ? this.hovered : this.cursor;
-    this.under(node >= 0 && this.scale ? this.described(node) : (this.scale?.note ?? ""));
+    this.under(node >= 0 && this.scale ? this.described(node) : "Point at a node, or take the arrow keys.");
   }
 
   key(event) {

@@ -1,6 +1,6 @@
 // Everything beside the map: each panel is drawn anew from what was told last.
 
-import { amount, byId, clock, count, fill, make, meter, moment, number, share, since, table } from "./dom.js";
+import { amount, byId, clock, count, fill, make, meter, number, share, since, table, when } from "./dom.js";
 
 const STATES = { active: "good", shadow: "", kept: "warn", refused: "bad", off: "" };
 const RELOADS = { accepted: "good", refused: "bad", removed: "warn", lost: "bad", "read again": "good" };
@@ -66,7 +66,7 @@ export function policies({ policies: all, sources, shadows }) {
     const report = policy.state === "shadow" ? compared.get(policy.name) : undefined;
     const aside = report ? make("p", { class: "said" }, `would have decided otherwise in ${count(report.disagreed)} of ${count(report.agreed + report.disagreed)} decisions`) : null;
     return make("tr", {}, cell([make("strong", {}, policy.name ?? "?"), make("div", { class: "quiet" }, policy.source, " · ", policy.key), aside, ...findings(policy)].filter(Boolean), "wide"), cell(badge(policy.state, STATES[policy.state])),
-      cell((policy.revision ?? "").slice(0, 8), "id"), cell(policy.activeSince ? moment(Date.parse(policy.activeSince) / 1000) : "", "time"));
+      cell((policy.revision ?? "").slice(0, 8), "id"), cell(policy.activeSince ? when(Date.parse(policy.activeSince) / 1000) : "", "time"));
   });
   const troubles = sources.filter((source) => source.lost || source.notes.length).map((source) => make("p", {}, badge(source.lost ? "lost" : "note", source.lost ? "bad" : "warn"), ` ${source.name}: ${source.lost || source.notes.join("; ")}`));
   fill(body("policies"), troubles, rows.length ? table(["policy", "state", "revision", "since"], rows, "Policies") : nothing("No policy: pods go where kube-scheduler would put them."));
@@ -75,7 +75,7 @@ export function policies({ policies: all, sources, shadows }) {
 export function reloads(all) {
   const items = all.map((each) => make("li", {},
     make("div", { class: "line" }, badge(each.what, RELOADS[each.what]), make("strong", {}, each.policy || each.source), make("span", { class: "quiet" }, each.policy ? each.key : ""),
-      make("span", { class: "id" }, each.revision.slice(0, 8)), make("time", {}, moment(each.at))),
+      make("span", { class: "id" }, each.revision.slice(0, 8)), make("time", {}, when(each.at))),
     each.kept ? make("p", { class: "said" }, "The former version goes on.") : null, each.report ? make("pre", { tabindex: "0" }, each.report.trimEnd()) : null));
   fill(body("reloads"), items.length ? make("ol", { class: "scroll plain", tabindex: "0", "aria-label": "Reloads of policies" }, items) : nothing("Nothing was loaded yet."));
 }
