@@ -1,0 +1,113 @@
+"""What is told of signals: log lines, metrics, events."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tests.unit.signals.test_refreshing import policy
+from wharfinger.daemon.signal_events import SignalEvents, SignalObservers
+from wharfinger.daemon.signal_telemetry import TelemetrySignalObserver
+from wharfinger.framework.ports import Reference
+from wharfinger.signals.failure import Kind, SignalFailed
+from wharfinger.signals.mapping import Series, mapped
+from wharfinger.signals.node_names import NodeNames
+from wharfinger.signals.query import queries_of
+from wharfinger.signals.suspension import Suspension
+from wharfinger.telemetry.metrics import Metrics
+
+POLICY = policy()
+(METRIC,) = POLICY.metrics
+QUERY = queries_of([POLICY])[METRIC.signal]
+
+
+def suspension(coverage):
+    return Suspension(policy="p", metric=METRIC, coverage=coverage, n_nodes=10, age=math.inf)
+
+
+class Log:
+    def __init__(self):
+        self.lines = []
+
+    def bind(self):
+        return self
+
+    def __getattr__(self, level):
+        return lambda event, **fields: self.lines.append((level, event, fields))
+
+
+@pytest.fixture
+def log():
+    return Log()
+
+
+@pytest.fixture
+def registry():
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def observer(log, registry):
+    return TelemetrySignalObserver(Metrics(registry, of_process=False), log)
+
+
+def found(*texts):
+    return mapped([Series({"instance": text}, 0.5, 1.0) for text in texts], QUERY, NodeNames(1, [], []))
+
+
+def test_a_failure_is_said_once_and_counted_each_time(observer, log, registry):
+    for _ in range(3):
+        observer.refresh_failed(QUERY, SignalFailed(Kind.TIMEOUT, "late"), 1.0)
+    observer.refresh_failed(QUERY, SignalFailed(Kind.TLS, "who is that"), 1.0)
+    observer.refreshed(QUERY, found(), 0.1)
+    assert [(level, event) for level, event, _ in log.lines] == [
+        ("warning", "signal not refreshed"),
+        ("warning", "signal not refreshed"),
+        ("info", "signal answered again"),
+    ]
+    assert log.lines[0][2]["metrics"] == "p.load"
+    name = "wharfinger_signal_refresh_failures_total"
+    assert registry.get_sample_value(name, {"server": "default", "kind": "timeout"}) == 3.0
+    assert registry.get_sample_value("wharfinger_signal_refresh_duration_seconds_count", {"server": "default"}) == 5.0
+
+
+def test_odd_series_are_said_when_they_begin(observer, log):
+    for texts in (["x"], ["x", "y"], [], ["x"]):
+        observer.refreshed(QUERY, found(*texts), 0.1)
+    assert [(event, fields["series"]) for _, event, fields in log.lines] == [("signal has odd series", 1), ("signal has odd series", 1)]
+
+
+def test_suspensions_are_counted_by_metric(observer, log, registry):
+    observer.suspended(suspension(0.1))
+    observer.resumed(suspension(0.9))
+    assert [(level, event) for level, event, _ in log.lines] == [("warning", "metric suspended"), ("info", "metric resumed")]
+    assert registry.get_sample_value("wharfinger_signal_suspensions_total", {"policy": "p", "metric": "load"}) == 1.0
+
+
+def test_events_are_about_the_object_that_has_the_policy_and_told_by_the_leader():
+    recorded, about = [], Reference(kind="SchedulingPolicy", name="p")
+    recorder = SimpleNamespace(
+        record_about=lambda what, **fields: recorded.append((what, fields["type"], fields["reason"], fields["note"]))
+    )
+    statuses = [SimpleNamespace(name="p", about=about), SimpleNamespace(name="other", about=about), SimpleNamespace(name="p", about=None)]
+    leads = [True]
+    observer = SignalObservers([SignalEvents(recorder, SimpleNamespace(statuses=statuses), lambda: leads[0])])
+    observer.suspended(suspension(0.1))
+    observer.resumed(suspension(0.9))
+    leads[0] = False
+    observer.suspended(suspension(0.1))
+    assert recorded == [
+        (
+            about,
+            "Warning",
+            "MetricsUnavailable",
+            "metric `load` of policy p is fresh on 1 of 10 nodes (fewer than 50 %); the rules that use it have no say",
+        ),
+        (
+            about,
+            "Normal",
+            "MetricsAvailable",
+            "metric `load` of policy p is fresh on 9 of 10 nodes (at least 50 %); the rules that use it decide again",
+        ),
+    ]

@@ -1,0 +1,57 @@
+"""What `metrics.k8s.io` says of nodes."""
+
+import asyncio
+import json
+
+import pytest
+
+from wharfinger.language.types import Kind as Measured
+from wharfinger.model.objects import Node
+from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.signals.failure import Kind, SignalFailed
+from wharfinger.signals.node_names import NodeNames
+from wharfinger.signals.query import Query
+from wharfinger.signals.sources import sources_of
+
+NODES = NodeNames(1, ["a", "b"], [Node(metadata=ObjectMeta(name=name)) for name in "ab"])
+
+
+def metrics(**usage):
+    items = [
+        {"metadata": {"name": name}, "timestamp": "1970-01-01T00:01:40Z", "window": "20s", "usage": used} for name, used in usage.items()
+    ]
+    return json.dumps({"kind": "NodeMetricsList", "items": items}).encode()
+
+
+def measured(content, resource="cpu", kind=Measured.CPU):
+    async def read():
+        if isinstance(content, Exception):
+            raise content
+        return content
+
+    query = Query(key="k", kind=kind, source="metrics_api", text=resource, refresh=15.0)
+    return asyncio.run(sources_of([], read)["metrics_api"].measured(query, NODES))
+
+
+def test_use_is_in_millicores_and_bytes_with_its_own_time():
+    content = metrics(a={"cpu": "156250000n", "memory": "1Ki"}, b={"cpu": "2", "memory": "3M"}, gone={"cpu": "1"})
+    found = measured(content)
+    assert found.samples == {"a": (156.25, 100.0), "b": (2000.0, 100.0)}
+    assert (found.unmatched.count, found.n_series) == (1, 3)
+    assert measured(content, "memory", Measured.MEMORY).samples == {"a": (1024.0, 100.0), "b": (3e6, 100.0)}
+
+
+def test_a_node_without_that_resource_has_no_sample():
+    assert list(measured(metrics(a={"memory": "1Ki"}, b={"cpu": "1"})).samples) == ["b"]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", metrics(a={"cpu": "much"}), b'{"items": [{"timestamp": "yesterday"}]}'])
+def test_what_cannot_be_read_fails(content):
+    with pytest.raises(SignalFailed) as caught:
+        measured(content)
+    assert caught.value.kind is Kind.ANSWER
+
+
+def test_what_the_cluster_says_is_passed_on():
+    with pytest.raises(SignalFailed, match="metrics-server"):
+        measured(SignalFailed(Kind.SETTINGS, "the cluster has no Metrics API; it takes a metrics-server"))
