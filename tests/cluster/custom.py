@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 from pathlib import Path
 
+import yaml
+
 from tests.cluster.api import Refused
 from tests.cluster.waiting import eventually
 
@@ -16,12 +18,26 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def install(control_plane):
-    """Applies the definitions as a person does, and waits until they are served."""
-    control_plane.kubectl("apply", "--server-side", "-k", FOLDER)
-    names = [f"crd/{plural}.{GROUP}" for plural in PLURALS.values()]
-    control_plane.kubectl("wait", "--for", "condition=Established", "--timeout=30s", *names)
+    """Applies the definitions, and waits until they are served. As a person does it is what tests of the pages do: kubectl is slow."""
+    for definition in (yaml.safe_load(file.read_text("utf-8")) for file in sorted(FOLDER.glob(f"*.{GROUP}.yaml"))):
+        where = f"{DEFINITIONS}/{definition['metadata']['name']}?fieldManager=tests&force=true"
+        control_plane.api.request("PATCH", where, definition, content_type="application/apply-patch+yaml")
+    wait_served(control_plane)
+
+
+def wait_served(control_plane):
+    """Returns when the API server serves the definitions."""
+    eventually(lambda: all(established(control_plane)))
     for kind in PLURALS:
         eventually(lambda kind=kind: items(control_plane, kind) is not None)
+
+
+def established(control_plane):
+    """Of each of our definitions whether the API server has taken it up."""
+    for item in control_plane.api.request("GET", DEFINITIONS)["items"]:
+        if item["spec"]["group"] == GROUP:
+            conditions = {each["type"]: each["status"] for each in item["status"].get("conditions") or ()}
+            yield conditions.get("Established") == "True"
 
 
 def uninstall(control_plane):

@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parents[2] / "deploy"
 def apply(control_plane, folder=FOLDER):
     """What kubectl says; the definitions are served when it returns."""
     said = control_plane.kubectl("apply", "--validate=strict", "-k", folder)
-    control_plane.kubectl("wait", "--for", "condition=Established", "--timeout=30s", "crd", "-l", "app.kubernetes.io/managed-by=wharfinger")
+    custom.wait_served(control_plane)
     return said
 
 

@@ -40,34 +40,27 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def installed(control_plane):
-    custom.install(control_plane)
-    yield control_plane
-    custom.uninstall(control_plane)
-
-
-def test_the_server_accepts_them_without_reserve(installed):
-    for found in installed.api.request("GET", custom.DEFINITIONS)["items"]:
+def test_the_server_accepts_them_without_reserve(defined):
+    for found in defined.api.request("GET", custom.DEFINITIONS)["items"]:
         conditions = {each["type"]: each["status"] for each in found["status"]["conditions"]}
         assert conditions["Established"] == "True"
         assert "NonStructuralSchema" not in conditions
 
 
-def test_it_takes_what_fits_and_refuses_the_rest_with_a_sentence(installed):
+def test_it_takes_what_fits_and_refuses_the_rest_with_a_sentence(defined):
     for kind, name, spec in GOOD:
-        stored = custom.create(installed, kind, name, spec)
+        stored = custom.create(defined, kind, name, spec)
         assert stored["spec"].items() >= spec.items()
-        custom.delete(installed, kind, name)
+        custom.delete(defined, kind, name)
     for kind, name, spec, sentence in BAD:
         with pytest.raises(Refused) as refused:
-            custom.create(installed, kind, name, spec)
+            custom.create(defined, kind, name, spec)
         assert sentence in str(refused.value), (kind, spec)
 
 
-def test_what_is_left_out_is_filled_in(installed):
-    assert custom.create(installed, "SchedulingPolicy", "p", POLICY)["spec"]["mode"] == "Enforce"
-    spec = custom.create(installed, "PolicyApp", "web", {"image": "web:1"})["spec"]
+def test_what_is_left_out_is_filled_in(defined):
+    assert custom.create(defined, "SchedulingPolicy", "p", POLICY)["spec"]["mode"] == "Enforce"
+    spec = custom.create(defined, "PolicyApp", "web", {"image": "web:1"})["spec"]
     assert spec == {
         "image": "web:1",
         "replicas": 1,
@@ -77,19 +70,19 @@ def test_what_is_left_out_is_filled_in(installed):
     }
 
 
-def test_kubectl_prints_columns_and_scales(installed, kubectl):
-    custom.create(installed, "SchedulingPolicy", "p", POLICY)
-    custom.create(installed, "PolicyApp", "web", APP)
+def test_kubectl_prints_columns_and_scales(defined, kubectl):
+    custom.create(defined, "SchedulingPolicy", "p", POLICY)
+    custom.create(defined, "PolicyApp", "web", APP)
 
     assert kubectl("get", "spol").splitlines()[0].split() == ["NAME", "MODE", "COMPILED", "ACTIVE", "MATCHED", "ELIGIBLE", "NODES", "AGE"]
     assert kubectl("get", "papp").splitlines()[0].split() == ["NAME", "PHASE", "READY", "DESIRED", "POLICY", "DRIFTED", "MESSAGE", "AGE"]
     assert "policyapp.scheduling.wharfinger.dev/web" in kubectl("get", "wharfinger", "-o", "name")
     assert "at least" in kubectl("explain", "policyapps.spec.evictionIntervalSeconds")
     kubectl("scale", "papp/web", "--replicas=4")
-    assert custom.get(installed, "PolicyApp", "web")["spec"]["replicas"] == 4
+    assert custom.get(defined, "PolicyApp", "web")["spec"]["replicas"] == 4
 
 
-def test_the_command_prints_the_same(installed, kubectl, capsys):
+def test_the_command_prints_the_same(defined, kubectl, capsys):
     from wharfinger.cli import install
 
     assert install.command(printed=True) == 0

@@ -191,5 +191,6 @@ def test_what_cannot_help_wakes_nobody(control_plane, nodes, pods):
             happens(api)
         api.create(objects.pod("last", scheduler=NAME))  # when this one is bound, all of that has been seen
         eventually(lambda: "nodeName" in api.get("Pod", "last")["spec"])
+        eventually(lambda: scheduler.complaints.attempts["default/last"])  # counted when it has been heard that it is bound
         assert scheduler.complaints.attempts - before == {"default/last": 1}
         assert_sound(control_plane, assumed=scheduler.assumed)
