@@ -18,6 +18,7 @@ from typing import Any, Self
 import uvicorn
 
 from wharfinger.errors import UsageError
+from wharfinger.web.connections import AT_ONCE, FrugalProtocol
 
 _STOP_SECONDS = 2  # for answers under way; whoever watches health or metrics asks again
 _LARGEST_PORT = 65535
@@ -61,6 +62,8 @@ class Server:
             self._app,
             log_config=None,
             access_log=False,
+            http=FrugalProtocol,
+            backlog=AT_ONCE,
             lifespan="off",
             ws="none",
             proxy_headers=False,  # who asks is who is connected: a header must not make anyone a neighbour
