@@ -67,12 +67,12 @@ class Refresher:
         began = self._clock.monotonic()
         try:
             found = await self._source.measured(query, self._sink.nodes())
+            self._sink.publish(query.key, found)
         except SignalFailed as error:
             self._failed(error, began)
         except Exception as error:  # noqa: BLE001 — whatever a source stumbles over, the next refresh comes
             self._failed(SignalFailed(Kind.ANSWER, f"{type(error).__name__}: {error}"), began)
         else:
-            self._sink.publish(query.key, found)
             standing.found, standing.at, standing.failure = found, self._clock.monotonic(), None
             standing.seconds = standing.at - began
             standing.attempts += 1
