@@ -144,7 +144,10 @@ def test_what_is_written_says_the_same_wherever_it_is_kept(file, tmp_path, monke
     assert yaml.safe_load(kept.read_text())["leaderElection"]["leaseDuration"] == "90s"
 
 
-@pytest.mark.parametrize(("written", "meant"), [("15s", 15), ("1m30s", 90), ("500ms", 0.5), ("1.5h", 5400), (7, 7)])
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("15s", 15), ("1m30s", 90), ("500ms", 0.5), ("1.5h", 5400), (7, 7), ("0.01ms", 0.00001), ("999999999999h", 3599999999996400)],
+)
 def test_durations_are_kubernetes_own(written, meant):
     assert seconds(written) == meant
     assert seconds(text(seconds(written))) == meant
