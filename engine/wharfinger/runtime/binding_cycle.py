@@ -172,6 +172,7 @@ class BindingCycle:
     async def _send(self, queued: QueuedPod, placement: Placement) -> None:
         """Write the binding, through the chain's Bind plugins if one takes the pod."""
         for plugin in queued.profile.binds:
+            self._check(placement)
             answer = await plugin.bind(placement)
             if isinstance(answer, Reason):
                 raise BindFailed(f"{plugin.name}: {answer.text}")

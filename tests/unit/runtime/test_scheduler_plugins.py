@@ -3,7 +3,7 @@ import asyncio
 from tests.unit.runtime.clusters import policy
 from tests.unit.runtime.running import node, pod, running
 from wharfinger.framework.chain import Chain, Link, assemble
-from wharfinger.framework.extension import Permission, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
+from wharfinger.framework.extension import BindPlugin, Permission, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
 from wharfinger.framework.verdict import Reason
 
 LABELLED = """
@@ -41,6 +41,23 @@ class Ledger(ReservePlugin, PreBindPlugin, PostBindPlugin):
         self.entries.append("post_bind")
 
 
+class Elsewhere(BindPlugin, PreBindPlugin):
+    """Binds by itself; the lease is lost while it prepares."""
+
+    name = "Elsewhere"
+
+    def __init__(self):
+        super().__init__()
+        self.office, self.bound = None, []
+
+    async def pre_bind(self, placement):
+        self.office.is_leader = False
+
+    async def bind(self, placement):
+        self.bound.append(placement.pod.key)
+        return True
+
+
 class Pairs(PermitPlugin):
     name = "Pairs"
 
@@ -59,6 +76,19 @@ def test_the_points_run_in_order():
         async with running(node("a"), pod("x"), chains=chain_with(ledger)) as world:
             assert world.cluster.nodes_of_pods() == {"default/x": "a"}
             assert ledger.entries == ["reserve", "pre_bind", "post_bind"]
+
+    asyncio.run(story())
+
+
+def test_who_binds_by_itself_is_not_asked_once_the_lease_is_lost():
+    async def story():
+        plugin = Elsewhere()
+        async with running(node("a"), chains=chain_with(plugin)) as world:
+            plugin.office = world.office
+            world.cluster.put(pod("x"))
+            await world.calm()
+            assert not plugin.office.is_leader
+            assert plugin.bound == []
 
     asyncio.run(story())
 
