@@ -1,0 +1,165 @@
+"""What the live page is told of a running scheduler."""
+
+from types import SimpleNamespace
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.unit.runtime.running import node, pod
+from wharfinger.builtins import CATALOGUE
+from wharfinger.daemon.live import pending as waiting
+from wharfinger.daemon.live.board import LiveBoard
+from wharfinger.errors import UnknownObject, WharfingerError
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.policy_source import Mode
+from wharfinger.framework.policy_status import PolicyStatus, Result, SourceStatus
+from wharfinger.language import load
+from wharfinger.model import objects
+from wharfinger.runtime import policies
+from wharfinger.runtime.in_memory import InMemoryCluster, ManualClock
+from wharfinger.runtime.scheduler import Scheduler
+from wharfinger.runtime.world import Ports
+from wharfinger.telemetry.recent_decisions import RecentDecisions
+from wharfinger.telemetry.reload_history import MOST, ReloadHistory
+from wharfinger.web.policies import Policies
+from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED
+
+ZONE = "topology.kubernetes.io/zone"
+MEASURED = """policy "load"
+metric busy: percent = prometheus("busy", node: "instance", max_age: 60s, min_coverage: 10%)
+filter calm { require busy < 90% else "busy" on missing pass }
+"""
+
+
+class Setting:
+    """A scheduler in memory that does not run, and its board."""
+
+    def __init__(self, chain=None):
+        clock, cluster = ManualClock(), InMemoryCluster()
+        ports = Ports(binder=cluster, writer=cluster, events=cluster, clock=clock)
+        self.scheduler = Scheduler({"wharfinger": chain or assemble()}, ports)
+        self.health = SimpleNamespace(daemon=SimpleNamespace(scheduler=self.scheduler, leads=True, identity="me"))
+        self.recent = RecentDecisions(clock.now, clock.monotonic)
+        told = Policies(statuses=list, sources=list, shadows=dict)
+        self.board = LiveBoard(self.health, told, self.recent, ReloadHistory(clock.now), clock)
+
+    def put(self, *found):
+        for obj in found:
+            self.scheduler.sink.upsert(objects.kind_of(obj), obj)
+
+    def parts(self):
+        return dict(part for part in self.board.parts() if part is not None)
+
+
+@pytest.fixture
+def setting():
+    made = Setting()
+    made.put(
+        node("a", labels={ZONE: "z1"}.items()),
+        node("b", labels={ZONE: "z2"}.items(), unschedulable=True),
+        node("c", taints=[{"key": "k", "value": "", "effect": "NoSchedule"}]),
+        pod("old", cpu="3", nodeName="a"),
+    )
+    return made
+
+
+def test_nodes_are_coloured_by_what_is_requested_of_them(setting):
+    picture = setting.board.picture("cpu", known=-1)
+    assert dict(zip(picture.tiles.names, picture.shade.values.tolist(), strict=True)) == {"a": 0.75, "b": 0.0, "c": 0.0}
+    assert picture.shade.unit == "fraction"
+    assert setting.board.picture("cpu", known=picture.layout).tiles is None
+
+
+def test_nodes_stand_in_their_zones_and_show_what_is_the_matter_with_them(setting):
+    unready = msgspec.structs.replace(node("d").status, conditions=(objects.NodeCondition(type="Ready", status="Unknown"),))
+    setting.put(msgspec.structs.replace(node("d"), status=unready))
+    picture = setting.board.picture("cpu", known=-1)
+    zones = dict(zip(picture.tiles.names, picture.tiles.zones, strict=True))
+    assert {name: picture.tiles.zone_names[zone] for name, zone in zones.items() if zone >= 0} == {"a": "z1", "b": "z2"}
+    flags = dict(zip(picture.tiles.names, picture.flags.tolist(), strict=True))
+    assert flags == {"a": 0, "b": CORDONED, "c": TAINTED, "d": NOT_READY}
+
+
+def test_nodes_are_coloured_by_the_scores_of_a_pod_where_it_fits(setting):
+    setting.put(pod("new", cpu="2"))
+    picture = setting.board.picture("pod:default/new", known=-1)
+    assert np.isfinite(picture.shade.values).sum() == 0
+    assert "Insufficient cpu" in picture.shade.note
+
+    setting.put(node("e"))
+    picture = setting.board.picture("pod:default/new", known=-1)
+    best = dict(zip(picture.tiles.names, np.isfinite(picture.shade.values).tolist(), strict=True))
+    assert best == {"a": False, "b": False, "c": False, "e": True}
+    assert picture.shade.note == "1 of 4 nodes feasible"
+    value = float(np.nanmax(picture.shade.values))
+    assert picture.shade.low <= value <= picture.shade.high
+
+
+def test_a_pod_that_is_bound_is_scored_as_another_like_it(setting):
+    setting.put(node("e"))
+    picture = setting.board.picture("pod:default/old", known=-1)
+    assert picture.shade.note == "1 of 4 nodes feasible for another like it"
+
+
+def test_nodes_are_coloured_by_a_metric(tmp_path):
+    (tmp_path / "load.policy").write_text(MEASURED)
+    (typed,), diagnostics = load.load_policies([str(tmp_path / "load.policy")], CATALOGUE)
+    assert typed is not None, list(diagnostics)
+    setting = Setting(assemble(policies.compile_all([typed], {})))
+    setting.put(node("a"), node("b"))
+    assert "metric:load/busy" in {shade["key"] for shade in setting.parts()["summary"]["shades"]}
+    assert setting.board.picture("metric:load/busy", known=-1).shade.note == "there are no samples yet"
+
+    setting.scheduler.state.set_metric("busy", {"a": (0.4, 0.0)})
+
+    shade = setting.board.picture("metric:load/busy", known=-1).shade
+    assert (shade.unit, shade.values[0], shade.note) == ("fraction", 0.4, "samples of 1 of 2 nodes")
+
+
+@pytest.mark.parametrize("shade", ["example.com/none", "pod:default/none", "metric:none/none"])
+def test_what_is_not_there_is_named(setting, shade):
+    with pytest.raises(UnknownObject, match="none"):
+        setting.board.picture(shade, known=-1)
+
+
+def test_pods_that_wait_are_told_in_groups_and_steps(setting, monkeypatch):
+    monkeypatch.setattr(waiting, "STEP", 10)
+    setting.put(*(pod(f"new-{index}") for index in range(45)))
+    steps = list(setting.board.parts())
+    assert steps.count(None) >= 5
+    (group,) = setting.parts()["pending"]["groups"]
+    assert (group["count"], group["queue"], len(group["pods"])) == (45, "active", waiting.MOST_PODS)
+
+
+def test_one_node_is_told_with_its_pods(setting):
+    found = setting.board.node("a")
+    assert [each["pod"] for each in found["pods"]] == ["default/old"]
+    assert {"name": "cpu", "requested": 3000, "allocatable": 4000} in found["resources"]
+    with pytest.raises(UnknownObject, match="there is no node z"):
+        setting.board.node("z")
+
+
+def test_before_there_is_a_connection_little_is_known(setting):
+    setting.health.daemon = None
+    assert setting.parts()["summary"]["connected"] is False
+    with pytest.raises(WharfingerError, match="has not answered yet"):
+        setting.board.picture("cpu", known=-1)
+
+
+def test_everything_can_be_written_as_json(setting):
+    setting.put(pod("new"))
+    msgspec.json.encode([setting.parts(), setting.board.node("a")])
+
+
+def test_the_history_of_reloads_is_bounded():
+    history = ReloadHistory(lambda: 7.0)
+    given = {"name": "p", "source": "s", "key": "p.policy", "mode": Mode.ENFORCE, "revision": None, "version": None, "since": None}
+    status = PolicyStatus(**given, result=Result.REFUSED, attempted=5.0, generation=0, held_generation=0, report="x" * 9999)
+    for _ in range(MOST + 5):
+        history.policy_tried(status)
+    history.source_changed(SourceStatus(name="s", lost="gone", notes=(), texts=0))
+    history.policy_removed(status)
+    assert len(history.reloads) == MOST
+    assert [(found.what, found.at) for found in history.reloads][-3:] == [("refused", 5.0), ("lost", 7.0), ("removed", 7.0)]
+    assert len(history.reloads[-1].report) < 5000
