@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from wharfinger.framework.ports import ClusterSink
     from wharfinger.model.pod import PodView
 
+SHORTER = 4
+"""How many times shorter a slice is while somebody else asks for room."""
 LONGEST_NAP = 1.0
 """Seconds after which an idle loop looks around: backoffs, pods that waited too long, the lease."""
 
@@ -175,7 +177,7 @@ class Scheduler:
     def _schedule_slice(self) -> bool:
         """Whether there may be more to do after a slice of time; False when no pod is ready."""
         clock = self._ports.clock
-        ends_at = clock.monotonic() + self.settings.slice_seconds
+        ends_at = clock.monotonic() + self.settings.slice_seconds / (SHORTER if self.rest() else 1)
         while self._binding.room.is_set():
             queued = self.queue.pop()
             if queued is None:

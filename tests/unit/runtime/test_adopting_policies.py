@@ -110,3 +110,14 @@ async def test_the_scheduler_rests_between_two_slices_when_it_is_asked_to():
         assert len(world.cluster.nodes_of_pods()) == 1
         await world.pass_time(0.5)
         assert len(world.cluster.nodes_of_pods()) == 2
+
+
+@story
+async def test_and_decides_in_shorter_slices_then():
+    async with started([], settings=SchedulerSettings(slice_seconds=1.0)) as world:
+        world.scheduler.show_decisions(lambda *_: world.clock.move(0.3))
+        world.scheduler.rest = lambda: 100.0
+        for index in range(8):
+            world.cluster.put(pod(f"p{index}"))
+        await world.calm()
+        assert len(world.cluster.nodes_of_pods()) == 1  # a whole slice would have decided four
