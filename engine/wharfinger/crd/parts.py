@@ -19,7 +19,7 @@ MOST_CONDITIONS = 16
 class Part(BaseModel):
     """Base of all models: camelCase on the wire; fields that a later version has are passed over."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True, defer_build=True)
 
     def plain(self) -> dict[str, Any]:
         """The JSON of it, without fields that have no value."""

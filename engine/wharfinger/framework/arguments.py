@@ -12,4 +12,4 @@ from pydantic.alias_generators import to_camel
 class Arguments(BaseModel):
     """Arguments of a plugin that takes none; a plugin with arguments declares a subclass as its `Arguments`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, defer_build=True)

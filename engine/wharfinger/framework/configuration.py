@@ -31,7 +31,7 @@ class ChainConfig(BaseModel):
     `multiPoint.disabled`): allowed for what only scores.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     weights: Mapping[str, Weight] = {}
     arguments: Mapping[str, Mapping[str, Any]] = {}

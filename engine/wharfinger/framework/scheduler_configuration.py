@@ -21,7 +21,7 @@ EVERY = "*"
 class Part(BaseModel):
     """A part of the document: names in camelCase, nothing unknown."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel)
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, defer_build=True)
 
 
 class PluginEntry(Part):
