@@ -1,0 +1,43 @@
+"""The live page of `wharf run`."""
+
+import http.client
+import time
+
+from tests.cluster.process import WharfProcess
+from tests.cluster.waiting import eventually
+
+
+def watched(wharf, until):
+    """What is sent to who watches, until a text is in it."""
+    connection = http.client.HTTPConnection("127.0.0.1", wharf.port, timeout=20)
+    connection.request("GET", "/ui/events")
+    answer = connection.getresponse()
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    sent = b""
+    while until not in sent:
+        more = answer.read1(1 << 16)
+        assert more, sent
+        sent += more
+    return connection, sent.decode()
+
+
+def test_the_page_tells_of_the_cluster_and_does_not_hold_up_the_end(control_plane, nodes, pods):
+    nodes(5)
+    with WharfProcess(control_plane) as wharf:
+        pods(3, scheduler="wharfinger")
+        pods(1, prefix="huge", cpu="900", scheduler="wharfinger")
+        eventually(
+            lambda: all(pod["spec"].get("nodeName") for pod in control_plane.api.list("Pod") if "huge" not in pod["metadata"]["name"])
+        )
+
+        status, page = wharf.get("/ui")
+        connection, sent = watched(wharf, b"Insufficient cpu")
+
+        assert status == 200
+        assert '<script type="module" src="ui/static/app.js"></script>' in page
+        assert '"node-0004"' in sent
+        assert "default/huge-0000" in sent
+        began = time.monotonic()
+        assert wharf.terminate() == 0
+        assert time.monotonic() - began < 2
+        connection.close()
