@@ -3,9 +3,14 @@ import json
 from tests.unit.runtime.clusters import policy
 from tests.unit.runtime.decision_log.recording import SECOND, recorded, recorder, replayed
 from tests.unit.runtime.running import node, view
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble, with_policies
+from wharfinger.language import load
 from wharfinger.model import objects
-from wharfinger.runtime.decision_log.playback import Playback
+from wharfinger.runtime.decision_log.encoding import Encoding
+from wharfinger.runtime.decision_log.lines import DECODE
+from wharfinger.runtime.decision_log.playback import Playback, compiled
 from wharfinger.runtime.decision_log.reading import LogReader
 
 
@@ -125,3 +130,23 @@ def test_each_single_change_is_made_again(tmp_path):
     assert list(snapshot.objects) == []
     assert snapshot.metric("busy") is None
     assert list(snapshot.names) == ["n1"]
+
+
+def test_a_policy_is_written_with_all_that_it_imports_and_its_params(tmp_path):
+    (tmp_path / "lib").mkdir()
+    texts = {
+        "p.policy": 'import "lib/limits.policy" as limits\npolicy "p"\nparam zones: set<string> = ["a", "b"]\n'
+        'filter f { require node.pod_count < limits.most and (node.labels["zone"] ?? "") in zones else "no" }\n',
+        "lib/limits.policy": 'import "base.policy" as core\nlet most = core.few * 2\n',
+        "lib/base.policy": "let few = 3\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    found, diagnostics = load.load_policies([str(tmp_path / "p.policy")], CATALOGUE)
+    assert not diagnostics.has_errors, list(diagnostics)
+    for params in ({}, {"zones": "c"}):
+        own = compile_policy(found[0], params)
+        first, *_ = Encoding().lines(("chain", "wharfinger", assemble([own])))
+        again = compiled(DECODE(first))
+        assert again.revision == own.revision
+        assert again.params == own.params
