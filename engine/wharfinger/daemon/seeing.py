@@ -51,7 +51,10 @@ def decisions_shown(recent: RecentDecisions, health: Health, clock: Clock, *, to
         last = next(recent.latest(pod=pod), None)
         if last is None:
             return {**found.plain(), "lastDecision": None}, str(found)
-        return {**found.plain(), "lastDecision": {**pages.plain(last), **pages.details(last)}}, f"last decision: {pages.text(last)}\n{found}"
+        return {
+            **found.plain(),
+            "lastDecision": {**pages.plain(last), **pages.details(last)},
+        }, f"last decision: {pages.text(last)}\n{found}"
 
     return Decisions(recent=recent, explain=explain, to_anybody=to_anybody)
 
