@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wharfinger.model.snapshot import Snapshot
 
 
-_CHANGED = "changed rows"  # a key of the cycle state, as no policy's name can be: those have no spaces
+_CHANGED = ("", "changed rows")  # a key of the cycle state, where policies have keys with their names
 
 
 class PolicyFilter(FilterPlugin):
