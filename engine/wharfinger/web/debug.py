@@ -55,7 +55,7 @@ class Nearby:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """None; answers 403 itself, or hands on."""
-        if scope["type"] == "http" and scope["path"].startswith("/debug/") and not is_near(scope.get("client")):
+        if scope["type"] == "http" and scope["path"].startswith("/debug/") and not is_ours(Request(scope)):
             await PlainTextResponse("only from the machine itself, unless the configuration says otherwise\n", 403)(scope, receive, send)
         else:
             await self._app(scope, receive, send)

@@ -19,7 +19,7 @@ class Asking:
 
     def request(self, method, path, **more):
         async def ask():
-            async with httpx.AsyncClient(transport=self._transport, base_url="http://scheduler") as client:
+            async with httpx.AsyncClient(transport=self._transport, base_url="http://127.0.0.1:10261") as client:
                 return await client.request(method, path, **more)
 
         return asyncio.run(ask())

@@ -115,6 +115,11 @@ class TestDebug:
         assert asked.get("/debug/profile?seconds=0.01", headers={"X-Forwarded-For": "127.0.0.1"}).status_code == status
         assert asked.get("/healthz").status_code == 200
 
+    @pytest.mark.parametrize(("host", "status"), [("localhost:10261", 200), ("[::1]", 200), ("rebound.example", 403)])
+    def test_is_not_for_a_page_that_got_itself_the_address(self, host, status):
+        asked = asking(debug=Debug(cache=_report))
+        assert asked.get("/debug/cache", headers={"Host": host}).status_code == status
+
     def test_the_cache_is_told_as_json(self):
         answer = asking(debug=Debug(cache=_report)).get("/debug/cache")
         assert answer.headers["content-type"] == "application/json"

@@ -3,6 +3,9 @@
 The kubelet writes a ConfigMap into a folder of its own (`..2026_01_01…`) and then turns the symlink `..data` to it; the names that people
 see are symlinks through `..data`. So everything is read from where `..data` points, and again if it points elsewhere afterwards: keys of
 two versions are never mixed, and no key is seen twice. A file that is mounted by itself (`subPath`) never changes, which is said.
+
+Lines of a file that does not parse are shown in logs and in the status, so who may write into the folder must not have other files of the
+machine read by linking to them: a link that leaves the folder is refused.
 """
 
 from __future__ import annotations
@@ -68,7 +71,8 @@ def _read(path: str, mounts: Path) -> Contents:
         return Contents(files={}, lost=f"{path}: no such file")
     dropped = names[MOST_FILES:]
     notes = [f"{len(dropped)} files beyond the first {MOST_FILES} are not read"] if dropped else []
-    files = {name: content for name in names[:MOST_FILES] if (content := _content(root / name)) is not None}
+    named = None if is_folder(path) else root / Path(path).name
+    files = {name: content for name in names[:MOST_FILES] if (content := _inside(root / name, folder, named)) is not None}
     return Contents(files=files, notes=(*notes, *_frozen(folder, files, mounts)))
 
 
@@ -83,6 +87,14 @@ def _names(root: Path, *, deep: bool) -> list[str]:
         folders[:] = [name for name in folders if deep and not name.startswith(".")]
         found += [os.path.relpath(os.path.join(parent, name), root) for name in names if name.endswith(SUFFIX)]  # noqa: PTH118 — thousands of paths
     return sorted(found)
+
+
+def _inside(path: Path, folder: str, named: Path | None) -> bytes | str | None:
+    """The content of a file in the folder; one that was `named` by who runs the process may be a link to anywhere."""
+    leaves = path != named and path.is_symlink() and not path.resolve().is_relative_to(Path(folder).resolve())
+    if leaves and path.exists():
+        return f"{path.name} is a link that leaves {folder}; put the file itself there"
+    return _content(path)
 
 
 def _content(path: Path) -> bytes | str | None:

@@ -158,6 +158,19 @@ def test_what_cannot_be_read_is_said_and_not_missing(tmp_path):
     }
 
 
+def test_links_stay_in_the_folder_unless_named_by_who_runs_it(tmp_path):
+    (tmp_path / "secret").write_text("s3cret")
+    root = tmp_path / "policies"
+    root.mkdir()
+    (root / "below").mkdir()
+    (root / "below" / "real.policy").write_text("mine")
+    (root / "alias.policy").symlink_to("below/real.policy")
+    (root / "stolen.policy").symlink_to(tmp_path / "secret")
+    refused = f"stolen.policy is a link that leaves {root}; put the file itself there"
+    assert folder.read(str(root)).files == {"alias.policy": b"mine", "below/real.policy": b"mine", "stolen.policy": refused}
+    assert folder.read(str(root / "stolen.policy")).files["stolen.policy"] == b"s3cret"
+
+
 def test_no_more_is_read_of_a_file_than_a_policy_may_have(tmp_path):
     (tmp_path / "a.policy").write_bytes(b"#" * 10_000_000)
     assert len(folder.read(str(tmp_path)).files["a.policy"]) < 300_000
