@@ -32,10 +32,6 @@ def started():
     return running(node("a"), node("b"), chains={"wharfinger": assemble([POLICY])})
 
 
-def woken(world):
-    return [event for queue, event in world.seen.queues if event == "MetricUpdate"]
-
-
 @story
 async def test_a_pod_that_every_node_was_too_hot_for_is_placed_when_one_cools_down():
     async with started() as world:
@@ -43,11 +39,9 @@ async def test_a_pod_that_every_node_was_too_hot_for_is_placed_when_one_cools_do
         world.cluster.put(pod("web"))
         await world.pass_time(20)
         assert world.cluster.nodes_of_pods() == {}
-        assert not woken(world)
         publish(world, a=0.9, b=0.1)
-        await world.pass_time(15)  # its backoff
+        await world.pass_time(15)  # a pod that time may help is tried again after its backoff, whatever happens
         assert world.cluster.nodes_of_pods() == {"default/web": "b"}
-        assert woken(world)
 
 
 @story
