@@ -96,7 +96,7 @@ class Controller:
             self.queue.retry(key)
         except Exception as error:  # noqa: BLE001 — one object's trouble must not become that of the others
             result = "error"
-            self._failures.failed(f"{self.name} {key}", error)
+            self._failures.failed(f"reconciling {self.name} {key}", error)
             self.queue.retry(key)
         else:
             result = "success" if again is None else "requeue"

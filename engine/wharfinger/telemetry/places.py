@@ -20,6 +20,8 @@ _PLACES = (  # how what is said begins, the longest first where one begins like 
     ("policies", "policies"),
     ("decision log", "decision log"),
     ("traces", "traces"),
+    ("reconciling ", "reconciling"),
+    ("live page", "live page"),
 )
 
 

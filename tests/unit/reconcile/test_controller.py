@@ -83,7 +83,7 @@ def test_failures_are_told_and_tried_again_and_conflicts_only_tried_again():
             await settle()
         assert sorted(script.calls) == ["a", "a", "b", "b", "b"]
         assert sorted(told.results) == ["conflict", "conflict", "error", "success", "success"]
-        assert failures.seen == ["things a"]
+        assert failures.seen == ["reconciling things a"]
 
     run(script, test, known=["a", "b"])
 

@@ -26,6 +26,8 @@ ENGINE = Path(__file__).parents[3] / "engine" / "wharfinger"
         ("event", "event"),
         ("stopping", "stopping"),
         ("policies", "policies"),
+        ("reconciling policyapps default/web", "reconciling"),
+        ("live page", "live page"),
         ("something nobody thought of", OTHER),
         ("", OTHER),
     ],
