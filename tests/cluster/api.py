@@ -103,6 +103,10 @@ class Api:
                 return items
             query["continue"] = more
 
+    def any(self, kind: str) -> bool:
+        """Whether there is an object of a kind."""
+        return bool(self.request("GET", f"{collection(kind, None)}?limit=1")["items"])
+
     def create(self, obj: dict[str, Any]) -> Any:
         """The object as the server stored it. Of a node that includes the status; the others start without."""
         return self.request("POST", collection(obj["kind"], obj["metadata"].get("namespace", "default")), obj)
@@ -125,8 +129,8 @@ class Api:
         if kind in _CLUSTER_WIDE or namespace is not None:
             self.request("DELETE", f"{collection(kind, namespace)}?gracePeriodSeconds=0")
             return
-        for each in {item["metadata"]["namespace"] for item in self.list(kind)}:
-            self.delete_all(kind, each)
+        for each in self.list("Namespace"):
+            self.delete_all(kind, each["metadata"]["name"])
 
     def patch(self, kind: str, name: str, body: object, namespace: str = "default") -> Any:
         """The object after a merge patch."""

@@ -175,6 +175,7 @@ class ControlPlane:
             "--service-cluster-ip-range=10.96.0.0/16",
             "--max-requests-inflight=3000",
             "--max-mutating-requests-inflight=2000",
+            "--delete-collection-workers=8",  # what a test leaves is removed after it, thousands of pods after some
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",  # as OpenShift has it
             # Nothing here removes the not-ready taint, and pods of tests need no account.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
