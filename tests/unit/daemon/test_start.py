@@ -1,0 +1,12 @@
+"""What a start of `wharf run` does not pay for."""
+
+import subprocess
+import sys
+
+SPARED = ("kubernetes", "requests", "rich", "prometheus_api_client")
+LOADED = f"import sys; import wharfinger.cli.run; print([name for name in {SPARED} if name in sys.modules])"
+
+
+def test_what_most_runs_do_not_use_is_not_imported():
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
