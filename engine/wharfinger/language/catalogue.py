@@ -99,8 +99,9 @@ class Function:
     `own_shape`), or raises `ArgumentMismatch`. An optional result says that the function can be missing by itself, with all
     arguments there. `interval` maps argument intervals to the result interval (low, high), for the proof that scores stay in
     0..100. `scalar` is the reference: plain Python values in, value or None (missing) out. `vector` is the kernel (see
-    `compiler/`), and `row` the kernel for one node where the reference would be slow. `context` functions take an evaluation context first (they read the cluster, not only their arguments). A
-    field of a call is a builtin with a dotted name: `unseen_requests(cpu5m).cpu` is the function `unseen_requests.cpu`.
+    `compiler/`), and `row` the kernel for one node where the reference would be slow. `context` functions take an evaluation
+    context first (they read the cluster, not only their arguments). A field of a call is a builtin with a dotted name:
+    `unseen_requests(cpu5m).cpu` is the function `unseen_requests.cpu`.
     `named["*"]` takes arguments of any other name (`most_allocated("nvidia.com/gpu": 2)`).
     """
 
