@@ -25,7 +25,7 @@ def _built_by(builder: type) -> tuple[str | None, ...]:
 class ShiftReduce:
     """A stack of states with the values they stand for."""
 
-    def __init__(self, builder: object, start: str) -> None:
+    def __init__(self, builder: Any, start: str) -> None:
         tables = grammar.tables()
         self.rows = tables.rows
         self.rules = tables.rules
