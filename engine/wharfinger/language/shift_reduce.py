@@ -25,12 +25,13 @@ def _built_by(builder: type) -> tuple[str | None, ...]:
 class ShiftReduce:
     """A stack of states with the values they stand for."""
 
-    def __init__(self, builder: Any, start: str) -> None:
+    def __init__(self, builder: object, start: str) -> None:
         tables = grammar.tables()
         self.rows = tables.rows
         self.rules = tables.rules
         self.last_state = tables.ends[start]
-        self.builds: list[Build | None] = [None if name is None else getattr(builder, name) for name in _built_by(type(builder))]
+        named = _built_by(type(builder))  # type: ignore[arg-type]  # mypy asks the class for the __hash__ of its instances
+        self.builds: list[Build | None] = [None if name is None else getattr(builder, name) for name in named]
         self.states = [tables.starts[start]]
         self.values: list[Any] = []
         self.grown: list[tuple[list[Any], int]] = []  # lists that reductions for the current token have added to, and how long they were
