@@ -8,8 +8,6 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.cache_report import cache_report
 from wharfinger.daemon.compose import Daemon, connection_of
@@ -20,22 +18,19 @@ from wharfinger.daemon.live.page import live_page
 from wharfinger.daemon.policies import policies_of, remote_sources
 from wharfinger.daemon.policy_pages import policies_told
 from wharfinger.daemon.readings import read_from
-from wharfinger.daemon.seeing import ToldToo, decisions_shown, recorder_of, traces_of
+from wharfinger.daemon.seeing import decisions_shown
 from wharfinger.daemon.settings import Settings
 from wharfinger.daemon.signal_telemetry import TelemetrySignalObserver
 from wharfinger.daemon.tasks import Tasks
+from wharfinger.daemon.telling import Telling, telling_of
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.discovery import ServerVersion
+from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.runtime.system_clock import SystemClock
-from wharfinger.telemetry import logs
 from wharfinger.telemetry.admission import reviews_seen
-from wharfinger.telemetry.declarations import Metric
-from wharfinger.telemetry.metrics import Metrics
-from wharfinger.telemetry.observer import TelemetryObserver
 from wharfinger.telemetry.policies import TelemetryPolicyObserver
-from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.telemetry.reconciles import TelemetryReconcileObserver
 from wharfinger.telemetry.requests import requests_seen
 from wharfinger.web import decisions, policies
@@ -48,32 +43,21 @@ from wharfinger.web.ui import pages as ui
 async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
     """None, after `stop`: schedules until then. PolicyError or UsageError before anything is connected to, LeadershipLost later."""
     async with AsyncExitStack() as opened:
-        written = logs.configure(settings.logging.format, settings.logging.level)
-        opened.callback(written.close)
-        log = logs.logger()
-        if settings.dry_run:
-            log = log.bind(dry_run=True)
-        clock, health, metrics = SystemClock(), Health(), Metrics(CollectorRegistry())
-        metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("unread",): written.writer.left_out})
-        telemetry = TelemetryObserver(metrics, log, clock.monotonic)
-        opened.callback(telemetry.close)
-        recent = RecentDecisions(clock.now, clock.monotonic)
-        observer = ToldToo(telemetry, recent.attempted, *traces_of(settings.tracing, telemetry, clock, opened))
-        recorder = recorder_of(settings.decision_log, observer, opened)
+        clock, health = SystemClock(), Health()
+        telling = telling_of(settings, clock, opened)
+        log, metrics, observer = telling.log, telling.metrics, telling.observer
         connection = connection_of(settings, clock)
-        remote = remote_sources(settings, connection, clock, observer.failed)
         custom = Custom(connection, clock, observer, TelemetryReconcileObserver(metrics)) if settings.custom_resources else None
-        resources = None if custom is None else custom.resources.source
-        store = await policies_of(settings, clock, TelemetryPolicyObserver(metrics, log), log.warning, remote, resources=resources)
+        store = await policies_of(
+            settings,
+            clock,
+            TelemetryPolicyObserver(metrics, log),
+            log.warning,
+            remote_sources(settings, connection, clock, observer.failed),
+            resources=None if custom is None else custom.resources.source,
+        )
         if settings.port:
-            debug = Debug(cache=partial(_cache, health, connection), from_anywhere=settings.remote_debugging)
-            told = policies_told(store, health)
-            page = live_page(health, told, recent, store, clock=clock, failed=observer.failed, to_anybody=settings.remote_ui)
-            shown = decisions_shown(recent, health, clock, to_anybody=settings.remote_ui)
-            pages = [*policies.routes(told), *decisions.routes(shown), *ui.routes(page)]
-            server = Server(application(health.checks, metrics.registry, debug, pages), settings.bind_address, settings.port)
-            log.info("serving", url=(await opened.enter_async_context(server)).url)
-            opened.callback(page.feed.close)
+            await _served(settings, telling, store, health, connection, clock, opened)
         if settings.admission is not None:
             seen = reviews_seen(metrics)
             await opened.enter_async_context(admission_served(settings.admission, settings.bind_address, seen, clock, log))
@@ -83,6 +67,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         if version is None:
             return
         log.info("connected", server=connection.credentials.server, version=version.text)
+        signals = TelemetrySignalObserver(metrics, log)
         daemon = Daemon(
             settings,
             store,
@@ -92,15 +77,29 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
             clock=clock,
             log=log,
             custom=custom,
-            state=None if recorder is None else recorder.state,
-            signal_observer=TelemetrySignalObserver(metrics, log),
+            state=telling.state,
+            signal_observer=signals,
         )
-        for beside in [recent.decided, *([] if recorder is None else [recorder.decided])]:
-            daemon.scheduler.show_decisions(beside)
+        telling.watch(daemon.scheduler)
         read_from(daemon, metrics, settings.leader_election.resource_name)
         health.watch(daemon)
         await daemon.run(stop)
         log.info("stopped")
+
+
+async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
+    settings: Settings, telling: Telling, store: PolicyStore, health: Health, connection: Connection, clock: Clock, opened: AsyncExitStack
+) -> None:
+    """None, when health, metrics and all pages are served, until the context ends."""
+    debug = Debug(cache=partial(_cache, health, connection), from_anywhere=settings.remote_debugging)
+    told = policies_told(store, health)
+    page = live_page(health, told, telling.recent, store, clock=clock, failed=telling.observer.failed, to_anybody=settings.remote_ui)
+    shown = decisions_shown(telling.recent, health, clock, to_anybody=settings.remote_ui)
+    pages = [*policies.routes(told), *decisions.routes(shown), *ui.routes(page)]
+    app = application(health.checks, telling.metrics.registry, debug, pages)
+    server = await opened.enter_async_context(Server(app, settings.bind_address, settings.port))
+    telling.log.info("serving", url=server.url)
+    opened.callback(page.feed.close)
 
 
 async def _cache(health: Health, connection: Connection) -> Mapping[str, Any]:
