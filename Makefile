@@ -31,6 +31,7 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)
 	$(BIN)/wharf test policies
 
 testbed: $(READY)
