@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Annotated, Any
 
@@ -15,6 +14,7 @@ from wharfinger.cli import options, policy_set, streams
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, with_policies
+from wharfinger.model.timestamps import time_text
 from wharfinger.runtime import layout
 from wharfinger.runtime.decision_log.replay import Change, Difference, Others, Replay
 from wharfinger.runtime.policies import own_params
@@ -126,7 +126,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
 
 def _row(change: Change) -> Sequence[str]:
     feasible = f"{change.feasible} → {change.other_feasible}"
-    return change.pod, _time(change.at), change.node or "-", change.other or "-", feasible
+    return change.pod, time_text(change.at), change.node or "-", change.other or "-", feasible
 
 
 def _summary(outcome: Outcome) -> Iterator[str]:
@@ -144,13 +144,9 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
         "differences": [_difference(difference) for difference in outcome.differences],
     }
     if outcome.compared:
-        value["changes"] = [dataclasses.asdict(change) | {"at": _time(change.at)} for change in outcome.changes]
+        value["changes"] = [dataclasses.asdict(change) | {"at": time_text(change.at)} for change in outcome.changes]
     return value
 
 
 def _difference(found: Difference) -> dict[str, Any]:
     return {"place": str(found.place), "pod": found.pod, "part": found.part, "recorded": found.recorded, "found": found.found}
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

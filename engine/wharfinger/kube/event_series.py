@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wharfinger.framework.ports import Reference
-from wharfinger.kube.lease import micro_time
+from wharfinger.model.timestamps import micro_time
 
 _LONGEST_NOTE = 1024
 

@@ -21,9 +21,9 @@ from wharfinger.framework.ports import WARNING, Clock, Reference, pod_reference
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import MERGE_PATCH, Connection
 from wharfinger.kube.event_series import Series, cut
-from wharfinger.kube.lease import micro_time
 from wharfinger.kube.waits import Backoff
 from wharfinger.model.pod import PodView
+from wharfinger.model.timestamps import micro_time
 
 Report = Callable[[str, BaseException], None]
 

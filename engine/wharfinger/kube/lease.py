@@ -15,8 +15,6 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -25,6 +23,7 @@ from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection
+from wharfinger.model.timestamps import micro_time
 
 Report = Callable[[str, BaseException], None]
 Callback = Callable[[], Awaitable[None] | None]
@@ -215,17 +214,6 @@ class LeaseElection:
             return  # somebody has it already
         except refusals.ApiError as error:
             self._report("lease", error)
-
-
-def micro_time(seconds: float) -> str:
-    """A time as Kubernetes' MicroTime: `2026-01-02T03:04:05.000006Z`."""
-    whole, micro = divmod(round(seconds * 1_000_000), 1_000_000)
-    return f"{_to_the_second(whole)}.{micro:06d}Z"
-
-
-@lru_cache(maxsize=64)  # thousands of events happen in one second
-def _to_the_second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _decoded(answer: bytes) -> dict[str, Any]:

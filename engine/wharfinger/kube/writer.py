@@ -7,7 +7,6 @@ refused because a uid never changes, a deletion has it as its precondition.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from wharfinger.kube.binder import path_of
 from wharfinger.kube.connection import STRATEGIC_PATCH, Connection
 from wharfinger.kube.patient_writes import PatientWrites
 from wharfinger.model.pod import PodView
+from wharfinger.model.timestamps import time_text
 
 
 class ApiWriter:
@@ -70,7 +70,7 @@ class ApiWriter:
         if pod.object.metadata.generation:
             written["observedGeneration"] = pod.object.metadata.generation
         if all((own.type, own.status) != (condition.type, condition.status) for own in pod.object.status.conditions):
-            written["lastTransitionTime"] = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            written["lastTransitionTime"] = time_text(self._clock.now())
         return written
 
 

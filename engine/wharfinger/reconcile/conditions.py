@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from wharfinger.crd.parts import Condition
+from wharfinger.model.timestamps import time_text
 
 _LONGEST = 4000
 
@@ -31,11 +32,6 @@ def dated(wanted: Sequence[Condition], before: Mapping[str, Any], generation: in
 def cut(text: str, most: int) -> str:
     """A text of at most so many characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def time_text(seconds: float) -> str:
-    """A time as Kubernetes' Time: `2026-01-02T03:04:05Z`."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def seconds_of(text: Any) -> float | None:

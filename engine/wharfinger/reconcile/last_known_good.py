@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from wharfinger.crd.policy import MOST_REMEMBERED, LastKnownGood
 from wharfinger.framework.policy_source import FormerText
 from wharfinger.framework.policy_status import PolicyStatus
-from wharfinger.reconcile.conditions import time_text
+from wharfinger.model.timestamps import time_text
 
 FIELD = "lastKnownGood"
 

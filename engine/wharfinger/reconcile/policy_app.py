@@ -21,10 +21,11 @@ from wharfinger.kube.events import EventRecorder
 from wharfinger.kube.object_writer import ObjectWriter
 from wharfinger.language.diagnostics import PolicyError
 from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.model.timestamps import time_text
 from wharfinger.reconcile import app_objects, app_status
 from wharfinger.reconcile.app_drift import AppDrift, Drift
 from wharfinger.reconcile.applying import NotOurs, apply_if_different, is_app_of, living, remove
-from wharfinger.reconcile.conditions import dated, time_text
+from wharfinger.reconcile.conditions import dated
 from wharfinger.reconcile.inline_policy import NoPolicy
 from wharfinger.reconcile.object_cache import AppPods, ObjectCache, key_of
 

@@ -12,8 +12,9 @@ from wharfinger.framework.ports import Clock, WriteFailed
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import PlacementPreview
 from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.model.timestamps import time_text
 from wharfinger.reconcile.applying import remove
-from wharfinger.reconcile.conditions import condition, dated, time_text
+from wharfinger.reconcile.conditions import condition, dated
 from wharfinger.reconcile.judgement import Judge
 from wharfinger.reconcile.object_cache import ObjectCache
 from wharfinger.reconcile.preview_answer import answered

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -18,6 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
+from wharfinger.model.timestamps import micro_time
 from wharfinger.telemetry.recent_decisions import RankedNode, RecentDecision, RecentDecisions
 from wharfinger.web.debug import is_ours
 
@@ -111,7 +111,7 @@ def plain(record: RecentDecision) -> dict[str, Any]:
     return {
         "pod": record.pod,
         "uid": record.uid,
-        "at": _time(record.at),
+        "at": micro_time(record.at),
         "profile": record.profile,
         "result": record.result,
         "node": record.node,
@@ -138,7 +138,7 @@ def _ranked(ranked: RankedNode) -> dict[str, Any]:
 def line(record: RecentDecision) -> str:
     """A record in one line."""
     outcome = f"→ {record.node} ({record.feasible} of {record.n_nodes} feasible)" if record.result == "scheduled" else record.message
-    return f"{_time(record.at)} {record.result:<13} {record.pod} {outcome}"
+    return f"{micro_time(record.at)} {record.result:<13} {record.pod} {outcome}"
 
 
 def text(record: RecentDecision) -> str:
@@ -166,10 +166,6 @@ def _scores(best: Iterable[RankedNode]) -> Iterator[str]:
 
 def _pod(request: Request) -> str:
     return f"{request.path_params['namespace']}/{request.path_params['name']}"
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _wants_text(request: Request) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
@@ -18,6 +17,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from wharfinger.framework.policy_status import Finding, PolicyStatus, SourceStatus
+from wharfinger.model.timestamps import time_text
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def _source(status: SourceStatus) -> dict[str, Any]:
 
 
 def _time(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if seconds is None else time_text(seconds)
 
 
 def _json(found: Any) -> Response:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.kube.conftest import Recorder, running, until
 from tests.unit.kube.scripted_server import Answer, refused
-from wharfinger.kube.lease import LeaseElection, LeaseSettings, micro_time
+from wharfinger.kube.lease import LeaseElection, LeaseSettings
 
 COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 PATH = f"{COLLECTION}/wharfinger"
@@ -215,7 +215,3 @@ def test_an_answer_that_is_no_lease_is_reported_and_asked_again(run):
 def test_durations_have_to_fit_together(wrong):
     with pytest.raises(ValueError, match="leaseDuration"):
         LeaseSettings(identity="me", **wrong)
-
-
-def test_times_have_microseconds():
-    assert micro_time(1.5) == "1970-01-01T00:00:01.500000Z"

@@ -4,8 +4,8 @@ import pytest
 
 from wharfinger.crd.app import DriftedPod, PolicyAppSpec
 from wharfinger.model import decode, objects
+from wharfinger.model.timestamps import time_text
 from wharfinger.reconcile.app_drift import AppDrift, Drift
-from wharfinger.reconcile.conditions import time_text
 from wharfinger.runtime.in_memory import ManualClock
 
 NOW = 1_700_000_000.0
