@@ -15,7 +15,7 @@ from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.lease import LeaseElection, LeaseSettings
 from wharfinger.runtime.system_clock import SystemClock
 
-DURATION, DEADLINE, RETRY = 2.0, 1.2, 0.2
+DURATION, DEADLINE, RETRY = 3.0, 2.0, 0.25
 
 
 class SkewedClock(SystemClock):

@@ -165,5 +165,5 @@ def pytest_runtest_makereport(item, call):
     cluster = getattr(item, "funcargs", {}).get("control_plane")
     if report.failed and cluster is not None:
         cluster.keep = True
-        report.sections += [(f"log of {program.name} ({program.log})", program.tail(15)) for program in cluster.programs]
+        report.sections += [(f"log of {program.name} ({program.log})", program.tail(5)) for program in cluster.programs]
     return report

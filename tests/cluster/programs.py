@@ -119,9 +119,11 @@ class Program:
         """Ends the program at once, as a crash does."""
         self.stop(signal.SIGKILL)
 
-    def tail(self, lines: int = 20) -> str:
-        """The last lines of the log."""
-        return "\n".join(self.log.read_text("utf-8", "replace").splitlines()[-lines:]) if self.log.exists() else "(no log)"
+    def tail(self, lines: int = 20, width: int = 300) -> str:
+        """The last lines of the log, none longer than it can be read."""
+        if not self.log.exists():
+            return "(no log)"
+        return "\n".join(line[:width] for line in self.log.read_text("utf-8", "replace").splitlines()[-lines:])
 
     def _signal(self, sig: int) -> None:
         with contextlib.suppress(ProcessLookupError):

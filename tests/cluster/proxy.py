@@ -34,13 +34,14 @@ MOST_BODY = 16 * 1024 * 1024
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """A request, when it came (monotonic), and what became of it."""
+    """A request, when it came (monotonic), what it said and what became of it."""
 
     method: str
     path: str
     watch: bool
     status: int = 0
     at: float = field(default_factory=time.monotonic)
+    body: bytes = b""
 
 
 class Proxy:
@@ -183,7 +184,7 @@ class Proxy:
             del self._open[task]
 
     async def _answer(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
-        body = await request.read()
+        exchange.body = body = await request.read()
         revoked = request.headers.get("Authorization", "").removeprefix("Bearer ") in self.revoked
         struck: list[Action] = [Answer(status=401)] if revoked else []
         struck += [fault.action for fault in self.faults if fault.strikes(exchange.method, exchange.path, exchange.watch)]

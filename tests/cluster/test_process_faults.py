@@ -13,14 +13,13 @@ from tests.cluster import objects
 from tests.cluster.control_plane import OTHER_TOKEN, TOKEN, ControlPlane
 from tests.cluster.live import LiveScheduler
 from tests.cluster.process import WharfProcess, run_to_end
-from tests.cluster.replicas import BINDING, CREATED, NAME, RETRY, configuration
+from tests.cluster.replicas import BINDING, CREATED, DEADLINE, NAME, configuration
 from tests.cluster.soundness import assert_sound
 from tests.cluster.waiting import eventually, wait_bound
 
 N_NODES = 20
 N_PODS = 1000
 SILENCE = 2.0
-GRACE = 2.0
 
 
 def test_the_api_server_dies_in_the_middle_and_comes_back(control_plane, proxy, nodes, pods):
@@ -67,17 +66,16 @@ def test_it_can_be_told_to_stop_while_it_waits(control_plane):
         wharf.kill()
 
 
-def test_it_can_be_told_to_stop_after_the_api_server_has_gone(control_plane, nodes, pods):
+@pytest.mark.parametrize("grace", [0.5, DEADLINE + 2], ids=["it waits no longer than its grace", "the lease runs out meanwhile"])
+def test_it_can_be_told_to_stop_after_the_api_server_has_gone(control_plane, nodes, pods, grace):
     nodes(2)
-    settings = configuration(control_plane, limits={"gracePeriod": f"{GRACE}s"})
+    settings = configuration(control_plane, limits={"gracePeriod": f"{grace}s"})
     with WharfProcess(control_plane, f"--config={settings}", elect=True) as wharf:
         wharf.wait_scheduling()
         pods(100, scheduler=NAME, cpu="10m", memory="16Mi")
         control_plane.api_server.kill()
-        began = time.monotonic()
 
-        assert wharf.terminate() == 0
-        assert time.monotonic() - began < GRACE + RETRY + 2
+        assert wharf.terminate(within=grace + 10) == 0
         assert "Traceback" not in wharf.log
 
 
@@ -90,7 +88,7 @@ def test_connections_that_fall_silent_without_an_end_are_noticed(control_plane, 
         stranded_at = time.monotonic()
         pods(5, prefix="unheard", scheduler=NAME)
 
-        wait_bound(control_plane, 6, within=SILENCE + 5)
+        wait_bound(control_plane, 6, within=SILENCE + 15)
         assert time.monotonic() - stranded_at > SILENCE / 2, "the connections were not silent"
         assert_sound(control_plane, assumed=scheduler.assumed)
 

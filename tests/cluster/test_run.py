@@ -161,10 +161,8 @@ def test_a_second_signal_does_not_wait_for_what_is_under_way(control_plane, prox
         eventually(lambda: slow.done)
         wharf.signal(signal.SIGTERM)
         eventually(lambda: "stopping" in wharf.log)
-        asked = time.monotonic()
 
-        assert wharf.terminate() == 1
-        assert time.monotonic() - asked < 5
+        assert wharf.terminate(within=9) == 1  # of ten seconds of grace
         assert "stopped at once by a second signal" in wharf.log
         assert "Traceback" not in wharf.log
 

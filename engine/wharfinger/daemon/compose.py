@@ -103,7 +103,7 @@ class Daemon:
             tasks.start(announced(self.policies, self.scheduler, self._clock), "first policies")
             tasks.start(measure(self.signals, self.server.informers.wait_synced), "signals")
             tasks.start(collect_in_quiet(self._is_quiet, self._clock, self.server.informers.wait_synced), "garbage")
-            tasks.start(self._lead(elected), "election")
+            tasks.start(self._lead(elected, stop), "election")
             if self.custom is not None:
                 self.custom.start(tasks, self._log)
             await tasks.until(elected, stop)
@@ -122,10 +122,10 @@ class Daemon:
         """Whether nobody waits for a decision or a binding."""
         return not self.scheduler.n_binding and not self.scheduler.queue.depths["active"]
 
-    async def _lead(self, elected: asyncio.Event) -> None:
-        """Never returns: leads until cancelled, or raises LeadershipLost."""
+    async def _lead(self, elected: asyncio.Event, stop: asyncio.Event) -> None:
+        """Never returns: leads until cancelled, or raises LeadershipLost, which is no failure of one that was told to stop anyway."""
         await self.server.leadership.run(elected.set, self.scheduler.abandon)
-        if not self.leads:
+        if not self.leads and not stop.is_set():
             lease = self._settings.leader_election
             raise LeadershipLost(f"lost the lease {lease.resource_namespace}/{lease.resource_name}; nothing more is bound by this process")
         await asyncio.Event().wait()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,14 @@ from wharfinger.daemon.settings import API_VERSION, KIND, Settings
 from wharfinger.errors import UsageError
 from wharfinger.framework import faults, scheduler_configuration
 from wharfinger.framework.profiles import without_nulls
-from wharfinger.model import yaml_text
+from wharfinger.runtime.configuration_file import only_document
 
 _HEAD = f"apiVersion: {API_VERSION}, kind: {KIND}"
 
 
 def read(path: str) -> Settings:
     """The settings of a file (`-` is standard input), its paths taken from its own folder; UsageError has a line for every fault."""
-    document = _document(path)
+    document = only_document(path, f"{KIND} ({_HEAD})")
     _refuse_other_kinds(path, document)
     settings = validated(without_nulls(document), path)
     folder = Path() if path == "-" else Path(path).parent
@@ -40,20 +39,6 @@ def written(settings: Settings) -> str:
     """The settings as the content of a file that says the same wherever it is kept: with every field, and paths from the root."""
     document = _with_paths(settings, lambda path: str(Path(path).absolute())).model_dump(by_alias=True, mode="json", exclude_none=True)
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
-
-
-def _document(path: str) -> Mapping[str, Any]:
-    try:
-        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        documents = list(yaml_text.parse(content))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except yaml_text.NotReadable as error:
-        raise UsageError(f"{path}: {error}") from error
-    if len(documents) != 1 or not isinstance(documents[0], dict):
-        found = "something else" if len(documents) == 1 else f"{len(documents)} documents"
-        raise UsageError(f"{path}: expected one {KIND} ({_HEAD}), found {found}")
-    return dict(documents[0])
 
 
 def _refuse_other_kinds(path: str, document: Mapping[str, Any]) -> None:

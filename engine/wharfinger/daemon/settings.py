@@ -22,6 +22,7 @@ from wharfinger.daemon.duration import Duration
 from wharfinger.daemon.part import Part
 from wharfinger.daemon.prometheus_settings import Prometheus
 from wharfinger.daemon.seeing_settings import DecisionLogSettings, TracingSettings
+from wharfinger.framework.faults import exactly
 
 API_VERSION = "config.wharfinger.dev/v1alpha1"
 KIND = "WharfingerConfiguration"
@@ -106,8 +107,8 @@ class Settings(Part):
     With `admission` a webhook is served that refuses SchedulingPolicies which would not become active.
     """
 
-    api_version: str = API_VERSION
-    kind: str = KIND
+    api_version: Annotated[str, exactly(API_VERSION)] = API_VERSION
+    kind: Annotated[str, exactly(KIND)] = KIND
     client_connection: ClientConnection = ClientConnection()
     profiles: tuple[Profile, ...] = (Profile(),)
     policy_config_map: str | None = Field(default=None, pattern=r"^[^/\s]+/[^/\s]+$")
@@ -125,20 +126,6 @@ class Settings(Part):
     remote_debugging: bool = False
     remote_ui: bool = False
     dry_run: bool = False
-
-    @field_validator("api_version")
-    @classmethod
-    def _this_version(cls, value: str) -> str:
-        if value != API_VERSION:
-            raise ValueError(f"expected {API_VERSION}, not {value!r}")
-        return value
-
-    @field_validator("kind")
-    @classmethod
-    def _this_kind(cls, value: str) -> str:
-        if value != KIND:
-            raise ValueError(f"expected {KIND}, not {value!r}")
-        return value
 
     @field_validator("profiles")
     @classmethod

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ValidationError
 
 from wharfinger.language import suggest
 
@@ -35,6 +35,17 @@ class Findings:
     def note(self, path: Path, sentence: str) -> None:
         """None; keeps something that changes nothing."""
         self.notes.append(f"{shown(path)}: {sentence}")
+
+
+def exactly(expected: str) -> AfterValidator:
+    """What lets a field have no other value."""
+
+    def check(value: str) -> str:
+        if value != expected:
+            raise ValueError(f"expected {expected}, not {value!r}")
+        return value
+
+    return AfterValidator(check)
 
 
 def sentences(error: ValidationError, model: type[BaseModel], at: Path = ()) -> list[str]:

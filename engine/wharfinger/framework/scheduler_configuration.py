@@ -6,16 +6,24 @@ All of its fields can be there, so that the file need not be changed; `profiles`
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
+
+from wharfinger.framework.faults import exactly
 
 API_GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{API_GROUP}/v1"
 KIND = "KubeSchedulerConfiguration"
 DEFAULT_NAME = "default-scheduler"
 EVERY = "*"
+
+
+def _still_served(value: str) -> str:
+    if value.startswith(f"{API_GROUP}/v1beta"):
+        raise ValueError(f"{value} is no longer served by Kubernetes 1.36; write {API_VERSION}, the fields of profiles are the same")
+    return value
 
 
 class Part(BaseModel):
@@ -81,8 +89,8 @@ class Profile(Part):
 class SchedulerConfiguration(Part):
     """The document. What is not about profiles is taken as it is: it concerns a running scheduler, not where pods go."""
 
-    api_version: str
-    kind: str
+    api_version: Annotated[str, AfterValidator(_still_served), exactly(API_VERSION)]
+    kind: Annotated[str, exactly(KIND)]
     profiles: tuple[Profile, ...] = ()
     percentage_of_nodes_to_score: int | None = Field(default=None, ge=0, le=100)
     extenders: tuple[dict[str, Any], ...] = ()
@@ -94,22 +102,6 @@ class SchedulerConfiguration(Part):
     pod_initial_backoff_seconds: int | None = Field(default=None, ge=1)
     pod_max_backoff_seconds: int | None = Field(default=None, ge=1)
     delay_cache_until_active: bool | None = None
-
-    @field_validator("api_version")
-    @classmethod
-    def _this_version(cls, value: str) -> str:
-        if value.startswith(f"{API_GROUP}/v1beta"):
-            raise ValueError(f"{value} is no longer served by Kubernetes 1.36; write {API_VERSION}, the fields of profiles are the same")
-        if value != API_VERSION:
-            raise ValueError(f"expected {API_VERSION}, not {value!r}")
-        return value
-
-    @field_validator("kind")
-    @classmethod
-    def _this_kind(cls, value: str) -> str:
-        if value != KIND:
-            raise ValueError(f"expected {KIND}, not {value!r}")
-        return value
 
     @field_validator("extenders")
     @classmethod

@@ -203,17 +203,26 @@ class LeaseElection:
 
     async def _release(self) -> None:
         """None; the lease is free at once if it is still ours and the server answers."""
+        try:
+            if not await self._freed():
+                # a renewal that was cancelled on its way may have been written all the same
+                self._observe(_decoded(await self._connection.request("GET", self._path, timeout=self._settings.retry_period, urgent=True)))
+                await self._freed()
+        except (refusals.ApiError, msgspec.DecodeError) as error:
+            self._report("lease", error)
+
+    async def _freed(self) -> bool:
+        """Whether nothing is left to give back; not, when the lease has been written since it was seen."""
         seen = self._known.seen
         if seen is None or not self._ours:
-            return
+            return True
         spec = {**seen["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock.now())}
+        body = msgspec.json.encode({**seen, "spec": spec})
         try:
-            body = msgspec.json.encode({**seen, "spec": spec})
             await self._connection.request("PUT", self._path, body=body, timeout=self._settings.retry_period, urgent=True)
         except refusals.Conflict:
-            return  # somebody has it already
-        except refusals.ApiError as error:
-            self._report("lease", error)
+            return False
+        return True
 
 
 def _decoded(answer: bytes) -> dict[str, Any]:

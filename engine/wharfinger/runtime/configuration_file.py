@@ -1,9 +1,10 @@
-"""Files with a KubeSchedulerConfiguration: the settings of kube-scheduler that people have already."""
+"""Files with settings: a KubeSchedulerConfiguration, which people have already, and what every such file is read with."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from wharfinger.errors import UsageError
 from wharfinger.framework.profiles import Profiles, read_profiles
@@ -15,6 +16,17 @@ OF_THE_PROCESS = "WharfingerConfiguration"
 
 def read(path: str | Path) -> Profiles:
     """The profiles of a file (`-` is standard input); `UsageError` names the file and has a line for every fault."""
+    document = only_document(path, "KubeSchedulerConfiguration")
+    if document.get("kind") == OF_THE_PROCESS:
+        raise UsageError(f"{path}: this is a {OF_THE_PROCESS}, the settings of wharf run; expected a KubeSchedulerConfiguration")
+    try:
+        return read_profiles(document, default_registry())
+    except UsageError as error:
+        raise UsageError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error
+
+
+def only_document(path: str | Path, expected: str) -> dict[str, Any]:
+    """The one mapping that a YAML file holds (`-` is standard input); `UsageError` says that it should be `expected`."""
     try:
         content = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
         documents = list(yaml_text.parse(content))
@@ -24,10 +36,5 @@ def read(path: str | Path) -> Profiles:
         raise UsageError(f"{path}: {error}") from error
     if len(documents) != 1 or not isinstance(documents[0], dict):
         found = "something else" if len(documents) == 1 else f"{len(documents)} documents"
-        raise UsageError(f"{path}: expected one KubeSchedulerConfiguration, found {found}")
-    if documents[0].get("kind") == OF_THE_PROCESS:
-        raise UsageError(f"{path}: this is a {OF_THE_PROCESS}, the settings of wharf run; expected a KubeSchedulerConfiguration")
-    try:
-        return read_profiles(documents[0], default_registry())
-    except UsageError as error:
-        raise UsageError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error
+        raise UsageError(f"{path}: expected one {expected}, found {found}")
+    return documents[0]

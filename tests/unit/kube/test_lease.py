@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -86,6 +87,21 @@ def test_a_free_lease_is_taken_renewed_and_given_back(run):
         assert me.told == ["started", "stopped"]
         assert leases.lease["spec"]["holderIdentity"] == ""
         assert not me.election.is_leader
+        assert me.recorder.reports == []
+
+    run(scenario)
+
+
+def test_a_lease_whose_last_renewal_was_written_unheard_is_given_back_all_the_same(run):
+    async def scenario(server, connection):
+        leases, me = Leases(server), Replica(connection)
+        async with running(me.run()):
+            await until(lambda: me.election.is_leader)
+            written = len(leases.holders)
+            server.on("PUT", PATH, lambda seen: replace(leases._put(seen.body), delay=20))
+            await until(lambda: len(leases.holders) > written)
+            server.on("PUT", PATH, lambda seen: leases._put(seen.body))
+        assert leases.lease["spec"]["holderIdentity"] == ""
         assert me.recorder.reports == []
 
     run(scenario)

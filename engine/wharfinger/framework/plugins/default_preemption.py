@@ -215,9 +215,13 @@ def _leaving(removed: Sequence[PodView], supposed: Supposition, trial: Trial) ->
     return leaving
 
 
-def importance(pod: PodView) -> tuple[int, float]:
-    """A key that puts the more important pod first: higher priority, then longer running (`MoreImportantPod`)."""
-    return -pod.priority, _started(pod)
+def importance(pod: PodView) -> tuple[int, float, bool]:
+    """A key that puts the more important pod first: higher priority, then longer running (`MoreImportantPod`).
+
+    Of equals, which kube-scheduler leaves in any order, one that is going already comes last, so that a second preemptor does not take
+    another pod in its place.
+    """
+    return -pod.priority, _started(pod), pod.terminating
 
 
 def cost(victims: Sequence[PodView], violations: int, node: str) -> Cost:
