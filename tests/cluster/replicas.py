@@ -19,7 +19,7 @@ from tests.cluster.proxy import Exchange, Proxy
 from tests.cluster.waiting import eventually
 
 NAME = "wharfinger"
-DURATION, DEADLINE, RETRY = 4.0, 3.0, 0.4
+DURATION, DEADLINE, RETRY = 10.0, 7.0, 0.5  # short enough to wait for, long enough for a busy API server
 BINDING = re.compile(r"/namespaces/([^/]+)/pods/([^/]+)/binding$")
 OK, CREATED = 200, 201
 
