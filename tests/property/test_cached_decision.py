@@ -25,6 +25,7 @@ from wharfinger.language.source import Source
 from wharfinger.model import objects
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
 
 
 class Cordoned(FilterPlugin):
@@ -42,6 +43,19 @@ class Crowded(FilterPlugin):
     def filter(self, cycle, pod, snapshot, rows):
         crowd = snapshot.pod_count[rows]
         return Verdicts((Reason("three"), Reason("even", resolvable=False)), ((crowd == 3) + 2 * (crowd == 2)).astype(np.uint8))
+
+
+class Hours(FilterPlugin):
+    """A TIMED filter: what PreFilter answers, and the verdicts, change with the time, these also with the pods of the row."""
+
+    name = "Hours"
+    filter_volatility = Volatility.TIMED
+
+    def pre_filter(self, cycle, pod, snapshot):
+        return {1: SKIP, 2: Rejected((Reason("closed"),)), 3: NodeSet(frozenset(clusters.NODE_NAMES[:4]))}.get(int(snapshot.now) % 6)
+
+    def filter(self, cycle, pod, snapshot, rows):
+        return single(Reason("busy hour"), snapshot.pod_count[rows] > int(snapshot.now) % 4)
 
 
 class Moody(FilterPlugin):
@@ -107,6 +121,20 @@ class Points(ScorePlugin):
         return np.maximum(0, 100 - snapshot.nonzero[0][rows] // 50)
 
 
+class Clock(ScorePlugin):
+    """A TIMED score that has nothing to say now and then."""
+
+    name = "Clock"
+    score_volatility = Volatility.TIMED
+    normalization = DefaultNormalize()
+
+    def pre_score(self, cycle, pod, snapshot, feasible):
+        return SKIP if int(snapshot.now) % 5 == 0 else None
+
+    def score(self, cycle, pod, snapshot, rows):
+        return snapshot.pod_count[rows] * (int(snapshot.now) % 3) + (snapshot.label("disk")[rows] >= 0)
+
+
 class Crowds(ScorePlugin):
     """A GLOBAL score that depends on the feasible set and sometimes has nothing to say."""
 
@@ -136,6 +164,7 @@ class Neighbours(ScorePlugin):
 
 
 LOCAL = [Cordoned, Crowded, Disks, Emptier, Points]
+TIMED = [Hours, Clock]
 GLOBAL = [Patient, Crowds, Neighbours]
 
 
@@ -151,6 +180,7 @@ POLICIES = [
     filter few { require here < 3 else "{here} already" }
     filter roomy { require ratio(node.free.memory, node.allocatable.memory) >= 20% else "full" on missing pass }
     filter zoned when pod.priority >= 0 { require node.labels["disk"] == "ssd" else "slow" on missing pass }
+    filter cool { require load + ratio(unseen_requests(load).cpu, node.capacity.cpu) <= 80% else "hot" on missing pass }
     filter spreadable { require count(siblings, within: "topology.kubernetes.io/zone") < 7 else "zone is full" on missing pass }
     score zones weight 5 = spread(siblings, by: "topology.kubernetes.io/zone") on missing neutral
     score nodes weight 0.3 = -here normalize minmax
@@ -181,8 +211,9 @@ def compiled(text: str) -> CompiledPolicy:
 
 CHAINS = [
     chain_of(LOCAL),
+    chain_of([*LOCAL, *TIMED]),
     chain_of([*LOCAL, *GLOBAL]),
-    chain_of([*LOCAL, *GLOBAL, Moody]),
+    chain_of([*LOCAL, *TIMED, *GLOBAL, Moody]),
     chain.assemble(),
     chain.assemble([compiled(text) for text in POLICIES]),
 ]
@@ -210,6 +241,11 @@ class Remembering(RuleBasedStateMachine):
         self.deciders = [cycle.Decider(each) for each in CHAINS]
         self.askers: list[PodView] = []
         self.started = 0
+        self.now = 1_005.0
+
+    def snapshot(self) -> Snapshot:
+        """The cluster at the present time."""
+        return self.state.snapshot(self.now)
 
     @initialize(
         pods=st.lists(clusters.pods(st.just("asker")), min_size=1, max_size=2), nodes=st.lists(clusters.nodes(), min_size=3, max_size=8)
@@ -223,20 +259,20 @@ class Remembering(RuleBasedStateMachine):
     def add_or_update_node(self, node: objects.Node) -> None:
         self.state.add_node(node)
 
-    @precondition(lambda self: self.state.snapshot().n_nodes)
+    @precondition(lambda self: self.snapshot().n_nodes)
     @rule(draw=st.data())
     def update_node(self, draw: st.DataObject) -> None:
-        names = sorted(self.state.snapshot().names)
+        names = sorted(self.snapshot().names)
         self.state.add_node(draw.draw(clusters.nodes(st.sampled_from(names))))
 
     @rule(name=st.sampled_from(clusters.NODE_NAMES))
     def remove_node(self, name: str) -> None:
         self.state.remove_node(name)
 
-    @precondition(lambda self: self.state.snapshot().n_nodes)
+    @precondition(lambda self: self.snapshot().n_nodes)
     @rule(draw=st.data(), count=st.integers(1, 3))
     def start_pods(self, draw: st.DataObject, count: int) -> None:
-        name = draw.draw(st.sampled_from(sorted(self.state.snapshot().names)))
+        name = draw.draw(st.sampled_from(sorted(self.snapshot().names)))
         for _ in range(count):
             self.started += 1
             self.state.add_pod(draw.draw(clusters.pods(st.just(f"started-{self.started}"), node_name=name)))
@@ -253,7 +289,7 @@ class Remembering(RuleBasedStateMachine):
     @rule(pod=clusters.pods())
     def place(self, pod: objects.Pod) -> None:
         view = PodView(pod)
-        decision = self.deciders[0].decide(self.state.snapshot(), view)
+        decision = self.deciders[0].decide(self.snapshot(), view)
         if decision.node is not None and not self.state.is_placed(view.uid):
             self.state.assume(view, decision.node)
 
@@ -265,11 +301,15 @@ class Remembering(RuleBasedStateMachine):
     def measure(self, samples: dict[str, tuple[float, float]]) -> None:
         self.state.set_metric("load", {node: (value, float(at)) for node, (value, at) in samples.items()})
 
+    @rule(seconds=st.integers(1, 3))
+    def wait(self, seconds: int) -> None:
+        self.now += seconds
+
     @invariant()
     def both_say_the_same(self) -> None:
         for decider in self.deciders:
             for pod in self.askers:
-                snapshot = self.state.snapshot()
+                snapshot = self.snapshot()
                 assert told(decider.decide(snapshot, pod)) == told(cycle.decide(decider.chain, snapshot, pod))
 
 

@@ -67,7 +67,7 @@ def _function(resource: str, kind: Kind) -> Function:
         row=_unseen_row(resource),
         interval=lambda *_: NOT_NEGATIVE,
         context=True,
-        volatility=Volatility.GLOBAL,
+        volatility=Volatility.TIMED,
         own_shape=True,
     )
 

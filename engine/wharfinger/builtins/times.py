@@ -29,6 +29,6 @@ FUNCTIONS = (
         vector=_age_kernel,
         interval=lambda _: UNBOUNDED,
         context=True,
-        volatility=Volatility.GLOBAL,
+        volatility=Volatility.TIMED,
     ),
 )

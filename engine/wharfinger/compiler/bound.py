@@ -30,7 +30,7 @@ _NO_ROWS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 class BoundPolicy:
     """One policy, one pod, one cluster (any number of its snapshots)."""
 
-    __slots__ = ("_asked", "_frame", "_one_row", "_pod", "_policy", "_program", "_reasons", "_registers", "_start", "_static", "_strings")
+    __slots__ = ("_frame", "_one_row", "_pod", "_policy", "_program", "_reasons", "_registers", "_start", "_static", "_strings")
 
     def __init__(self, policy: CompiledPolicy, pod: PodView, strings: StringTable) -> None:
         self._policy = policy
@@ -43,7 +43,6 @@ class BoundPolicy:
         self._registers: schedule.Registers = self._start
         self._one_row: OneRow | None = None
         self._reasons: dict[int, tuple[str, ...]] = {}
-        self._asked: tuple[Snapshot | None, Hashable] = (None, None)
 
     def of(self, pod: PodView) -> BoundPolicy:
         """Itself, from now on for this pod, which must be of the same template: only who is left out of selections changes."""
@@ -141,18 +140,12 @@ class BoundPolicy:
         Only GLOBAL rules depend on more than that. The token holds on to what it compares, so an old one never equals a new one by chance.
         """
         watch = rule.plan.watch
-        moment = self._moment(snapshot) if watch.timed else None
+        moment = snapshot.moment if watch.timed or rule.metrics else None
         if not watch.selections:
             return moment
         registers = schedule.framed(self._start, AtRows(snapshot, self._pod, _NO_ROWS))
         schedule.run(watch.steps, registers)
         return (moment, *((registers[place], registers[place].follow()) for place in watch.selections))
-
-    def _moment(self, snapshot: Snapshot) -> Hashable:
-        """What metrics and the time are for a snapshot."""
-        if snapshot is not self._asked[0]:
-            self._asked = snapshot, (snapshot.now, snapshot.metrics_revision, snapshot.layout_revision)
-        return self._asked[1]
 
     # ── evaluation ──
 

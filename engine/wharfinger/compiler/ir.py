@@ -121,9 +121,8 @@ class Graph:
         if node is not None:
             return node
         stage = max([arg.stage for arg in operands], default=Stage.CONST) if at is None else at
-        for arg in operands:  # spelled out, because most of compiling is making nodes
-            if volatility is Volatility.STATIC or arg.volatility is Volatility.GLOBAL:
-                volatility = arg.volatility
+        for arg in operands:
+            volatility = max(volatility, arg.volatility)
         return self._intern(key, op, operands, stage, rep, volatility=volatility)
 
     def _intern(self, key: Hashable, op: Op, args: tuple[Node, ...], stage: Stage, rep: Rep, **more: Any) -> Node:

@@ -45,7 +45,7 @@ def now(graph: Graph, *, given: bool) -> Node:
     """The time: the snapshot's, or (`given`) the one that the question came with."""
     if given:
         return graph.leaf(NOW_GIVEN, Stage.POD, Rep.FLOAT)
-    return graph.leaf(NOW, Stage.RUN, Rep.FLOAT, volatility=Volatility.GLOBAL)
+    return graph.leaf(NOW, Stage.RUN, Rep.FLOAT, volatility=Volatility.TIMED)
 
 
 def rep_of(type_: Type, stage: Stage) -> Rep:
@@ -134,7 +134,7 @@ def metric(graph: Graph, record: typed.Metric) -> Value:
         row=lambda frame: fresh_sample(frame, names, max_age),
         framed=True,
     )
-    pair = graph.leaf(op, Stage.RUN, Rep.OBJECT, volatility=Volatility.GLOBAL)
+    pair = graph.leaf(op, Stage.RUN, Rep.OBJECT, volatility=Volatility.TIMED)
     return Value(graph.apply(ops.given(Rep.FLOAT), (pair,), Rep.FLOAT), graph.apply(ops.KNOWN, (pair,), Rep.BOOL))
 
 

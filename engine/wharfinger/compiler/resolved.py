@@ -47,13 +47,14 @@ class Resolved:
 
     def _common(self, group: str, name: str, span: Span, *exprs: typed.Expr | None) -> dict[str, Any]:
         parts, guard = self._program.groups[group], f"{group} when"
+        metrics = frozenset(metric for expr in exprs if expr is not None for metric in reads.metrics_read(expr, self._lets))
         runs = guard in parts and self._program.module.roots[guard].stage is Stage.RUN
         return {
             "name": name,
             "span": span,
             "plan": self._program.plans[group],
-            "volatility": max((self._volatility(part) for part in parts), key=lambda v: v.value, default=Volatility.STATIC),
-            "metrics": frozenset(metric for expr in exprs if expr is not None for metric in reads.metrics_read(expr, self._lets)),
+            "volatility": max((*map(self._volatility, parts), Volatility.TIMED if metrics else Volatility.STATIC)),
+            "metrics": metrics,
             "pod_guard": self._program.registers[guard] if guard in parts and not runs else None,
             "guarded": runs,
             "optional": f"{group} present" in parts,

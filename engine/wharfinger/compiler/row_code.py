@@ -82,13 +82,8 @@ def _code(source: str) -> CodeType:
 
 
 def is_quick(rule: Rule) -> bool:
-    """Whether a rule is in the code: it changes with the pods of a row, and each of its operations has a form for one row.
-
-    Besides, metrics and the time may change it, but no pods of other rows.
-    """
-    if rule.plan.one_row is None or rule.volatility is Volatility.STATIC:
-        return False
-    return rule.volatility is Volatility.ROW or not rule.plan.watch.selections
+    """Whether a rule is in the code: no pods of other rows change it, those of its own do, and each operation has a form for one row."""
+    return rule.plan.one_row is not None and rule.volatility in {Volatility.ROW, Volatility.TIMED}
 
 
 class _Text:

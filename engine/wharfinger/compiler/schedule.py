@@ -183,14 +183,14 @@ class _Scheduling:
         return tuple(steps)
 
     def _watch(self, nodes: Sequence[Node]) -> Watch:
-        """What makes some of the nodes GLOBAL: selections that are counted over domains, and otherwise metrics and the time."""
+        """What changes some of the nodes besides their own rows: selections that are counted over domains, metrics and the time."""
         volatile = [node for node in nodes if node.volatility is Volatility.GLOBAL]
         selections_ = {arg.number: arg for node in volatile for arg in node.args if arg.op is SELECT}
-        origins = [node for node in volatile if all(arg.volatility is not Volatility.GLOBAL and arg.op is not SELECT for arg in node.args)]
         steps = self._steps(
             node for node in nodes if node.number in {inner.number for inner in self._run_nodes(list(selections_.values()))}
         )
-        return Watch(steps, tuple(self.places[number] for number in selections_), timed=bool(origins))
+        timed = any(node.volatility is Volatility.TIMED for node in nodes)
+        return Watch(steps, tuple(self.places[number] for number in selections_), timed=timed)
 
     def _static_part(self, node: Node) -> StaticPart:
         nodes = self._run_nodes([node])

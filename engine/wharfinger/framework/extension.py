@@ -74,8 +74,8 @@ class FilterPlugin(Plugin, ABC):
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """None to go on, `Skip`, `Rejected` for every node, or the `NodeSet` worth looking at.
 
-        Called when a template is first seen and when rows were added, moved or removed; for GLOBAL plugins also whenever `filter_changes`
-        finds changes.
+        Called when a template is first seen and when rows were added, moved or removed; for TIMED plugins also when time has passed or
+        samples have come, for GLOBAL ones whenever `filter_changes` finds changes.
         """
         return None
 
@@ -128,7 +128,7 @@ class ScorePlugin(Plugin, ABC):
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:
         """None to go on, or `Skip` to contribute nothing.
 
-        Called when `pre_filter` would be, and for GLOBAL plugins whenever `score_changes` finds changes or `feasible` `(n_nodes,) bool` is
+        Called when `pre_filter` would be, for GLOBAL plugins whenever `score_changes` finds changes or `feasible` `(n_nodes,) bool` is
         not what it was: only a GLOBAL plugin may let anything depend on `feasible`.
         """
         return None

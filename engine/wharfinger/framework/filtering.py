@@ -6,7 +6,7 @@ the feasible set is patched. The result is always what a fresh run over all rows
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,30 @@ from wharfinger.language.catalogue import Volatility
 class Filtering:
     """The feasible set of one template: `feasible` `(n_nodes,) bool`, its size `count`, or the `refusal` of a PreFilter."""
 
-    __slots__ = ("_global", "_local", "_room", "_row", "_static", "count", "feasible", "laps", "local", "node_set", "refusal", "slots")
+    __slots__ = (
+        "_global",
+        "_local",
+        "_moment",
+        "_room",
+        "_row",
+        "_static",
+        "_timed",
+        "count",
+        "feasible",
+        "laps",
+        "local",
+        "node_set",
+        "refusal",
+        "slots",
+    )
 
     def __init__(self, plugins: tuple[FilterPlugin, ...], stopwatch: Stopwatch | None = None) -> None:
         self.slots = tuple(FilterSlot(plugin, None if stopwatch is None else stopwatch.effort(plugin)) for plugin in plugins)
         self.laps = NO_LAPS
         self._global = tuple(slot for slot in self.slots if slot.volatility is Volatility.GLOBAL)
-        self._static: tuple[FilterSlot, ...] = ()  # of the STATIC and ROW filters, those with something to say of the pod
+        self._timed = tuple(slot for slot in self.slots if slot.volatility is Volatility.TIMED)
+        self._moment: Hashable = None  # that the TIMED filters were asked at
+        self._static: tuple[FilterSlot, ...] = ()  # of the STATIC filters, and of the ROW and TIMED ones, those with something to say
         self._row: tuple[FilterSlot, ...] = ()
         self._local: tuple[FilterSlot, ...] = ()
         self.refusal: pre_filtering.Refusal | None = None
@@ -38,7 +55,7 @@ class Filtering:
         self.feasible: Mask = np.empty(0, np.bool_)
         self.count = 0
         self._room = NominatedRoom()
-        self.local: Mask = self.feasible  # what the STATIC and ROW filters and the node set let through
+        self.local: Mask = self.feasible  # what the STATIC, ROW and TIMED filters and the node set let through
 
     @property
     def _worth(self) -> Mask | None:
@@ -53,9 +70,7 @@ class Filtering:
         """Run PreFilter, and every filter over every node; and once more over the nodes where room is being made for others."""
         self.refusal, self.node_set = pre_filtering.run(self.laps.each("PreFilter", self.slots), asked)
         self.laps.mark("PreFilter")
-        self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
-        self._row = tuple(slot for slot in self.slots if slot.volatility is Volatility.ROW and not slot.skipped)
-        self._local = (*self._static, *self._row)
+        self._arrange(asked)
         self._room.reset(asked.snapshot.n_nodes)
         if self.refusal is not None:
             self.feasible = self.local = np.zeros(asked.snapshot.n_nodes, np.bool_)
@@ -67,17 +82,24 @@ class Filtering:
         self._combine_local(asked.snapshot.n_nodes)
         self._combine()
 
+    def _arrange(self, asked: Question) -> None:
+        """Remember which filters have something to say of the pod, and at which moment the TIMED ones were asked."""
+        self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
+        self._row = tuple(slot for slot in self.slots if slot.volatility in {Volatility.ROW, Volatility.TIMED} and not slot.skipped)
+        self._local = (*self._static, *self._row)
+        self._moment = asked.snapshot.moment
+
     def refresh(self, asked: Question, changes: Changes) -> Rows:
         """Bring the feasible set up to date; the rows that became feasible or ceased to be."""
         if self.refusal is not None:
-            if self._global:  # a STATIC or ROW PreFilter reads nothing that has changed
+            if self._global or self._timed:  # a STATIC or ROW PreFilter reads nothing that has changed
                 self.evaluate(asked)
             return ALL if self.refusal is None else NO_ROWS
-        renewed = self._refresh_global(asked, changes)
-        if renewed is None:
+        renewed, timely = self._refresh_global(asked, changes), self._refresh_timed(asked)
+        if renewed is None or timely is None:
             self.evaluate(asked)
             return ALL
-        if self._refresh_local(asked, changes):
+        if self._refresh_local(asked, changes) or timely:
             self._combine_local(asked.snapshot.n_nodes)
             renewed = ALL
         crowding = self._room.update(self.slots, asked, self._worth, changes.rows if renewed is NO_ROWS else None)
@@ -113,8 +135,20 @@ class Filtering:
                 renewed = union(renewed, changed)
         return renewed
 
+    def _refresh_timed(self, asked: Question) -> bool | None:
+        """Whether TIMED filters were asked about every node because time has passed or samples have come; None as of `_refresh_global`."""
+        if not self._timed or asked.snapshot.moment == self._moment:
+            return False
+        for slot in self.laps.each("Filter", self._timed):
+            if slot.prepare(asked):
+                return None
+            if not slot.skipped:
+                slot.evaluate(asked)
+        self._moment = asked.snapshot.moment
+        return True
+
     def _refresh_local(self, asked: Question, changes: Changes) -> bool:
-        """Ask the STATIC and ROW filters about the rows that concern them; True if one was asked about all."""
+        """Ask the STATIC, ROW and TIMED filters about the rows that concern them; True if one was asked about all."""
         wholly = False
         if changes.row >= 0:
             for slot in self.laps.each("Filter", self._row):

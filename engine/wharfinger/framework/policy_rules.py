@@ -57,7 +57,9 @@ class PolicyFilter(FilterPlugin):
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """None; binds the policy."""
         bound = _bound(self._policy, cycle, pod, snapshot)
-        if _seen(self._policy, self._rule) not in cycle:  # later on, `filter_changes` has been asked before
+        if (
+            self.filter_volatility is Volatility.GLOBAL and _seen(self._policy, self._rule) not in cycle
+        ):  # later on, `filter_changes` was asked
             _changes(self._policy, self._rule, cycle, pod, snapshot, snapshot.revision)
         texts = bound.reasons(self._index)
         known = cycle.get(self.name)
@@ -99,7 +101,9 @@ class PolicyScore(ScorePlugin):
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — a rule is scored node by node
         """None; binds the policy."""
-        if _seen(self._policy, self._rule) not in cycle:  # later on, `score_changes` has been asked before
+        if (
+            self.score_volatility is Volatility.GLOBAL and _seen(self._policy, self._rule) not in cycle
+        ):  # later on, `score_changes` was asked
             _changes(self._policy, self._rule, cycle, pod, snapshot, snapshot.revision)
         return None
 

@@ -39,7 +39,7 @@ _OF_ATTRIBUTE = {
 AGE = "age"
 """The builtin that reads the time; nothing that happens changes it."""
 
-_OF_VOLATILITY = {Volatility.STATIC: NODE, Volatility.ROW: NODE | POD, Volatility.GLOBAL: ANY}
+_OF_VOLATILITY = {Volatility.STATIC: NODE, Volatility.ROW: NODE | POD, Volatility.TIMED: ANY, Volatility.GLOBAL: ANY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,8 @@ a term is normalised again as a whole only if the extent of its raw scores over 
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,7 +23,7 @@ from wharfinger.language.catalogue import Volatility
 class Scoring:
     """The scores of one template: `keys` `(n_nodes,) float64` is the first tier's total in quanta, −inf where a node is not feasible."""
 
-    __slots__ = ("_global", "_n_groups", "_row", "_static", "keys", "laps", "slots", "tiers")
+    __slots__ = ("_global", "_moment", "_n_groups", "_row", "_static", "_timed", "keys", "laps", "slots", "tiers")
 
     def __init__(self, lineup: Lineup, stopwatch: Stopwatch | None = None) -> None:
         self.slots = tuple(
@@ -34,8 +36,12 @@ class Scoring:
             TierTotals(tier, lineup.quantum(tier), [slot for slot in self.slots if slot.term.tier == tier], self._n_groups)
             for tier in lineup.tiers
         )
-        self._static: tuple[ScoreSlot, ...] = ()  # of the STATIC and ROW scores, those with something to say of the pod
+        self._static: tuple[
+            ScoreSlot, ...
+        ] = ()  # of the STATIC scores, and of the ROW and TIMED ones, those with something to say of the pod
         self._row: tuple[ScoreSlot, ...] = ()
+        self._timed = tuple(slot for slot in self.slots if slot.volatility is Volatility.TIMED)
+        self._moment: Hashable = None  # that the TIMED scores were asked at
         self._global = tuple(slot for slot in self.slots if slot.volatility is Volatility.GLOBAL)
         self.keys: NDArray[np.float64] = np.empty(0)
 
@@ -45,16 +51,21 @@ class Scoring:
             slot.prepare(asked, feasible)
             if not slot.skipped:
                 slot.evaluate(asked, feasible)
-        self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
-        self._row = tuple(slot for slot in self.slots if slot.volatility is Volatility.ROW and not slot.skipped)
+        self._arrange(asked)
         self._total(asked.snapshot.n_nodes, 0, feasible)
+
+    def _arrange(self, asked: Question) -> None:
+        """Remember which terms have something to say of the pod, and at which moment the TIMED ones were asked."""
+        self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
+        self._row = tuple(slot for slot in self.slots if slot.volatility in {Volatility.ROW, Volatility.TIMED} and not slot.skipped)
+        self._moment = asked.snapshot.moment
 
     def refresh(self, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> None:
         """Bring everything up to date; `flips` are the rows of `feasible` that are not what they were."""
         if changes.row >= 0 and not len(flips):
             self._refresh_one(asked, changes, feasible)
             return
-        whole_from = patched_from = self._n_groups
+        whole_from, patched_from = self._renew_timed(asked, feasible), self._n_groups
         patched: NDArray[np.intp] = flips
         for slot, touched in self._renewed(asked, changes, flips, feasible):
             if isinstance(touched, slice):
@@ -80,7 +91,7 @@ class Scoring:
 
     def _refresh_one(self, asked: Question, changes: Changes, feasible: Mask) -> None:
         """`refresh` for the one row that changed, which is as feasible as it was."""
-        whole_from, extra = self._n_groups, NO_ROWS
+        whole_from, extra = self._renew_timed(asked, feasible), NO_ROWS
         for slot in self.laps.each("Score", self._row):
             if slot.patch_one(asked, changes, feasible):
                 whole_from = ROW
@@ -95,6 +106,17 @@ class Scoring:
             self._patch(extra, FIRST_GLOBAL, whole_from, feasible)
         if whole_from < self._n_groups:
             self._total(asked.snapshot.n_nodes, whole_from, feasible)
+
+    def _renew_timed(self, asked: Question, feasible: Mask) -> int:
+        """The first group whose points are new because time has passed or samples have come; past the last if neither has."""
+        if not self._timed or asked.snapshot.moment == self._moment:
+            return self._n_groups
+        for slot in self.laps.each("Score", self._timed):
+            slot.prepare(asked, feasible)
+            if not slot.skipped:
+                slot.evaluate(asked, feasible)
+        self._arrange(asked)
+        return ROW
 
     def _refresh_global(self, slot: ScoreSlot, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> Rows:
         changed = slot.plugin.score_changes(*asked, changes.since, flips)

@@ -1,8 +1,8 @@
 """Sums of weight × points, one per tier, kept up to date.
 
-A floating-point sum depends on the order of its terms. Here it is always the same: all STATIC terms, all ROW terms, then the GLOBAL ones,
-of which each is a group of its own. The sum up to each group is kept, and only the groups from the first one that changed are added
-again, with the same result to the last bit.
+A floating-point sum depends on the order of its terms. Here it is always the same: all STATIC terms, all ROW and TIMED terms, then the
+GLOBAL ones, of which each is a group of its own. The sum up to each group is kept, and only the groups from the first one that changed
+are added again, with the same result to the last bit.
 """
 
 from __future__ import annotations

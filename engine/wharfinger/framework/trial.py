@@ -45,7 +45,7 @@ class Trial:
     @property
     def spans_nodes(self) -> bool:
         """Whether what filters say of a node depends on more than that node and its pods."""
-        return any(slot.plugin.filter_volatility is Volatility.GLOBAL for slot, _ in self._slots)
+        return any(slot.plugin.filter_volatility >= Volatility.TIMED for slot, _ in self._slots)
 
     def suppose(self, row: int) -> Supposition:
         """A supposition about a node that supposes nothing yet."""

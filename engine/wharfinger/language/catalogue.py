@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, Protocol
 
 from wharfinger.language.types import Kind, Type
@@ -22,16 +22,17 @@ class Subject(Enum):
     ITEM = "it"
 
 
-class Volatility(Enum):
+class Volatility(IntEnum):
     """What can change a value while the pod's template stays the same; the cycle re-evaluates no more than this says.
 
-    STATIC: only an update of the node object of that row. ROW: also pods added to or removed from that row.
-    GLOBAL: a change of any row (topology counts, cluster totals, metrics).
+    STATIC: only an update of the node object of that row. ROW: also pods added to or removed from that row. TIMED: also the time and the
+    samples of metrics. GLOBAL: a change of any row (topology counts, cluster totals).
     """
 
     STATIC = 0
     ROW = 1
-    GLOBAL = 2
+    TIMED = 2
+    GLOBAL = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -269,6 +269,12 @@ class Snapshot:
         return self._current().metrics.revision
 
     @property
+    def moment(self) -> Hashable:
+        """Something that is equal for two snapshots if the time, the samples of metrics and the order of the rows are."""
+        tables = self._current()
+        return self.now, tables.metrics.revision, tables.layout_revision
+
+    @property
     def objects(self) -> ObjectStore:
         """Everything that is neither node nor placed pod."""
         return self._current().objects

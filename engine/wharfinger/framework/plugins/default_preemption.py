@@ -96,7 +96,7 @@ class Search:
         self._reasons: Counter[str] = Counter()
         self._open: Mask = np.zeros(n_nodes, np.bool_)
         self._budgets: Budgets | None = None
-        self._seen: tuple[int, int] = (-1, -1)
+        self._seen: tuple[int, int, float] = (-1, -1, 0.0)
         self._asked_at: float | None = None
         self._own = -1
 
@@ -111,7 +111,7 @@ class Search:
         resolvable = ~rejection.unresolvable
         changed = union(stale, np.flatnonzero(resolvable != self._open)) if len(stale) < snapshot.n_nodes else stale
         self._open = resolvable
-        self._seen = snapshot.revision, _objects_revision(pod, snapshot, rejection.trial)
+        self._seen = snapshot.revision, _objects_revision(pod, snapshot, rejection.trial), snapshot.now
         self._own = _own_row(pod, snapshot)
         self._asked_at = rejection.evictable.asked_at
         lower = _has_lower(pod.priority, snapshot)
@@ -123,11 +123,11 @@ class Search:
 
     def _stale(self, pod: PodView, snapshot: Snapshot, trial: Trial) -> NDArray[np.intp] | None:
         """The rows that have changed since; None for all of them."""
-        revision, objects_seen = self._seen
+        revision, objects_seen, now = self._seen
         usage, nodes = snapshot.usage_changes(revision), snapshot.node_changes(revision)
         if revision < 0 or usage is None or nodes is None or objects_seen != _objects_revision(pod, snapshot, trial):
             return None
-        if trial.spans_nodes and snapshot.revision != revision:
+        if trial.spans_nodes and (snapshot.revision, snapshot.now) != (revision, now):
             return None
         own = {row for row in (self._own, _own_row(pod, snapshot)) if row >= 0}  # a pod is not in the way of itself, but of its like
         return union(union(usage, nodes), np.array(sorted(own), np.intp))
