@@ -7,15 +7,18 @@ import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kube_scheduler import start_kube_scheduler
 from tests.cluster.programs import Program, free_ports
 
+ROOT = Path(__file__).parents[2]
 TICKS = os.sysconf("SC_CLK_TCK")
 KUBE_SCHEDULER = "kube-scheduler"
 WHARFINGER = "wharfinger"
+UNTOLD = "untold"
 WHARF_RUN = f"{Path(sys.executable).with_name('wharf')} run"
 
 
@@ -28,17 +31,18 @@ class Contender:
     start: Callable[[ControlPlane], Program]
 
 
-def contenders(product: str = WHARF_RUN) -> tuple[Contender, Contender]:
-    """kube-scheduler, and Wharfinger started with a command line that `--kubeconfig` and so on are added to."""
-
-    def start(cluster: ControlPlane) -> Program:
-        flags = ("--kubeconfig", cluster.kubeconfig, "--no-leader-elect", "--port", free_ports(1)[0])
-        return cluster.run(WHARFINGER, *shlex.split(product), *flags)
-
+def contenders(product: str = WHARF_RUN) -> tuple[Contender, ...]:
+    """kube-scheduler, Wharfinger started with a command line that `--kubeconfig` and so on are added to, and Wharfinger telling nobody."""
     return (
         Contender(name=KUBE_SCHEDULER, answers_to="default-scheduler", start=start_kube_scheduler),
-        Contender(name=WHARFINGER, answers_to="wharfinger", start=start),
+        Contender(name=WHARFINGER, answers_to="wharfinger", start=partial(_start, product)),
+        Contender(name=UNTOLD, answers_to="wharfinger", start=partial(_start, f"{sys.executable} -m tests.bench_cluster.untold run")),
     )
+
+
+def _start(product: str, cluster: ControlPlane) -> Program:
+    flags = ("--kubeconfig", cluster.kubeconfig, "--no-leader-elect", "--port", free_ports(1)[0])
+    return cluster.run(WHARFINGER, *shlex.split(product), *flags, env={"PYTHONPATH": str(ROOT)})
 
 
 def cpu_seconds(program: Program) -> float:

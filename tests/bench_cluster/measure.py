@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench_cluster import binding_watch, workloads
-from tests.bench_cluster.contenders import Contender, cpu_seconds, peak_megabytes
+from tests.bench_cluster.contenders import ROOT, Contender, cpu_seconds, peak_megabytes
 from tests.bench_cluster.load import Load, Request
 from tests.bench_cluster.workloads import Workload
 from tests.cluster import objects
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.programs import Program
 
-ROOT = Path(__file__).parents[2]
 BARE = "bare"
 PODS = "/api/v1/namespaces/default/pods"
 LONGEST = 300.0

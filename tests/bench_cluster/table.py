@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.bench_cluster.contenders import KUBE_SCHEDULER, WHARFINGER
+from tests.bench_cluster.contenders import KUBE_SCHEDULER, UNTOLD, WHARFINGER
 from tests.bench_cluster.measure import BARE, Run
 from tests.bench_cluster.workloads import Workload
 
@@ -32,6 +32,7 @@ class Table:
         bare = self.median(BARE, BARE, "rate")
         if bare is not None:
             yield from ("", f"Binds and nothing else: {bare:,.0f} a second{''.join(self._shares(measured, bare))}.")
+        yield from (line for workload in measured for line in self._telling(workload))
         missed = [f"- {miss}" for workload in measured for miss in self._missed(workload)]
         if {KUBE_SCHEDULER, WHARFINGER} <= {run.contender for run in self.done}:
             yield from ("", "Missed goals:", *missed) if missed else ("", "All goals reached.")
@@ -50,6 +51,16 @@ class Table:
         """Ours to theirs."""
         ours, theirs = (self.median(workload.name, name, what) for name in (WHARFINGER, KUBE_SCHEDULER))
         return None if ours is None or not theirs else ours / theirs
+
+    def _telling(self, workload: Workload) -> Iterator[str]:
+        """What metrics, logs and kept decisions cost, if it was measured."""
+        shares = []
+        for what, words in (("rate", "pods/s"), ("burst_cpu_seconds", "CPU until the last binding"), ("cpu_seconds", "CPU in all")):
+            with_it, without = (self.median(workload.name, name, what) for name in (WHARFINGER, UNTOLD))
+            if with_it and without:
+                shares.append(f"{with_it / without - 1:+.1%} {words}")
+        if shares:
+            yield from ("", f"{workload.name}, telling of what is decided: {', '.join(shares)}.")
 
     def _bare(self) -> float | None:
         return self.median(BARE, BARE, "rate")
