@@ -27,14 +27,17 @@ class NotReadable(Exception):
     """A file's content is not what its format demands."""
 
 
-def parse(content: bytes) -> Iterator[Any]:
-    """The values of the documents in a YAML text, empty ones left out; NotReadable when it is not YAML."""
+def parse(content: bytes, *, unique_keys: bool = False) -> Iterator[Any]:
+    """The values of the documents in a YAML text, empty ones left out; NotReadable when it is not YAML.
+
+    Of equal keys in one mapping the last counts, unless `unique_keys` has them refused, which takes a while for megabytes.
+    """
     try:
         text = content.decode("utf-8")
         if _may_be_deep(content) and _depth(text) > DEEPEST:
             raise NotReadable(f"values are nested more than {DEEPEST} levels deep")
         has_aliases = _ALIAS.search(content) is not None
-        for document in yaml.load_all(text, Loader=_LOADER):
+        for document in yaml.load_all(text, Loader=_UNIQUE_KEYS if unique_keys else _LOADER):
             if has_aliases:
                 _measure(document, {})
             if document is not None:
@@ -83,6 +86,18 @@ def _measure(value: Any, known: dict[int, tuple[int, int]], level: int = 1) -> t
     return size, height
 
 
+def _construct_mapping(loader: Any, node: Any, deep: bool = False) -> dict[Any, Any]:
+    """The mapping of a node; NotReadable when a key is there twice."""
+    known: set[str] = set()
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        if isinstance(key, yaml.ScalarNode):
+            if key.value in known:
+                raise NotReadable(f'line {key.start_mark.line + 1}: the key "{key.value}" is there twice')
+            known.add(key.value)
+    mapping: dict[Any, Any] = super(_UNIQUE_KEYS, loader).construct_mapping(node, deep=deep)
+    return mapping
+
+
 def _make_loader() -> type[Any]:
     """The fastest safe loader, without timestamps: Kubernetes reads `2024-01-01` in YAML as text."""
     base: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -94,3 +109,4 @@ def _make_loader() -> type[Any]:
 
 
 _LOADER = _make_loader()
+_UNIQUE_KEYS: type[Any] = type("UniqueKeys", (_LOADER,), {"construct_mapping": _construct_mapping})

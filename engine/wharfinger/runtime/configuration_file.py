@@ -29,7 +29,7 @@ def only_document(path: str | Path, expected: str) -> dict[str, Any]:
     """The one mapping that a YAML file holds (`-` is standard input); `UsageError` says that it should be `expected`."""
     try:
         content = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
-        documents = list(yaml_text.parse(content))
+        documents = list(yaml_text.parse(content, unique_keys=True))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except yaml_text.NotReadable as error:

@@ -1,4 +1,4 @@
-"""Aliases in YAML: what they are for goes on, and what has no end is refused before anybody walks through it."""
+"""YAML: aliases work, but what has no end is refused before anybody walks through it; a key is there once where that is asked for."""
 
 import pytest
 
@@ -39,3 +39,17 @@ def test_aliases_on_top_of_each_other_are_no_deeper_than_brackets_may_be():
     assert parsed(tower(3))
     with pytest.raises(yaml_text.NotReadable, match="values are nested more than 200 levels deep"):
         parsed(tower(4))
+
+
+def test_of_equal_keys_the_last_counts_unless_keys_are_to_be_unique():
+    text = "a: 1\nb:\n- {c: 1, d: 2}\n- c: 1\n  c: 2\n"
+
+    assert parsed(text) == [{"a": 1, "b": [{"c": 1, "d": 2}, {"c": 2}]}]
+    with pytest.raises(yaml_text.NotReadable, match='line 5: the key "c" is there twice'):
+        list(yaml_text.parse(text.encode(), unique_keys=True))
+
+
+def test_keys_that_are_merged_in_may_be_said_again():
+    text = "a: &x {b: 1}\nc: {<<: *x, b: 2}"
+
+    assert list(yaml_text.parse(text.encode(), unique_keys=True)) == [{"a": {"b": 1}, "c": {"b": 2}}]
