@@ -105,8 +105,8 @@ def rounds(control_plane, pods, n, placed, measure):
 
 
 def _heavy(index, number):
-    """Labels that make a few hundred templates in each round, and 16 kB that only take up room."""
-    return {"labels": {"round": f"{index}", "own": f"{number % 200}"}, "annotations": {"note": "x" * 16_384}}
+    """Labels that make some templates in each round, of which results are kept for a while, and 16 kB that only take up room."""
+    return {"labels": {"round": f"{index}", "own": f"{number % 20}"}, "annotations": {"note": "x" * 16_384}}
 
 
 def test_nothing_is_kept_of_pods_that_have_gone(control_plane, nodes, pods):

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 MOST_CELLS = 50_000_000
 """How many node × rule results a `Decider` keeps, by default: about a gigabyte at the very most, a hundred templates at 50,000 nodes."""
+MOST_TEMPLATES = 1_000
+"""How many templates it keeps the results of: some 20 kB each, besides what the cells take."""
+IDLE = 300.0
+"""Seconds after which a template that nobody asked for is forgotten when another comes: every Job has one of its own."""
 
 
 def decide(chain: Chain, snapshot: Snapshot, pod: PodView) -> Decision:
@@ -37,8 +41,8 @@ def decide(chain: Chain, snapshot: Snapshot, pod: PodView) -> Decision:
 class Decider:
     """Decides like `decide`, and remembers.
 
-    Bounded: what was not asked for lately is forgotten once node × rule results of all templates exceed `most_cells`. A `stopwatch` is told
-    what the decisions cost.
+    Bounded: what was not asked for lately is forgotten after a while, or once there are more than `MOST_TEMPLATES`, or of all of them more
+    than `most_cells` node × rule results. A `stopwatch` is told what the decisions cost.
     """
 
     def __init__(self, chain: Chain, most_cells: int = MOST_CELLS, stopwatch: Stopwatch | None = None) -> None:
@@ -51,6 +55,11 @@ class Decider:
         """The decision about one pod; equal to `decide(chain, snapshot, pod)`. Its details are readable until the next decision."""
         return _conclude(self.chain, snapshot, pod, self._evaluation(snapshot, pod))
 
+    @property
+    def n_remembered(self) -> int:
+        """How many templates it has results of."""
+        return len(self._kept)
+
     def _evaluation(self, snapshot: Snapshot, pod: PodView) -> Evaluation:
         key = self.chain.key(pod)
         if snapshot.placed(pod.uid) is not None:  # a policy's selections leave this very pod out: no other pod's answer is the same
@@ -59,14 +68,15 @@ class Decider:
         if evaluation is None:
             evaluation = Evaluation(self.chain.lineup(pod, snapshot.now), self._stopwatch)
             self._kept[key] = evaluation
-            self._forget(snapshot.n_nodes * self.chain.n_rules)
+            self._forget(snapshot.now - IDLE, snapshot.n_nodes * self.chain.n_rules)
         else:
             self._kept.move_to_end(key)
         return evaluation
 
-    def _forget(self, cells: int) -> None:
-        most = max(1, self._most_cells // max(1, cells))
-        while len(self._kept) > most:
+    def _forget(self, idle_since: float, cells: int) -> None:
+        """Make room for the latest of those kept, which was not asked yet and has `cells` results like each of them."""
+        most = min(MOST_TEMPLATES, max(1, self._most_cells // max(1, cells)))
+        while len(self._kept) > 1 and (len(self._kept) > most or next(iter(self._kept.values())).asked_at < idle_since):
             self._kept.popitem(last=False)
 
 

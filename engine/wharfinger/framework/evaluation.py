@@ -37,16 +37,16 @@ class Choice:
 
 
 class Evaluation:
-    """The kept result for one template. `version` grows whenever anything in it changes."""
+    """The kept result for one template, as of `asked_at`. `version` grows whenever anything in it changes."""
 
     __slots__ = (
         "_laps",
         "_layout",
         "_message",
         "_nominee",
-        "_now",
         "_scored",
         "_stopwatch",
+        "asked_at",
         "cycle",
         "filtering",
         "lineup",
@@ -65,7 +65,7 @@ class Evaluation:
         self.revision = -1
         self.version = 0
         self._layout = -1
-        self._now = 0.0
+        self.asked_at = 0.0
         self._nominee: str | None = (
             None  # the pod the evaluation is for, if room is being made for it: that room does not crowd it out itself
         )
@@ -76,7 +76,7 @@ class Evaluation:
         """Make it what a fresh evaluation of `pod` over `snapshot` would be."""
         revision = snapshot.revision
         nominee = None if snapshot.nominated_to(pod.uid) is None else pod.uid
-        if revision == self.revision and snapshot.now == self._now and nominee == self._nominee:
+        if revision == self.revision and snapshot.now == self.asked_at and nominee == self._nominee:
             return
         self.version += 1
         self._message = None
@@ -88,7 +88,7 @@ class Evaluation:
             self._start(asked)
         else:
             self._refresh(asked, changes)
-        self.revision, self._layout, self._now, self._nominee = revision, snapshot.layout_revision, snapshot.now, nominee
+        self.revision, self._layout, self.asked_at, self._nominee = revision, snapshot.layout_revision, snapshot.now, nominee
 
     def concluded(self, choice: Choice | None) -> None:
         """The decision that the last update was for has ended."""

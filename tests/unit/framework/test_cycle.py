@@ -202,3 +202,28 @@ def test_a_plugin_may_depend_on_more_than_the_template():
     decider = cycle.Decider(fleet.chain_of(Named))
     snapshot = fleet.state(*ABC).snapshot()
     assert [decider.decide(snapshot, fleet.pod(name)).node for name in "cab"] == ["c", "a", "b"]
+
+
+def alone(number):
+    """A pod of a template of its own, as every Job's."""
+    return fleet.pod(f"job-{number}", labels={"job": f"{number}"})
+
+
+def test_a_template_that_nobody_asked_for_is_forgotten_when_another_comes():
+    state, decider = fleet.state("a"), cycle.Decider(fleet.chain_of(fleet.stub("Idle")))
+    for number in range(20):
+        decider.decide(state.snapshot(1_000.0 + number), alone(number))
+    assert decider.n_remembered == 20
+
+    decider.decide(state.snapshot(1_000.0 + 9.5 + cycle.IDLE), alone(20))
+
+    assert decider.n_remembered == 11  # 10 to 19, and the new one
+
+
+def test_no_more_templates_are_remembered_than_there_is_room_for(monkeypatch):
+    monkeypatch.setattr(cycle, "MOST_TEMPLATES", 5)
+    state, decider = fleet.state("a"), cycle.Decider(fleet.chain_of(fleet.stub("Full")))
+    for number in range(20):
+        decider.decide(state.snapshot(1_000.0), alone(number))
+
+    assert decider.n_remembered == 5
