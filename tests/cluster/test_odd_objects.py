@@ -197,6 +197,8 @@ def test_broken_lines_of_watches_lose_nothing(control_plane, proxy, nodes, pods,
     proxy.add(Rewrite(line=line), watch=True, path="/pods$")
     with LiveScheduler(proxy.kubeconfig) as scheduler:
         pods(60, scheduler=NAME)
-        eventually(lambda: all("nodeName" in pod["spec"] for pod in control_plane.api.list("Pod")), within=20)
+        eventually(
+            lambda: all("nodeName" in pod["spec"] for pod in control_plane.api.list("Pod")), within=60
+        )  # who lists again and again waits longer each time
         proxy.clear()
         assert_sound(control_plane, assumed=scheduler.assumed)
