@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from wharfinger.framework.registry import default_registry
 from wharfinger.model import yaml_text
 
 OF_THE_PROCESS = "WharfingerConfiguration"
+LARGEST = 2**20  # bytes; settings are a few kilobytes
 
 
 def read(path: str | Path) -> Profiles:
@@ -28,8 +30,7 @@ def read(path: str | Path) -> Profiles:
 def only_document(path: str | Path, expected: str) -> dict[str, Any]:
     """The one mapping that a YAML file holds (`-` is standard input); `UsageError` says that it should be `expected`."""
     try:
-        content = sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()
-        documents = list(yaml_text.parse(content, unique_keys=True))
+        documents = list(yaml_text.parse(_content(path), unique_keys=True))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except yaml_text.NotReadable as error:
@@ -38,3 +39,11 @@ def only_document(path: str | Path, expected: str) -> dict[str, Any]:
         found = "something else" if len(documents) == 1 else f"{len(documents)} documents"
         raise UsageError(f"{path}: expected one {expected}, found {found}")
     return documents[0]
+
+
+def _content(path: str | Path) -> bytes:
+    with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else Path(path).open("rb") as stream:
+        content = stream.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise UsageError(f"{path}: larger than 1 MiB; that is another file than settings")
+    return content

@@ -157,3 +157,8 @@ def test_durations_are_kubernetes_own(written, meant):
 def test_what_is_no_duration_is_refused(written):
     with pytest.raises(ValueError, match="expected a duration"):
         seconds(written)
+
+
+def test_a_file_too_large_for_settings_is_not_read_to_its_end(file):
+    with pytest.raises(UsageError, match=r"wharf.yaml: larger than 1 MiB; that is another file than settings"):
+        files.read(file("# " + "x" * 2**20))
