@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wharfinger.errors import UsageError
 from wharfinger.language import ast, typed
 from wharfinger.language.catalogue import Catalogue
-from wharfinger.language.check import check, import_key
+from wharfinger.language.check import check
 from wharfinger.language.check.fights import report_fights
 from wharfinger.language.check.lints import allowed_by
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.imported import imported
 from wharfinger.language.parser import parse
 from wharfinger.language.source import Source, Span
 from wharfinger.language.source_file import read_source, read_stream
@@ -27,7 +28,6 @@ from wharfinger.language.source_file import read_source, read_stream
 SUFFIX = ".policy"
 TEST_SUFFIX = "_test.policy"
 STDIN = "-"
-MOST_IMPORTS = 100
 
 
 def load_policies(paths: Sequence[str | Path], catalogue: Catalogue) -> tuple[list[typed.Policy | None], Diagnostics]:
@@ -142,42 +142,16 @@ class _Loader:
 
     def checked(self, file: ast.File) -> typed.Policy | None:
         """The typed policy of a file with its imports."""
-        return check(file, self.catalogue, self.diagnostics, dict(self._imports(file)))
+        files = imported(file, self._fetch, self.diagnostics, _IMPORT_HELP)
+        return check(file, self.catalogue, self.diagnostics, dict(files))
 
-    def _imports(self, file: ast.File) -> Iterator[tuple[str, ast.File]]:
-        """Every file that is imported, directly or by another import."""
-        seen: set[str] = set()
-        pending = list(file.imports)
-        while pending:
-            item = pending.pop(0)
-            key = import_key(item.span.source.name, item.path.value)
-            if key in seen:
-                continue
-            seen.add(key)
-            imported = self._imported(item, key, len(seen))
-            if imported is not None:
-                pending.extend(imported.imports)
-                yield key, imported
-
-    def _imported(self, item: ast.Import, key: str, count: int) -> ast.File | None:
-        file, why = None, f"{key} holds no declarations"
-        if count > MOST_IMPORTS:
-            why = f"there are more than {MOST_IMPORTS} imports"
-        elif not key.endswith(SUFFIX):  # a diagnostic quotes what it was found in, and nobody's secrets are policies
-            why = f"only {SUFFIX} files can be imported"
-        else:
-            try:
-                file = self.read(key)
-            except UsageError as error:
-                why = str(error).rpartition(": ")[2].lower()
-        if file is None:
-            self._refused(item, why)
-        return file
-
-    def _refused(self, item: ast.Import, why: str) -> None:
-        self.diagnostics.error(
-            Code.P308, f"cannot import `{item.path.value}`: {why}", item.path.span, label="not imported", help=_IMPORT_HELP
-        )
+    def _fetch(self, key: str) -> ast.File | str:
+        if not key.endswith(SUFFIX):  # a diagnostic quotes what it was found in, and nobody's secrets are policies
+            return f"only {SUFFIX} files can be imported"
+        try:
+            return self.read(key) or f"{key} holds no declarations"
+        except UsageError as error:
+            return str(error).rpartition(": ")[2].lower()
 
     def _unique_names(self) -> None:
         """Reports policies that share a name."""

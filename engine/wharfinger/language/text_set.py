@@ -6,17 +6,19 @@ nothing outside of the set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from wharfinger.language import ast, typed
 from wharfinger.language.catalogue import Catalogue
-from wharfinger.language.check import check, import_key
+from wharfinger.language.check import check
 from wharfinger.language.check.fights import report_fights
 from wharfinger.language.check.lints import allowed_by
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.load import MOST_IMPORTS, SUFFIX, TEST_SUFFIX, only_tests, partner_of
+from wharfinger.language.imported import imported
+from wharfinger.language.load import SUFFIX, TEST_SUFFIX, only_tests, partner_of
 from wharfinger.language.parser import parse
 from wharfinger.language.source_file import decode
 
@@ -54,8 +56,8 @@ class TextSet:
             self._belongs(name, file, diagnostics)
             return CheckedText(policy=None, title=None, silent=True, needs=frozenset(needs))
         file = self._with_tests(name, file, diagnostics)
-        imported = dict(self._imported(file, needs, diagnostics))
-        policy = check(file, catalogue, diagnostics, imported)
+        files = imported(file, partial(self._fetch, needs, diagnostics), diagnostics, _IMPORT_HELP)
+        policy = check(file, catalogue, diagnostics, dict(files))
         if policy is not None and file.policy is not None:
             report_fights([policy], allowed_by(file.policy), diagnostics)
         title = file.policy.name.value if file.policy is not None else None
@@ -86,36 +88,13 @@ class TextSet:
             help_ = f"put them beside the rules, or into a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
             diagnostics.error(Code.P604, "these tests belong to no policy", title, label="the first of them", help=help_)
 
-    def _imported(self, file: ast.File, needs: set[str], diagnostics: Diagnostics) -> Iterator[tuple[str, ast.File]]:
-        """Every text that is imported, directly or by another import; their names go to `needs`."""
-        seen: set[str] = set()
-        pending = list(file.imports)
-        while pending:
-            item = pending.pop(0)
-            key = import_key(item.span.source.name, item.path.value)
-            if key in seen:
-                continue
-            seen.add(key)
-            needs.add(key)
-            why = self._refusal(key, len(seen))
-            found = self._read(key, diagnostics) if why is None else None
-            if found is None:
-                why = why or "it holds no declarations"
-                diagnostics.error(
-                    Code.P308, f"cannot import `{item.path.value}`: {why}", item.path.span, label="not imported", help=_IMPORT_HELP
-                )
-                continue
-            pending.extend(found.imports)
-            yield key, found
-
-    def _refusal(self, key: str, count: int) -> str | None:
+    def _fetch(self, needs: set[str], diagnostics: Diagnostics, key: str) -> ast.File | str:
+        needs.add(key)
         if not self.imports:
             return "a policy that stands alone has nothing to import"
-        if count > MOST_IMPORTS:
-            return f"there are more than {MOST_IMPORTS} imports"
         if key not in self.texts:
             return f"there is no such {SUFFIX} file where this one comes from"
-        return None
+        return self._read(key, diagnostics) or "it holds no declarations"
 
 
 _IMPORT_HELP = "only files of the same folder or ConfigMap can be imported"

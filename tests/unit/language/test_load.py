@@ -10,7 +10,8 @@ import pytest
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.errors import UsageError
-from wharfinger.language.load import MOST_IMPORTS, load_policies
+from wharfinger.language.imported import MOST_IMPORTS
+from wharfinger.language.load import load_policies
 
 RULE = "filter f { require node.pod_count < 9 }\n"
 TEST = 'test "placed" {\n  node a {}\n  pod web {}\n  place web\n  expect web on a\n}\n'
