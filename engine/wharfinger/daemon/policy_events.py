@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from wharfinger.framework.policy_status import PolicyStatus, Result, SourceStatus
-from wharfinger.framework.ports import NORMAL, WARNING
+from wharfinger.framework.ports import NORMAL, WARNING, Event
 from wharfinger.kube.events import EventRecorder
 
 ACTION = "Reload"
@@ -44,4 +44,5 @@ class PolicyEvents:
 
     def _record(self, status: PolicyStatus, type_: str, reason: str, note: str) -> None:
         if status.about is not None and status.about.kind == "ConfigMap" and self._leads():
-            self._recorder.record_about(status.about, type=type_, reason=reason, action=ACTION, note=note, distinct=note)
+            event = Event(type=type_, reason=reason, action=ACTION, note=note)
+            self._recorder.record_about(status.about, event, distinct=note)

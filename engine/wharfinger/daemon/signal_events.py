@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from wharfinger.framework.ports import NORMAL, WARNING
+from wharfinger.framework.ports import NORMAL, WARNING, Event
 from wharfinger.kube.events import EventRecorder
 from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.signals.failure import SignalFailed
@@ -64,4 +64,5 @@ class SignalEvents(SilentSignalObserver):
             return
         for status in self._policies.statuses:
             if status.name == what.policy and status.about is not None:
-                self._recorder.record_about(status.about, type=type_, reason=reason, action=ACTION, note=note, distinct=note)
+                event = Event(type=type_, reason=reason, action=ACTION, note=note)
+                self._recorder.record_about(status.about, event, distinct=note)

@@ -132,21 +132,23 @@ class Reference:
     api_version: str = "v1"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What an event says. `reporter`: the profile; "" for the pod's own."""
+
+    type: str
+    reason: str
+    action: str
+    note: str
+    related: Reference | None = None
+    reporter: str = ""
+
+
 class EventSink(Protocol):
     """Writes events of `events.k8s.io/v1`, behind everything else."""
 
-    def record(  # noqa: PLR0913 — the fields of an event
-        self,
-        regarding: PodView,
-        *,
-        type: str,  # noqa: A002 — the name of the field
-        reason: str,
-        action: str,
-        note: str,
-        related: Reference | None = None,
-        reporter: str = "",
-    ) -> None:
-        """None, at once: written when there is time, dropped when there is too much. `reporter`: the profile; "" for the pod's own."""
+    def record(self, regarding: PodView, event: Event) -> None:
+        """None, at once: written when there is time, dropped when there is too much."""
 
     async def drain(self) -> None:
         """None, when everything recorded has been written or dropped."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wharfinger.framework.ports import Reference
+from wharfinger.framework.ports import Event, Reference
 from wharfinger.model.timestamps import micro_time
 
 _LONGEST_NOTE = 1024
@@ -19,8 +19,7 @@ class Series:
     name: str
     event_time: float
     about: Reference
-    fields: dict[str, str]
-    related: Reference | None
+    event: Event
     queued_at: float = 0.0
     count: int = 1
     written_count: int = 0
@@ -36,10 +35,14 @@ class Series:
             "eventTime": micro_time(self.event_time),
             "reportingInstance": instance[:128],
             "regarding": _reference(self.about),
-            **self.fields,
+            "reportingController": self.event.reporter,
+            "type": self.event.type,
+            "reason": self.event.reason,
+            "action": self.event.action,
+            "note": self.event.note,
         }
-        if self.related is not None:
-            body["related"] = _reference(self.related)
+        if self.event.related is not None:
+            body["related"] = _reference(self.event.related)
         return body
 
 

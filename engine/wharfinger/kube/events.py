@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
-from wharfinger.framework.ports import WARNING, Clock, Reference, pod_reference
+from wharfinger.framework.ports import WARNING, Clock, Event, Reference, pod_reference
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import MERGE_PATCH, Connection
 from wharfinger.kube.event_series import Series, cut
@@ -68,43 +68,21 @@ class EventRecorder:
         self._draining = False
         self.dropped = 0
 
-    def record(  # noqa: PLR0913 — the fields of an event
-        self,
-        regarding: PodView,
-        *,
-        type: str,  # noqa: A002 — the name of the field
-        reason: str,
-        action: str,
-        note: str,
-        related: Reference | None = None,
-        reporter: str = "",
-    ) -> None:
+    def record(self, regarding: PodView, event: Event) -> None:
         """None, at once; counted in `dropped` when too many wait."""
-        fields = {"type": type, "reason": reason, "action": action, "note": note}
-        self.record_about(pod_reference(regarding), **fields, related=related, reporter=reporter or regarding.object.spec.scheduler_name)
+        reporter = event.reporter or regarding.object.spec.scheduler_name
+        self.record_about(pod_reference(regarding), replace(event, reporter=reporter))
 
-    def record_about(  # noqa: PLR0913 — the fields of an event
-        self,
-        about: Reference,
-        *,
-        type: str,  # noqa: A002 — the name of the field
-        reason: str,
-        action: str,
-        note: str,
-        related: Reference | None = None,
-        reporter: str = "",
-        distinct: str = "",
-    ) -> None:
+    def record_about(self, about: Reference, event: Event, *, distinct: str = "") -> None:
         """None, at once: the same about any object. Events of another `distinct` are no repetitions, though all else is alike."""
         place = about.uid or f"{about.kind}/{about.namespace}/{about.name}"
-        key = (place, type, reason, action, related.name if related else "", distinct)
+        key = (place, event.type, event.reason, event.action, event.related.name if event.related else "", distinct)
         known = self._series.get(key)
         if known is not None:
             self._series.move_to_end(key)
             self._repeat(known)
             return
-        fields = {"reportingController": reporter or self._settings.controller, "type": type, "reason": reason, "action": action}
-        series = self._new(about, {**fields, "note": cut(note)}, related)
+        series = self._new(about, replace(event, reporter=event.reporter or self._settings.controller, note=cut(event.note)))
         if self._enqueue(series):
             self._series[key] = series
             if len(self._series) > self._settings.most_series:
@@ -129,11 +107,11 @@ class EventRecorder:
         finally:
             self._draining = False
 
-    def _new(self, about: Reference, fields: dict[str, str], related: Reference | None) -> Series:
+    def _new(self, about: Reference, event: Event) -> Series:
         now = self._clock.now()
         name = f"{about.name[:200]}.{int(now * 1e9):x}{self.n_waiting:x}"
         namespace = about.namespace or "default"
-        return Series(namespace=namespace, name=name, event_time=now, about=about, fields=fields, related=related)
+        return Series(namespace=namespace, name=name, event_time=now, about=about, event=event)
 
     def _repeat(self, series: Series) -> None:
         series.count += 1
@@ -147,7 +125,7 @@ class EventRecorder:
             return False
         series.queued = True
         series.queued_at = self._clock.monotonic()
-        (self._warnings if series.fields["type"] == WARNING else self._waiting).append(series)
+        (self._warnings if series.event.type == WARNING else self._waiting).append(series)
         self._work.set()
         self._idle.clear()
         return True

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wharfinger.crd.app import DriftedPod, DriftPolicy, PolicyAppSpec
-from wharfinger.framework.ports import NORMAL, WARNING, Clock, Reference
+from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event, Reference
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import PolicyApp
 from wharfinger.kube.events import EventRecorder
@@ -130,7 +130,7 @@ class AppDrift:
                 "Evicted",
                 f"evicted pod {meta.name} from node {pod.spec.node_name}: it no longer satisfies the policy",
             )
-        self._events.record_about(about, type=kind, reason=reason, action="Evict", note=note, related=related)
+        self._events.record_about(about, Event(type=kind, reason=reason, action="Evict", note=note, related=related))
 
 
 def _drifted(pod: Any, standing: Standing) -> DriftedPod:

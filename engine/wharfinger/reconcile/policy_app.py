@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from wharfinger.crd.app import AppPhase, PolicyAppSpec
 from wharfinger.crd.names import API_VERSION, APP_LABEL, FINALIZER, NAMESPACE_LABEL
-from wharfinger.framework.ports import NORMAL, WARNING, Clock, Reference
+from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event, Reference
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import PlainObject, PolicyApp
 from wharfinger.kube.events import EventRecorder
@@ -173,7 +173,7 @@ class PolicyAppReconciler:
         if before != phase:
             kind = WARNING if phase in {AppPhase.DEGRADED, AppPhase.FAILED} else NORMAL
             note = status.get("message") or f"{status['readyReplicas']} pods are ready"
-            self._events.record_about(reference_of(app), type=kind, reason=phase.value, action="Reconcile", note=note)
+            self._events.record_about(reference_of(app), Event(type=kind, reason=phase.value, action="Reconcile", note=note))
 
     # ── the end ──
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement, Plugin
-from wharfinger.framework.ports import NORMAL, BindFailed
+from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.verdict import Reason
 from wharfinger.runtime import wording
 from wharfinger.runtime.background import Background
@@ -229,8 +229,7 @@ class BindingCycle:
         pod = placement.pod
         self._queue.done(queued)
         self._writes.forget(pod.uid)
-        note = wording.note(wording.assigned(pod, placement.node))
-        self._ports.events.record(pod, type=NORMAL, reason="Scheduled", action="Binding", note=note)
+        self._ports.events.record(pod, wording.assigned(pod, placement.node))
         self._ports.observer.attempted(attempt(queued, "scheduled", self._ports.clock.monotonic(), decided))
         for plugin in queued.profile.post_binds:
             try:

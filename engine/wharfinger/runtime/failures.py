@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wharfinger.framework.ports import WARNING
 from wharfinger.runtime import wording
 from wharfinger.runtime.world import NOT_DECIDED, Decided, World, attempt
 
@@ -52,7 +51,7 @@ class Failures:
 
     def _say(self, pod: PodView, reason: str, message: str, nominated: str | None) -> None:
         self._writes.say(pod, wording.unscheduled(reason, message), nominated)
-        self._ports.events.record(pod, type=WARNING, reason="FailedScheduling", action="Scheduling", note=wording.note(message))
+        self._ports.events.record(pod, wording.failed(message))
 
     def _tell(  # noqa: PLR0913 — the pod, and what is said of it in three places
         self, queued: QueuedPod, *, result: str, reason: str, decided: Decided, message: str, nominated: str | None = None

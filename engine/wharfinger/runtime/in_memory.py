@@ -10,13 +10,12 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
 
-from wharfinger.framework.ports import BindFailed, ClusterSink, Condition, Reference, WriteFailed
+from wharfinger.framework.ports import BindFailed, ClusterSink, Condition, Event, WriteFailed
 from wharfinger.model import objects
 from wharfinger.model.pod import PodView
 
@@ -62,19 +61,6 @@ class ManualClock:
                 waker.set_result(None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedEvent:
-    """An event as it was recorded."""
-
-    pod: str
-    type: str
-    reason: str
-    action: str
-    note: str
-    related: Reference | None = None
-    reporter: str = ""
-
-
 class InMemoryCluster:
     """`Binder`, `PodWriter`, `EventSink` and source of a cluster that exists only here.
 
@@ -83,7 +69,7 @@ class InMemoryCluster:
     """
 
     def __init__(self) -> None:
-        self.events: list[RecordedEvent] = []
+        self.events: list[tuple[str, Event]] = []
         self.bindings: list[tuple[str, str]] = []
         self.n_patches = 0
         self.lagging = False
@@ -199,20 +185,9 @@ class InMemoryCluster:
         )
         self.put(replace(there, spec=replace(there.spec, claim_ref=reference)))
 
-    def record(  # noqa: PLR0913 — the fields of an event
-        self,
-        regarding: PodView,
-        *,
-        type: str,  # noqa: A002 — the name of the field
-        reason: str,
-        action: str,
-        note: str,
-        related: Reference | None = None,
-        reporter: str = "",
-    ) -> None:
+    def record(self, regarding: PodView, event: Event) -> None:
         """Keep an event."""
-        said = RecordedEvent(pod=regarding.key, type=type, reason=reason, action=action, note=note, related=related, reporter=reporter)
-        self.events.append(said)
+        self.events.append((regarding.key, event))
 
     async def drain(self) -> None:
         """None; events are kept at once."""

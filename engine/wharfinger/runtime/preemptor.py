@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.ports import NORMAL, WriteFailed, pod_reference
+from wharfinger.framework.ports import WriteFailed
 from wharfinger.framework.verdict import Reason
 from wharfinger.runtime import wording
 from wharfinger.runtime.background import Background
@@ -131,15 +131,7 @@ class Preemptor:
         except Exception as error:  # noqa: BLE001 — the pod that room is made for must not be lost by it
             self._ports.observer.failed(f"preemption of pod {victim.key}", error)
             return False
-        self._ports.events.record(
-            victim,
-            type=NORMAL,
-            reason="Preempted",
-            action="Preempting",
-            note=wording.preempted(preemptor, node),
-            related=pod_reference(preemptor),
-            reporter=queued.profile.name,
-        )
+        self._ports.events.record(victim, wording.preempted(preemptor, node, queued.profile.name))
         return True
 
     def _give_up(self, pod: PodView) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from wharfinger.framework.ports import ClusterSink, Condition, Reference
+from wharfinger.framework.ports import ClusterSink, Condition, Event
 from wharfinger.model import objects
 from wharfinger.model.pod import PodView
 
@@ -115,17 +115,7 @@ class ReportingWriter:
 class NoEvents:
     """An `EventSink` that keeps nothing."""
 
-    def record(  # noqa: PLR0913 — the fields of an event
-        self,
-        regarding: PodView,
-        *,
-        type: str,  # noqa: A002 — the name of the field
-        reason: str,
-        action: str,
-        note: str,
-        related: Reference | None = None,
-        reporter: str = "",
-    ) -> None:
+    def record(self, regarding: PodView, event: Event) -> None:
         """None."""
 
     async def drain(self) -> None:

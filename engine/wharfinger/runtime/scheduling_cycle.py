@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement
 from wharfinger.framework.plugins import default_preemption
-from wharfinger.framework.ports import WARNING
-from wharfinger.runtime import hints
+from wharfinger.runtime import hints, wording
 from wharfinger.runtime.world import Decided, World
 
 if TYPE_CHECKING:
@@ -59,8 +58,7 @@ class SchedulingCycle:
         pod = queued.pod
         if pod.terminating:
             self._queue.done(queued)
-            note = f"skip schedule deleting pod: {pod.key}"
-            self._world.ports.events.record(pod, type=WARNING, reason="FailedScheduling", action="Scheduling", note=note)
+            self._world.ports.events.record(pod, wording.failed(f"skip schedule deleting pod: {pod.key}"))
             return True
         if self._world.state.is_placed(pod.uid):
             self._queue.done(queued)

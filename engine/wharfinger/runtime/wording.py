@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wharfinger.framework.ports import Condition
+from wharfinger.framework.ports import NORMAL, WARNING, Condition, Event, pod_reference
 from wharfinger.model.pod import PodView
 
 MOST_NOTE = 1024
@@ -23,9 +23,14 @@ def unscheduled(reason: str, message: str) -> Condition:
     return Condition(type="PodScheduled", status="False", reason=reason, message=message)
 
 
-def assigned(pod: PodView, node: str) -> str:
-    """The note of the event of a bound pod."""
-    return f"Successfully assigned {pod.key} to {node}"
+def failed(message: str) -> Event:
+    """The event of a pod that was not placed."""
+    return Event(type=WARNING, reason="FailedScheduling", action="Scheduling", note=note(message))
+
+
+def assigned(pod: PodView, node: str) -> Event:
+    """The event of a bound pod."""
+    return Event(type=NORMAL, reason="Scheduled", action="Binding", note=note(f"Successfully assigned {pod.key} to {node}"))
 
 
 def disrupted(scheduler_name: str) -> Condition:
@@ -34,6 +39,13 @@ def disrupted(scheduler_name: str) -> Condition:
     return Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message)
 
 
-def preempted(preemptor: PodView, node: str) -> str:
-    """The note of the event of an evicted pod."""
-    return f"Preempted by pod {preemptor.uid} on node {node}"
+def preempted(preemptor: PodView, node: str, scheduler_name: str) -> Event:
+    """The event of a pod that is evicted for another."""
+    return Event(
+        type=NORMAL,
+        reason="Preempted",
+        action="Preempting",
+        note=f"Preempted by pod {preemptor.uid} on node {node}",
+        related=pod_reference(preemptor),
+        reporter=scheduler_name,
+    )

@@ -16,9 +16,9 @@ class Recorded:
     def __init__(self):
         self.events = []
 
-    def record_about(self, about, *, action, note, distinct, **fields):
-        self.events.append((about, fields["type"], fields["reason"], action, note))
-        assert distinct == note  # another text of the same policy is no repetition
+    def record_about(self, about, event, *, distinct):
+        self.events.append((about, event.type, event.reason, event.action, event.note))
+        assert distinct == event.note  # another text of the same policy is no repetition
 
 
 def status(*findings, revision="0123456789abcdef", mode=Mode.ENFORCE, about=MAP):

@@ -87,9 +87,7 @@ def test_suspensions_are_counted_by_metric(observer, log, registry):
 
 def test_events_are_about_the_object_that_has_the_policy_and_told_by_the_leader():
     recorded, about = [], Reference(kind="SchedulingPolicy", name="p")
-    recorder = SimpleNamespace(
-        record_about=lambda what, **fields: recorded.append((what, fields["type"], fields["reason"], fields["note"]))
-    )
+    recorder = SimpleNamespace(record_about=lambda what, event, **_: recorded.append((what, event.type, event.reason, event.note)))
     statuses = [SimpleNamespace(name="p", about=about), SimpleNamespace(name="other", about=about), SimpleNamespace(name="p", about=None)]
     leads = [True]
     observer = SignalObservers([SignalEvents(recorder, SimpleNamespace(statuses=statuses), lambda: leads[0])])

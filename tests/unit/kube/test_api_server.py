@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.kube.conftest import RealClock, Recorder, running, until
 from tests.unit.kube.scripted_server import Answer
-from wharfinger.framework.ports import NORMAL, BindFailed, Condition, WriteFailed
+from wharfinger.framework.ports import NORMAL, BindFailed, Condition, Event, WriteFailed
 from wharfinger.kube.api_server import ports_of
 from wharfinger.kube.discovery import ServerVersion
 from wharfinger.kube.events import EventSettings
@@ -52,7 +52,7 @@ def test_events_wait_while_a_binding_is_under_way(run):
         async with running(ports.recorder.run()), running(ports.binder.bind(POD, "n1")):
             await until(lambda: len(server.seen) == 1)
             for reason in ("A", "B", "C"):
-                ports.events.record(POD, type=NORMAL, reason=reason, action="Binding", note="")
+                ports.events.record(POD, Event(type=NORMAL, reason=reason, action="Binding", note=""))
             await asyncio.sleep(0.05)
             assert len(server.seen) == 1
             await ports.events.drain()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.kube.conftest import RealClock, Recorder, running, until
 from tests.unit.kube.scripted_server import Answer, refused
-from wharfinger.framework.ports import NORMAL, WARNING, Reference
+from wharfinger.framework.ports import NORMAL, WARNING, Event, Reference
 from wharfinger.kube.events import EventRecorder, EventSettings
 from wharfinger.model.objects import ObjectMeta, Pod, PodSpec
 from wharfinger.model.pod import PodView
@@ -22,7 +22,7 @@ def pod(name="web"):
 
 
 def failed(events, name="web", note="0/1 nodes are available"):
-    events.record(pod(name), type=WARNING, reason="FailedScheduling", action="Scheduling", note=note)
+    events.record(pod(name), Event(type=WARNING, reason="FailedScheduling", action="Scheduling", note=note))
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def allow_patches(server, answer=None):
 
 def test_the_profile_that_decided_reports(recording):
     async def scenario(events, server, recorder):
-        events.record(pod(), type=NORMAL, reason="Preempted", action="Preempting", note="", reporter="urgent")
+        events.record(pod(), Event(type=NORMAL, reason="Preempted", action="Preempting", note="", reporter="urgent"))
         await events.drain()
         assert server.seen[0].body["reportingController"] == "urgent"
 
@@ -59,10 +59,8 @@ def test_the_profile_that_decided_reports(recording):
 
 def test_an_event_has_the_fields_of_the_api(recording):
     async def scenario(events, server, recorder):
-        related = Reference(kind="Node", name="n1")
-        events.record(
-            pod(), type=NORMAL, reason="Scheduled", action="Binding", note="Successfully assigned shop/web to n1", related=related
-        )
+        note, related = "Successfully assigned shop/web to n1", Reference(kind="Node", name="n1")
+        events.record(pod(), Event(type=NORMAL, reason="Scheduled", action="Binding", note=note, related=related))
         await events.drain()
         (seen,) = server.seen
         body = seen.body
@@ -202,7 +200,7 @@ def test_a_full_queue_drops_and_counts(recording):
 
 
 def scheduled(events, name="web"):
-    events.record(pod(name), type=NORMAL, reason="Scheduled", action="Binding", note="assigned")
+    events.record(pod(name), Event(type=NORMAL, reason="Scheduled", action="Binding", note="assigned"))
 
 
 def test_while_bindings_are_under_way_other_events_wait(recording):

@@ -107,7 +107,7 @@ class Running:
             await self.calm()
 
     def reasons(self):
-        return [(event.pod, event.reason) for event in self.cluster.events]
+        return [(pod, event.reason) for pod, event in self.cluster.events]
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ def test_places_every_pod_and_says_so():
             assert len(world.cluster.nodes_of_pods()) == 8
             assert sorted(world.cluster.nodes_of_pods().values()) == ["a"] * 4 + ["b"] * 4
             assert len(world.scheduler.queue) == 0
-            scheduled = [event for event in world.cluster.events if event.pod == "default/p0"]
+            scheduled = [event for of, event in world.cluster.events if of == "default/p0"]
             note = f"Successfully assigned default/p0 to {world.cluster.nodes_of_pods()['default/p0']}"
             assert [(e.type, e.reason, e.action, e.note) for e in scheduled] == [("Normal", "Scheduled", "Binding", note)]
             assert [attempt.result for attempt in world.seen.attempts] == ["scheduled"] * 8

@@ -32,7 +32,7 @@ def test_a_pod_that_fits_nowhere_is_told_so_once_and_placed_when_there_is_room()
                 "Unschedulable",
                 FULL,
             )
-            failed = [event for event in world.cluster.events if event.reason == "FailedScheduling"]
+            failed = [event for _, event in world.cluster.events if event.reason == "FailedScheduling"]
             assert [(event.type, event.action, event.note) for event in failed] == [("Warning", "Scheduling", FULL)]
             patches = world.cluster.n_patches
             await world.pass_time(20)
@@ -52,7 +52,7 @@ def test_a_long_message_is_cut_in_the_event_only():
         taints = [{"key": "k", "effect": "NoSchedule"}]
         selector = {"nodeSelector": {"a" * 40: "b"}}
         async with running(node("a", taints=taints), pod("x", **selector)) as world:
-            assert all(len(event.note) <= 1024 for event in world.cluster.events)
+            assert all(len(event.note) <= 1024 for _, event in world.cluster.events)
 
     asyncio.run(story())
 

@@ -14,11 +14,10 @@ def test_room_is_made_and_taken():
             world.cluster.put(pod("high", cpu="2", priority=100))
             await world.pass_time(4)
             assert world.cluster.nodes_of_pods() == {"default/high": "a"}
-            preempted = [event for event in world.cluster.events if event.reason == "Preempted"]
-            assert [(e.pod, e.type, e.action, e.note) for e in preempted] == [
-                ("default/low", "Normal", "Preempting", "Preempted by pod uid-high on node a")
-            ]
-            assert preempted[0].related.name == "high"
+            ((victim, said),) = [(of, event) for of, event in world.cluster.events if event.reason == "Preempted"]
+            assert victim == "default/low"
+            assert (said.type, said.action, said.note) == ("Normal", "Preempting", "Preempted by pod uid-high on node a")
+            assert said.related.name == "high"
             assert world.seen.preemptions == [("default/high", "a", 1)]
 
     story_of(story)
@@ -106,7 +105,7 @@ def test_a_pod_is_evicted_once_although_several_want_it_gone():
             for i in range(3):
                 world.cluster.put(pod(f"high-{i}", priority=100))
             await world.pass_time(5)
-            preempted = [event.pod for event in world.cluster.events if event.reason == "Preempted"]
+            preempted = [of for of, event in world.cluster.events if event.reason == "Preempted"]
             assert len(preempted) == len(set(preempted)) == 3
 
     story_of(story)

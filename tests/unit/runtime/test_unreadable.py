@@ -13,8 +13,8 @@ def test_a_pod_of_ours_that_cannot_be_read_is_told():
                 unread = pod(name, scheduler=scheduler)
                 world.scheduler.sink.unreadable("Pod", unread, ERROR, listed=False)
             await world.pass_time(1)
-            assert [(event.pod, event.reason) for event in world.cluster.events] == [("default/ours", "FailedScheduling")]
-            assert "expected a list" in world.cluster.events[0].note
+            assert world.reasons() == [("default/ours", "FailedScheduling")]
+            assert "expected a list" in world.cluster.events[0][1].note
             assert len(world.scheduler.queue) == 0
 
     asyncio.run(story())
