@@ -30,6 +30,7 @@ from msgspec import field
 
 from wharfinger.crd import definition
 from wharfinger.crd.names import API_VERSION, GROUP, MANAGED_BY, MANAGER, VERSION
+from wharfinger.framework.ports import Reference
 from wharfinger.kube.reflector import ReflectorSettings
 from wharfinger.kube.resources import Resource
 from wharfinger.model import objects
@@ -98,6 +99,12 @@ CUSTOM = (
     _resource(Service, collection("Service"), _OURS),
 )
 """What the reconcilers watch besides what the scheduler watches."""
+
+
+def reference_of(obj: PlainObject) -> Reference:
+    """The reference of an event to an object."""
+    kind, meta = type(obj).__name__, obj.metadata
+    return Reference(kind=kind, name=meta.name, namespace=meta.namespace, uid=meta.uid, api_version=API_VERSIONS[kind])
 
 
 def watching() -> ReflectorSettings:

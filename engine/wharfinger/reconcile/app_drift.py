@@ -15,7 +15,7 @@ from typing import Any
 from wharfinger.crd.app import DriftedPod, DriftPolicy, PolicyAppSpec
 from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event, Reference
 from wharfinger.kube import refusals
-from wharfinger.kube.custom_resources import PolicyApp
+from wharfinger.kube.custom_resources import PolicyApp, reference_of
 from wharfinger.kube.events import EventRecorder
 from wharfinger.kube.object_writer import ObjectWriter
 from wharfinger.model import decode, objects
@@ -116,7 +116,6 @@ class AppDrift:
         """None; the pod is being evicted, or an event says what is against it. The next try comes after the interval."""
         self._evicted_at[key_of(app)] = self._clock.now()
         meta = pod.metadata
-        about = Reference(kind="PolicyApp", name=app.metadata.name, namespace=app.metadata.namespace, uid=app.metadata.uid)
         related = Reference(kind="Pod", name=meta.name, namespace=meta.namespace, uid=meta.uid)
         try:
             await self._writer.evict(meta.namespace, meta.name, meta.uid)
@@ -130,7 +129,7 @@ class AppDrift:
                 "Evicted",
                 f"evicted pod {meta.name} from node {pod.spec.node_name}: it no longer satisfies the policy",
             )
-        self._events.record_about(about, Event(type=kind, reason=reason, action="Evict", note=note, related=related))
+        self._events.record_about(reference_of(app), Event(type=kind, reason=reason, action="Evict", note=note, related=related))
 
 
 def _drifted(pod: Any, standing: Standing) -> DriftedPod:

@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from wharfinger.crd.app import AppPhase, PolicyAppSpec
-from wharfinger.crd.names import API_VERSION, APP_LABEL, FINALIZER, NAMESPACE_LABEL
-from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event, Reference
+from wharfinger.crd.names import APP_LABEL, FINALIZER, NAMESPACE_LABEL
+from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event
 from wharfinger.kube import refusals
-from wharfinger.kube.custom_resources import PlainObject, PolicyApp
+from wharfinger.kube.custom_resources import PlainObject, PolicyApp, reference_of
 from wharfinger.kube.events import EventRecorder
 from wharfinger.kube.object_writer import ObjectWriter
 from wharfinger.language.diagnostics import PolicyError
@@ -205,12 +205,6 @@ class PolicyAppReconciler:
         policy = self._made("SchedulingPolicy", gone)
         if policy is not None and await living(self._writer, "PolicyApp", namespace, name) is None:
             await remove(self._writer, policy)
-
-
-def reference_of(obj: PlainObject) -> Reference:
-    """The reference of an event to an object of ours."""
-    meta = obj.metadata
-    return Reference(kind=type(obj).__name__, name=meta.name, namespace=meta.namespace, uid=meta.uid, api_version=API_VERSION)
 
 
 def app_key_of(obj: Any) -> str | None:

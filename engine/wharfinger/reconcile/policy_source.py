@@ -10,11 +10,10 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from wharfinger.crd.names import API_VERSION
 from wharfinger.crd.policy import SchedulingPolicySpec
 from wharfinger.framework.policy_source import Mode, PolicySink, PolicyText
-from wharfinger.framework.ports import Clock, Reference
-from wharfinger.kube.custom_resources import SchedulingPolicy
+from wharfinger.framework.ports import Clock
+from wharfinger.kube.custom_resources import SchedulingPolicy, reference_of
 from wharfinger.reconcile.last_known_good import remembered
 from wharfinger.reconcile.object_cache import ObjectCache
 from wharfinger.runtime.waiting import until
@@ -69,7 +68,7 @@ class SchedulingPolicySource:
 def text_of(policy: SchedulingPolicy) -> PolicyText:
     """The text of a resource; one whose spec cannot be read is an empty text, which is no policy."""
     meta = policy.metadata
-    about = Reference(kind=KIND, name=meta.name, uid=meta.uid, api_version=API_VERSION)
+    about = reference_of(policy)
     try:
         spec = SchedulingPolicySpec.model_validate(policy.spec)
     except ValidationError:

@@ -1,9 +1,16 @@
 """Which drifted pod is evicted, and when."""
 
+import asyncio
+from types import SimpleNamespace
+from unittest.mock import AsyncMock
+
 import pytest
 
 from wharfinger.crd.app import DriftedPod, PolicyAppSpec
+from wharfinger.framework.ports import Reference
+from wharfinger.kube.custom_resources import PolicyApp
 from wharfinger.model import decode, objects
+from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.model.timestamps import time_text
 from wharfinger.reconcile.app_drift import AppDrift, Drift
 from wharfinger.runtime.in_memory import ManualClock
@@ -42,6 +49,19 @@ def test_one_at_a_time_that_another_node_would_take(policy, movable, last, evict
     found = drift.to_evict("shop/web", spec, drift_of(*movable), {"lastEviction": time_text(last)} if last else {})
 
     assert (found and found.metadata.name) == evicted
+
+
+def test_an_eviction_is_told_about_the_app_and_the_pod():
+    told = []
+    recorder = SimpleNamespace(record_about=lambda about, event: told.append((about, event.related)))
+    writer = SimpleNamespace(evict=AsyncMock())
+    app = PolicyApp(metadata=ObjectMeta(name="web", namespace="shop", uid="u"))
+
+    asyncio.run(AppDrift(None, Pods(), writer, recorder, ManualClock(NOW)).evict(app, Pods().of("shop/web")[0]))
+
+    version = "scheduling.wharfinger.dev/v1alpha1"
+    about = Reference(kind="PolicyApp", name="web", namespace="shop", uid="u", api_version=version)
+    assert told == [(about, Reference(kind="Pod", name="a", namespace="shop", uid="a"))]
 
 
 def test_pods_that_no_node_would_take_are_said():
