@@ -149,7 +149,7 @@ class Reflector:
                     if action == "ERROR":
                         raise refusals.of_event(raw)
                     if action != "BOOKMARK":
-                        found.extend(obj for obj in (self._listed(raw),) if obj is not None)
+                        found.extend(obj for obj in (self._streamed(raw),) if obj is not None)
                     elif (head := wire.head(raw)).ends_list:
                         self._broke_off = False
                         self._tell(found, head.version)
@@ -221,6 +221,13 @@ class Reflector:
         except InvalidObject as error:
             self._unreadable(raw, error, listed=True)
             return None
+
+    def _streamed(self, raw: msgspec.Raw) -> objects.AnyObject | None:
+        """The object of one line; BrokenLine where nobody knows whose it is: left out, it would be missing until the next list."""
+        obj = self._listed(raw)
+        if not (wire.head(raw) if obj is None else obj).metadata.name:
+            raise wire.BrokenLine("an event of a list that does not say of what")
+        return obj
 
     def _unreadable(self, raw: msgspec.Raw, error: InvalidObject, *, listed: bool) -> None:
         self._report(f"object of kind {self._resource.name}", error)

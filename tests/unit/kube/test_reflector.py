@@ -288,3 +288,11 @@ def test_streams_that_always_break_off_keep_nobody_waiting(follow):
     _, served, _, _ = follow(lambda recorder, _: "c" in recorder.names("Node"), lists=[listed(node("c"))], watches=broken, streaming=True)
     assert "sendInitialEvents" in served.watch_queries[0]
     assert len(served.list_queries) == 1
+
+
+@pytest.mark.parametrize("lost", [None, {"spec": {}}, {"metadata": {"name": 1}}])
+def test_a_streamed_list_with_a_line_about_nobody_is_not_taken_for_all_there_is(follow, lost):
+    stream = Stream(events=[event("ADDED", node("a", "3")), event("ADDED", lost), bookmark("9", **END)], hang=30)
+    recorder, _, _, _ = follow(nodes_are("a", "b"), lists=[listed(node("a"), node("b"))], watches=[stream], streaming=True)
+    assert recorder.told == [("replace", "Node")]
+    assert any("does not say of what" in str(report) for report in recorder.reports)
