@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wharfinger.language import ast
+from wharfinger.language import ast, test_steps
 from wharfinger.language.format_expression import STEP, WIDTH, key, name, one_line, pretty, pretty_object, string
+from wharfinger.language.test_steps import Expectation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,19 +174,19 @@ def _entry(entry: ast.BaseEntry) -> str:
 
 def _step(step: ast.TestStep) -> str:
     match step:
-        case ast.TestObject():
+        case test_steps.Object():
             head = f"{step.kind.value} {name(step.name)}" + (f" like {name(step.like)}" if step.like is not None else "")
             return _with_fields(head, step.fields)
-        case ast.TestRunning():
+        case test_steps.Running():
             like = f" like {name(step.like)}" if step.like is not None else ""
             return _with_fields(f"running {name(step.name)}{like} on {name(step.node)}", step.fields)
-        case ast.TestMetric():
+        case test_steps.Metric():
             return _samples(step)
-        case ast.TestParam():
+        case test_steps.Param():
             return f"param {step.name} = {one_line(step.value)}"
-        case ast.TestPlace():
+        case test_steps.Place():
             return f"place {name(step.pod)}"
-        case ast.TestExpect():
+        case test_steps.Expect():
             return _expect(step)
     raise TypeError(f"no step of a test: {step!r}")
 
@@ -194,7 +195,7 @@ def _with_fields(head: str, fields: Sequence[ast.ObjectField]) -> str:
     return f"{head} {pretty_object(fields, len(STEP) + len(head) + 1, '')}" if fields else head
 
 
-def _samples(step: ast.TestMetric) -> str:
+def _samples(step: test_steps.Metric) -> str:
     shown = [
         f"{key(node)}: {one_line(value)}" + (f" age {one_line(age)}" if age else "")
         for (node, _), value, age in zip(step.nodes, step.values, step.ages, strict=True)
@@ -205,19 +206,19 @@ def _samples(step: ast.TestMetric) -> str:
     return f"metric {step.name} {{\n" + "".join(f"{STEP}{sample},\n" for sample in shown) + "}"
 
 
-def _expect(step: ast.TestExpect) -> str:
+def _expect(step: test_steps.Expect) -> str:
     pod = f"{key(step.pod)}: " if step.pod is not None else ""
     text = f"expect {pod}{name(step.subject)} {_outcome(step)}"
     return f"{text} message {string(step.message)}" if step.message else text
 
 
-def _outcome(step: ast.TestExpect) -> str:
+def _outcome(step: test_steps.Expect) -> str:
     nodes = ", ".join(name(node) for node, _ in step.nodes)
     rule = name(step.rule) if step.rule is not None else ""
     match step.expectation:
-        case ast.Expectation.ON | ast.Expectation.NOT_ON:
+        case Expectation.ON | Expectation.NOT_ON:
             return f"{step.expectation.value} {nodes}"
-        case ast.Expectation.REJECTED:
+        case Expectation.REJECTED:
             return f"rejected by {rule}" if rule else "rejected"
     if step.op and step.points:
         return f"scores {rule} {step.op.value} {_points(step.points)}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wharfinger.language import ast
+from wharfinger.language import ast, test_steps
 from wharfinger.language.lexer import Token
 from wharfinger.language.source import Span
 from wharfinger.language.syntax_expressions import OPERATORS, Object
 from wharfinger.language.syntax_rules import Rules
+from wharfinger.language.test_steps import Expectation
 
 Named = tuple[str, Span]
 
@@ -18,7 +19,7 @@ class Outcome:
     """What an `expect` says of its subject."""
 
     span: Span
-    expectation: ast.Expectation
+    expectation: Expectation
     nodes: tuple[Named, ...] = ()
     rule: Token | None = None
     message: ast.String | None = None
@@ -57,12 +58,12 @@ class SyntaxTree(Rules):
         """`a, b`."""
         return tuple(self.named(token) for token in (first, *rest) if token.type != "COMMA")
 
-    def object_step(self, keyword: Token, name: Token, _like: Token | None, like: Token | None, fields: Object | None) -> ast.TestObject:
+    def object_step(self, keyword: Token, name: Token, _like: Token | None, like: Token | None, fields: Object | None) -> test_steps.Object:
         """`node a like b { fields }`."""
         text, span = self.named(name)
-        return ast.TestObject(
+        return test_steps.Object(
             span=self.at(keyword, fields.close if fields else like or name),
-            kind=ast.TestObjectKind(keyword.text),
+            kind=test_steps.ObjectKind(keyword.text),
             name=text,
             name_span=span,
             like=self.word(like) if like else None,
@@ -79,10 +80,10 @@ class SyntaxTree(Rules):
         _on: Token,
         node: Token,
         fields: Object | None,
-    ) -> ast.TestRunning:
+    ) -> test_steps.Running:
         """`running web_1 like web on a { fields }`."""
         text, span = self.named(name)
-        return ast.TestRunning(
+        return test_steps.Running(
             span=self.at(keyword, fields.close if fields else node),
             name=text,
             name_span=span,
@@ -93,9 +94,9 @@ class SyntaxTree(Rules):
             fields=fields.fields if fields else (),
         )
 
-    def metric_step(self, keyword: Token, name: Token, _left: Token, samples: list[Sample] | None, right: Token) -> ast.TestMetric:
+    def metric_step(self, keyword: Token, name: Token, _left: Token, samples: list[Sample] | None, right: Token) -> test_steps.Metric:
         """`metric cpu5m { a: 40%, b: 90% age 3min }`."""
-        return ast.TestMetric(
+        return test_steps.Metric(
             span=self.at(keyword, right),
             name=name.text,
             name_span=self.at(name, name),
@@ -112,25 +113,25 @@ class SyntaxTree(Rules):
         """`b: 90% age 3min`."""
         return Sample(self.at(node, age or value), node, value, age)
 
-    def param_step(self, keyword: Token, name: Token, _assign: Token, value: ast.Expr) -> ast.TestParam:
+    def param_step(self, keyword: Token, name: Token, _assign: Token, value: ast.Expr) -> test_steps.Param:
         """`param limit = 3`."""
-        return ast.TestParam(span=self.at(keyword, value), name=name.text, name_span=self.at(name, name), value=value)
+        return test_steps.Param(span=self.at(keyword, value), name=name.text, name_span=self.at(name, name), value=value)
 
-    def place_step(self, keyword: Token, pod: Token) -> ast.TestPlace:
+    def place_step(self, keyword: Token, pod: Token) -> test_steps.Place:
         """`place web`."""
-        return ast.TestPlace(span=self.at(keyword, pod), pod=self.word(pod), pod_span=self.at(pod, pod))
+        return test_steps.Place(span=self.at(keyword, pod), pod=self.word(pod), pod_span=self.at(pod, pod))
 
-    def expect_step(self, keyword: Token, subject: Token, outcome: Outcome) -> ast.TestExpect:
+    def expect_step(self, keyword: Token, subject: Token, outcome: Outcome) -> test_steps.Expect:
         """`expect web on b`."""
         return self._expect(keyword, None, subject, outcome)
 
-    def expect_for_step(self, keyword: Token, pod: Token, _colon: Token, subject: Token, outcome: Outcome) -> ast.TestExpect:
+    def expect_for_step(self, keyword: Token, pod: Token, _colon: Token, subject: Token, outcome: Outcome) -> test_steps.Expect:
         """`expect web: a rejected by not_crowded`."""
         return self._expect(keyword, pod, subject, outcome)
 
-    def _expect(self, keyword: Token, pod: Token | None, subject: Token, outcome: Outcome) -> ast.TestExpect:
+    def _expect(self, keyword: Token, pod: Token | None, subject: Token, outcome: Outcome) -> test_steps.Expect:
         text, span = self.named(subject)
-        return ast.TestExpect(
+        return test_steps.Expect(
             span=Span(self.source, keyword.start, outcome.span.end),
             expectation=outcome.expectation,
             subject=text,
@@ -147,35 +148,35 @@ class SyntaxTree(Rules):
 
     def on_nodes(self, on: Token, nodes: tuple[Named, ...]) -> Outcome:
         """`on a, b`."""
-        return Outcome(span=Span(self.source, on.start, nodes[-1][1].end), expectation=ast.Expectation.ON, nodes=nodes)
+        return Outcome(span=Span(self.source, on.start, nodes[-1][1].end), expectation=Expectation.ON, nodes=nodes)
 
     def not_on_nodes(self, not_: Token, _on: Token, nodes: tuple[Named, ...]) -> Outcome:
         """`not on a, b`."""
-        return Outcome(span=Span(self.source, not_.start, nodes[-1][1].end), expectation=ast.Expectation.NOT_ON, nodes=nodes)
+        return Outcome(span=Span(self.source, not_.start, nodes[-1][1].end), expectation=Expectation.NOT_ON, nodes=nodes)
 
     def pending(self, word: Token, _message: Token | None, message: Token | None) -> Outcome:
         """`pending message "…"`."""
         text = self.string_at(message) if message else None
-        return Outcome(span=self.at(word, message or word), expectation=ast.Expectation.PENDING, message=text)
+        return Outcome(span=self.at(word, message or word), expectation=Expectation.PENDING, message=text)
 
     def rejected(self, word: Token, _by: Token | None, rule: Token | None, _message: Token | None, message: Token | None) -> Outcome:
         """`rejected by rule message "…"`."""
         text = self.string_at(message) if message else None
-        return Outcome(span=self.at(word, message or rule or word), expectation=ast.Expectation.REJECTED, rule=rule, message=text)
+        return Outcome(span=self.at(word, message or rule or word), expectation=Expectation.REJECTED, rule=rule, message=text)
 
     def accepted(self, word: Token) -> Outcome:
         """`accepted`."""
-        return Outcome(span=self.at(word, word), expectation=ast.Expectation.ACCEPTED)
+        return Outcome(span=self.at(word, word), expectation=Expectation.ACCEPTED)
 
     def evicted(self, word: Token) -> Outcome:
         """`evicted`."""
-        return Outcome(span=self.at(word, word), expectation=ast.Expectation.EVICTED)
+        return Outcome(span=self.at(word, word), expectation=Expectation.EVICTED)
 
     def not_evicted(self, not_: Token, word: Token) -> Outcome:
         """`not evicted`."""
-        return Outcome(span=self.at(not_, word), expectation=ast.Expectation.NOT_EVICTED)
+        return Outcome(span=self.at(not_, word), expectation=Expectation.NOT_EVICTED)
 
     def scores(self, word: Token, rule: Token, operator: Token, points: ast.Expr) -> Outcome:
         """`scores rule == 50`."""
         op = OPERATORS[operator.text]
-        return Outcome(span=self.at(word, points), expectation=ast.Expectation.SCORE, rule=rule, op=op, points=points)
+        return Outcome(span=self.at(word, points), expectation=Expectation.SCORE, rule=rule, op=op, points=points)

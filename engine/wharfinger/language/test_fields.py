@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from wharfinger.language.ast import TestObjectKind
+from wharfinger.language.test_steps import ObjectKind
 
 
 class Form(Enum):
@@ -84,4 +84,4 @@ POD_FIELDS: Mapping[str, Field] = {
     "service_account": Field(form=Form.TEXT, doc="The pod's service account."),
     "age": _AGE,
 }
-FIELDS: Mapping[TestObjectKind, Mapping[str, Field]] = {TestObjectKind.NODE: NODE_FIELDS, TestObjectKind.POD: POD_FIELDS}
+FIELDS: Mapping[ObjectKind, Mapping[str, Field]] = {ObjectKind.NODE: NODE_FIELDS, ObjectKind.POD: POD_FIELDS}

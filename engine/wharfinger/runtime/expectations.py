@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wharfinger.framework.decision import Decision
-from wharfinger.language import ast
+from wharfinger.language import ast, test_steps
+from wharfinger.language.test_steps import Expectation
 from wharfinger.runtime import commentary, layout, scenario
 from wharfinger.runtime.scenario import Attempt, Scenario
 from wharfinger.runtime.test_report import Failure
@@ -23,7 +24,7 @@ _COMPARE: Mapping[ast.BinaryOp, Callable[[Any, Any], bool]] = {
 _TOLERANCE = 1e-9  # points are sums and quotients of floats; an author writes 33.3 and means it to a hair
 
 
-def check(world: Scenario, step: ast.TestExpect) -> Failure | None:
+def check(world: Scenario, step: test_steps.Expect) -> Failure | None:
     """Why an expectation does not hold, or None where it does."""
     attempt = _attempt(world, step)
     if attempt is None:
@@ -31,7 +32,7 @@ def check(world: Scenario, step: ast.TestExpect) -> Failure | None:
     return _CHECKS[step.expectation](world, attempt, step)
 
 
-def _attempt(world: Scenario, step: ast.TestExpect) -> Attempt | None:
+def _attempt(world: Scenario, step: test_steps.Expect) -> Attempt | None:
     """The placement an `expect` speaks of: that of its subject pod, else of the pod before the colon, else the last one."""
     if step.expectation in _ABOUT_PODS:
         return world.attempts.get(step.subject)
@@ -39,7 +40,7 @@ def _attempt(world: Scenario, step: ast.TestExpect) -> Attempt | None:
     return world.attempts.get(pod) if pod is not None else world.last
 
 
-def _on(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
+def _on(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     wanted = [name for name, _ in step.nodes]
     if attempt.decision.node in wanted:
         return None
@@ -47,7 +48,7 @@ def _on(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | No
     return Failure(at=step.span, sentence=f"{_happened(attempt.decision)}, not on {' or '.join(wanted)}", details=tuple(details))
 
 
-def _not_on(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
+def _not_on(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     del world
     if attempt.decision.node not in [name for name, _ in step.nodes]:
         return None
@@ -55,7 +56,7 @@ def _not_on(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure 
     return Failure(at=step.span, sentence=sentence, details=tuple(_score_lines(attempt.decision, [])))
 
 
-def _pending(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
+def _pending(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     decision = attempt.decision
     if decision.node is not None:
         sentence = f"{_happened(decision)}, expected it to be pending"
@@ -64,7 +65,7 @@ def _pending(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure
     return _message_missing(step, said)
 
 
-def _rejected(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
+def _rejected(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     found = _rejections(world, attempt, step.subject)
     rule = None if step.rule is None else f"{world.policy.name}/{step.rule}"
     by_rule = [sentence for name, sentence, _ in found if rule is None or name in (rule, step.rule)]
@@ -79,7 +80,7 @@ def _rejected(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failur
     )
 
 
-def _accepted(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
+def _accepted(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     found = _rejections(world, attempt, step.subject)
     if not found:
         return None
@@ -88,10 +89,10 @@ def _accepted(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failur
     return Failure(at=step.span, sentence=sentence, details=tuple(details))
 
 
-def _evicted(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
+def _evicted(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     """Whether the pod had to leave for another, or was left alone."""
     del world
-    wanted = step.expectation is ast.Expectation.EVICTED
+    wanted = step.expectation is Expectation.EVICTED
     if (step.subject in attempt.evicted) == wanted:
         return None
     others = ", ".join(attempt.evicted) or "nobody"
@@ -99,7 +100,7 @@ def _evicted(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure
     return Failure(at=step.span, sentence=f"{sentence}; {_happened(attempt.decision)}")
 
 
-def _score(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure | None:
+def _score(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     assert step.op is not None and step.points is not None  # noqa: S101, PT018 — the grammar gives a `scores` both
     wanted = scenario.literal(step.points)
     name = f"{world.policy.name}/{step.rule}"
@@ -119,7 +120,7 @@ def _score(world: Scenario, attempt: Attempt, step: ast.TestExpect) -> Failure |
     )
 
 
-def _message_missing(step: ast.TestExpect, said: Sequence[str]) -> Failure | None:
+def _message_missing(step: test_steps.Expect, said: Sequence[str]) -> Failure | None:
     if step.message is None or any(step.message.value in sentence for sentence in said):
         return None
     return Failure(
@@ -186,14 +187,14 @@ def _score_lines(decision: Decision, others: Sequence[str]) -> list[str]:
     return layout.columns(rows, right=frozenset(range(1, len(rows[0])))).splitlines()
 
 
-_ABOUT_PODS = frozenset({ast.Expectation.ON, ast.Expectation.NOT_ON, ast.Expectation.PENDING})
-_CHECKS: Mapping[ast.Expectation, Callable[[Scenario, Attempt, ast.TestExpect], Failure | None]] = {
-    ast.Expectation.ON: _on,
-    ast.Expectation.NOT_ON: _not_on,
-    ast.Expectation.PENDING: _pending,
-    ast.Expectation.REJECTED: _rejected,
-    ast.Expectation.ACCEPTED: _accepted,
-    ast.Expectation.SCORE: _score,
-    ast.Expectation.EVICTED: _evicted,
-    ast.Expectation.NOT_EVICTED: _evicted,
+_ABOUT_PODS = frozenset({Expectation.ON, Expectation.NOT_ON, Expectation.PENDING})
+_CHECKS: Mapping[Expectation, Callable[[Scenario, Attempt, test_steps.Expect], Failure | None]] = {
+    Expectation.ON: _on,
+    Expectation.NOT_ON: _not_on,
+    Expectation.PENDING: _pending,
+    Expectation.REJECTED: _rejected,
+    Expectation.ACCEPTED: _accepted,
+    Expectation.SCORE: _score,
+    Expectation.EVICTED: _evicted,
+    Expectation.NOT_EVICTED: _evicted,
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import WharfingerError
-from wharfinger.language import ast, typed
+from wharfinger.language import ast, test_steps, typed
 from wharfinger.runtime import expectations
 from wharfinger.runtime.coverage import Coverage
 from wharfinger.runtime.scenario import Scenario
@@ -55,12 +55,12 @@ def _failures(world: Scenario, test: ast.Test, coverage: Coverage) -> list[Failu
     placed = expected = False
     for step in test.steps:
         world.follow(step)
-        if isinstance(step, ast.TestPlace) and world.last is not None:
+        if isinstance(step, test_steps.Place) and world.last is not None:
             placed = True
             coverage.record(world.last)
             if not world.last.governed:
                 failures.append(Failure(at=step.span, sentence=f"the policy does not govern {step.pod}: {_scope(world)}"))
-        elif isinstance(step, ast.TestExpect):
+        elif isinstance(step, test_steps.Expect):
             expected = True
             failure = expectations.check(world, step)
             failures += [] if failure is None else [failure]

@@ -14,7 +14,7 @@ from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cycle import decide
 from wharfinger.framework.decision import Decision
-from wharfinger.language import ast, typed, units
+from wharfinger.language import ast, test_steps, typed, units
 from wharfinger.model import decode, objects
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
@@ -45,44 +45,44 @@ class Scenario:
 
     def __init__(self, policy: typed.Policy, test: ast.Test, compiled: Compiling = compile_policy) -> None:
         """Compile the policy with the params that the test sets; `compiled` does it, or knows it already."""
-        given = {step.name: literal(step.value) for step in test.steps if isinstance(step, ast.TestParam)}
+        given = {step.name: literal(step.value) for step in test.steps if isinstance(step, test_steps.Param)}
         self.policy: CompiledPolicy = compiled(policy, given)
         self.attempts: dict[str, Attempt] = {}
         self.last: Attempt | None = None
         self._chain = assemble([self.policy])
         self._state = ClusterState()
-        self._fields: dict[tuple[ast.TestObjectKind, str], Mapping[str, Any]] = {}
+        self._fields: dict[tuple[test_steps.ObjectKind, str], Mapping[str, Any]] = {}
         self._pods: dict[str, PodView] = {}
 
     def follow(self, step: ast.TestStep) -> None:
         """Carry out a step that declares or places something; an `expect` changes nothing."""
-        if isinstance(step, ast.TestObject):
+        if isinstance(step, test_steps.Object):
             self._declare(step)
-        elif isinstance(step, ast.TestRunning):
+        elif isinstance(step, test_steps.Running):
             self._run(step)
-        elif isinstance(step, ast.TestMetric):
+        elif isinstance(step, test_steps.Metric):
             self._measure(step)
-        elif isinstance(step, ast.TestPlace):
+        elif isinstance(step, test_steps.Place):
             self._place(step.pod)
 
-    def _declare(self, step: ast.TestObject) -> None:
+    def _declare(self, step: test_steps.Object) -> None:
         fields = self._inherited(step.kind, step.like, step.fields)
         self._fields[step.kind, step.name] = fields
-        if step.kind is ast.TestObjectKind.NODE:
+        if step.kind is test_steps.ObjectKind.NODE:
             self._state.add_node(decode.convert(test_objects.node_manifest(step.name, fields), objects.Node))
         else:
             self._pods[step.name] = PodView(decode.convert(test_objects.pod_manifest(step.name, fields), objects.Pod))
 
-    def _run(self, step: ast.TestRunning) -> None:
-        fields = self._inherited(ast.TestObjectKind.POD, step.like, step.fields)
-        self._fields[ast.TestObjectKind.POD, step.name] = fields
+    def _run(self, step: test_steps.Running) -> None:
+        fields = self._inherited(test_steps.ObjectKind.POD, step.like, step.fields)
+        self._fields[test_steps.ObjectKind.POD, step.name] = fields
         self._state.add_pod(decode.convert(test_objects.pod_manifest(step.name, fields, node=step.node), objects.Pod))
 
-    def _inherited(self, kind: ast.TestObjectKind, like: str | None, own: tuple[ast.ObjectField, ...]) -> Mapping[str, Any]:
+    def _inherited(self, kind: test_steps.ObjectKind, like: str | None, own: tuple[ast.ObjectField, ...]) -> Mapping[str, Any]:
         base = self._fields[kind, like] if like is not None else {}
         return test_objects.merged(base, test_objects.plain(own))
 
-    def _measure(self, step: ast.TestMetric) -> None:
+    def _measure(self, step: test_steps.Metric) -> None:
         now = test_objects.NOW.timestamp()
         ages = [0.0 if age is None else literal(age) for age in step.ages]
         samples = {node: (literal(value), now - age) for (node, _), value, age in zip(step.nodes, step.values, ages, strict=True)}

@@ -6,6 +6,7 @@ from tests.unit.language.parsing import codes, expression, grouped, parsed, sour
 from wharfinger.language import ast
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.parser import parse_message
+from wharfinger.language.test_steps import Expectation
 
 
 @pytest.mark.parametrize(
@@ -100,13 +101,13 @@ def test_objects_nest_and_lists_hold_objects():
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("expect web on a, b", (ast.Expectation.ON, "web", ["a", "b"], None, None)),
-        ("expect web not on a", (ast.Expectation.NOT_ON, "web", ["a"], None, None)),
-        ('expect web pending message "m"', (ast.Expectation.PENDING, "web", [], None, None)),
-        ("expect a rejected", (ast.Expectation.REJECTED, "a", [], None, None)),
-        ('expect a rejected by f message "m"', (ast.Expectation.REJECTED, "a", [], "f", None)),
-        ("expect a accepted", (ast.Expectation.ACCEPTED, "a", [], None, None)),
-        ('expect web: "a-1" rejected by f', (ast.Expectation.REJECTED, "a-1", [], "f", "web")),
+        ("expect web on a, b", (Expectation.ON, "web", ["a", "b"], None, None)),
+        ("expect web not on a", (Expectation.NOT_ON, "web", ["a"], None, None)),
+        ('expect web pending message "m"', (Expectation.PENDING, "web", [], None, None)),
+        ("expect a rejected", (Expectation.REJECTED, "a", [], None, None)),
+        ('expect a rejected by f message "m"', (Expectation.REJECTED, "a", [], "f", None)),
+        ("expect a accepted", (Expectation.ACCEPTED, "a", [], None, None)),
+        ('expect web: "a-1" rejected by f', (Expectation.REJECTED, "a-1", [], "f", "web")),
     ],
 )
 def test_expectations(line, expected):

@@ -1,6 +1,6 @@
 import pytest
 
-from wharfinger.language import ast
+from wharfinger.language import test_steps
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.parser import parse
 from wharfinger.language.source import Source
@@ -49,7 +49,7 @@ def fields(kind, text):
     diagnostics = Diagnostics()
     file = parse(Source(name="t", text=f'policy "p"\ntest "t" {{\n {kind} x {text}\n place x\n expect x on y\n}}\n'), diagnostics)
     assert not list(diagnostics)
-    [step] = [step for step in (file.tests or file.policy.items[0].tests)[0].steps if isinstance(step, ast.TestObject)]
+    [step] = [step for step in (file.tests or file.policy.items[0].tests)[0].steps if isinstance(step, test_steps.Object)]
     return test_objects.plain(step.fields)
 
 

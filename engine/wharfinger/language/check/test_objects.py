@@ -11,6 +11,7 @@ from wharfinger.language.codes import Code
 from wharfinger.language.source import Span
 from wharfinger.language.suggest import closest, listed
 from wharfinger.language.test_fields import FIELDS, Field, Form, Many
+from wharfinger.language.test_steps import ObjectKind
 from wharfinger.language.types import Kind
 
 _TAINT = re.compile(r"[^=:\s]+(=[^:\s]*)?:(NoSchedule|PreferNoSchedule|NoExecute)")
@@ -19,7 +20,7 @@ _RESOURCE_KINDS = {"cpu": Kind.CPU, "memory": Kind.MEMORY, "ephemeral_storage": 
 Value = ast.Expr | tuple[ast.ObjectField, ...]
 
 
-def check_fields(context: Context, kind: ast.TestObjectKind, fields: tuple[ast.ObjectField, ...]) -> None:
+def check_fields(context: Context, kind: ObjectKind, fields: tuple[ast.ObjectField, ...]) -> None:
     """Reports the fields of a test object that do not exist and the values that do not fit."""
     known = FIELDS[kind]
     for given in fields:
@@ -30,12 +31,12 @@ def check_fields(context: Context, kind: ast.TestObjectKind, fields: tuple[ast.O
             _check_value(context, given, field)
 
 
-def _unknown_field(context: Context, kind: ast.TestObjectKind, given: ast.ObjectField) -> None:
+def _unknown_field(context: Context, kind: ObjectKind, given: ast.ObjectField) -> None:
     known = FIELDS[kind]
     near = closest(given.name, known)
     help_ = f"did you mean `{near}`?" if near else f"its fields are {listed(known, most=20)}"
     if "/" in given.name or given.name in _RESOURCE_KINDS:
-        inside = "resources" if kind is ast.TestObjectKind.NODE else "requests"
+        inside = "resources" if kind is ObjectKind.NODE else "requests"
         key = given.name if given.name.isidentifier() else f'"{given.name}"'
         help_ = f"resources stand in `{inside}: {{ {key}: … }}`"
     message = f"a {kind.value} of a test has no field `{given.name}`"

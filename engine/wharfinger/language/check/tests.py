@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wharfinger.language import ast, typed
+from wharfinger.language import ast, test_steps, typed
 from wharfinger.language.check.arrangement import HARD
 from wharfinger.language.check.context import Context, constant, is_unknown, type_text
 from wharfinger.language.check.forms import infer
@@ -20,6 +20,7 @@ from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Label
 from wharfinger.language.source import Span
 from wharfinger.language.suggest import closest, listed
+from wharfinger.language.test_steps import Expectation
 from wharfinger.language.types import Kind, Type
 
 
@@ -63,8 +64,8 @@ class _Script:
     def check(self, test: ast.Test) -> None:
         for step in test.steps:
             _STEPS[type(step)](self, step)
-        what = "places no pod" if not any(isinstance(s, ast.TestPlace) for s in test.steps) else None
-        if what is None and not any(isinstance(s, ast.TestExpect) for s in test.steps):
+        what = "places no pod" if not any(isinstance(s, test_steps.Place) for s in test.steps) else None
+        if what is None and not any(isinstance(s, test_steps.Expect) for s in test.steps):
             what = "expects nothing"
         if what is not None:
             help_ = "add `place POD` and a line such as `expect POD on NODE`"
@@ -72,16 +73,16 @@ class _Script:
 
     # ── objects ──
 
-    def _object(self, step: ast.TestObject) -> None:
-        names = self.nodes if step.kind is ast.TestObjectKind.NODE else self.pods
+    def _object(self, step: test_steps.Object) -> None:
+        names = self.nodes if step.kind is test_steps.ObjectKind.NODE else self.pods
         self._declare(names, step.kind.value, step.name, step.name_span, step.like, step.like_span)
         check_fields(self.context, step.kind, step.fields)
 
-    def _running(self, step: ast.TestRunning) -> None:
+    def _running(self, step: test_steps.Running) -> None:
         self._declare(self.pods, "pod", step.name, step.name_span, step.like, step.like_span)
         self.running.add(step.name)
         self._node(step.node, step.node_span)
-        check_fields(self.context, ast.TestObjectKind.POD, step.fields)
+        check_fields(self.context, test_steps.ObjectKind.POD, step.fields)
 
     def _declare(  # noqa: PLR0913, PLR0917  # the parts of one line of a test
         self, names: dict[str, Span], what: str, name: str, span: Span, like: str | None, like_span: Span | None
@@ -109,7 +110,7 @@ class _Script:
 
     # ── params and metrics ──
 
-    def _param(self, step: ast.TestParam) -> None:
+    def _param(self, step: test_steps.Param) -> None:
         param = self.policy.params.get(step.name)
         if param is None:
             self._undeclared("param", step.name, step.name_span, self.policy.params)
@@ -124,7 +125,7 @@ class _Script:
                 Code.P706, f"this is outside the range of `{step.name}`", step.value.span, label="not in the range", others=others
             )
 
-    def _metric(self, step: ast.TestMetric) -> None:
+    def _metric(self, step: test_steps.Metric) -> None:
         metric = self.policy.metrics.get(step.name)
         if metric is None:
             self._undeclared("metric", step.name, step.name_span, self.policy.metrics)
@@ -160,7 +161,7 @@ class _Script:
 
     # ── what happens ──
 
-    def _place(self, step: ast.TestPlace) -> None:
+    def _place(self, step: test_steps.Place) -> None:
         known = self._known(self.pods, "pod", step.pod, step.pod_span)
         if known and step.pod in self.running | self.placed:
             why = "is already running" if step.pod in self.running else "is already placed"
@@ -169,7 +170,7 @@ class _Script:
         self.unsure = self.unsure or not known
         self.placed.add(step.pod)
 
-    def _expect(self, step: ast.TestExpect) -> None:
+    def _expect(self, step: test_steps.Expect) -> None:
         about_pod = step.expectation in _ABOUT_PODS
         pod, span = (step.subject, step.subject_span) if about_pod else (step.pod, step.pod_span)
         if step.expectation in _ABOUT_VICTIMS:
@@ -200,10 +201,10 @@ class _Script:
             )
             self.context.error(Code.P708, f"`{pod}` has not been placed yet", span, label="not placed", help=help_)
 
-    def _rule(self, step: ast.TestExpect) -> None:
+    def _rule(self, step: test_steps.Expect) -> None:
         if step.rule is None or step.rule_span is None or step.rule in self.policy.lost:
             return
-        scores = step.expectation is ast.Expectation.SCORE
+        scores = step.expectation is Expectation.SCORE
         known, others = (self.policy.scores, self.policy.filters) if scores else (self.policy.filters, self.policy.scores)
         if step.rule in known or (not scores and step.rule in HARD | _FILTERS):
             return
@@ -225,15 +226,15 @@ class _Script:
             self.context.error(Code.P706, f"points are a plain number, not {text}", expr.span, label=text)
 
 
-_ABOUT_PODS = frozenset({ast.Expectation.ON, ast.Expectation.NOT_ON, ast.Expectation.PENDING})
-_ABOUT_VICTIMS = frozenset({ast.Expectation.EVICTED, ast.Expectation.NOT_EVICTED})
+_ABOUT_PODS = frozenset({Expectation.ON, Expectation.NOT_ON, Expectation.PENDING})
+_ABOUT_VICTIMS = frozenset({Expectation.EVICTED, Expectation.NOT_EVICTED})
 # Plugins of kube-scheduler that filter and score; the others that filter are in HARD.
 _FILTERS = frozenset({"NodeResourcesFit", "NodeAffinity", "TaintToleration", "PodTopologySpread", "InterPodAffinity"})
 _STEPS: Mapping[type[ast.TestStep], Callable[[_Script, Any], None]] = {
-    ast.TestObject: _Script._object,  # noqa: SLF001  # the table is part of the class
-    ast.TestRunning: _Script._running,  # noqa: SLF001  # as above
-    ast.TestMetric: _Script._metric,  # noqa: SLF001  # as above
-    ast.TestParam: _Script._param,  # noqa: SLF001  # as above
-    ast.TestPlace: _Script._place,  # noqa: SLF001  # as above
-    ast.TestExpect: _Script._expect,  # noqa: SLF001  # as above
+    test_steps.Object: _Script._object,  # noqa: SLF001  # the table is part of the class
+    test_steps.Running: _Script._running,  # noqa: SLF001  # as above
+    test_steps.Metric: _Script._metric,  # noqa: SLF001  # as above
+    test_steps.Param: _Script._param,  # noqa: SLF001  # as above
+    test_steps.Place: _Script._place,  # noqa: SLF001  # as above
+    test_steps.Expect: _Script._expect,  # noqa: SLF001  # as above
 }
