@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from wharfinger.builtins.context import AtNode, AtRows
 from wharfinger.builtins.signatures import NOT_NEGATIVE, always, text
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.types import Kind, Shape
+from wharfinger.model import objects, tolerations
 from wharfinger.model.pod import PodView
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -36,16 +36,8 @@ def tolerates(pod: PodView, taint: str) -> bool:
     found = TAINT.fullmatch(taint)
     if found is None:
         return False
-    return any(_tolerated(t, found["key"], found["value"] or "", found["effect"]) for t in pod.object.spec.tolerations or ())
-
-
-def _tolerated(toleration: Any, key: str, value: str, effect: str) -> bool:
-    if toleration.effect and toleration.effect != effect:
-        return False
-    if toleration.key and toleration.key != key:
-        return False
-    operator = toleration.operator or "Equal"
-    return operator == "Exists" or (operator == "Equal" and (toleration.value or "") == value)
+    written = objects.Taint(key=found["key"], value=found["value"] or "", effect=found["effect"])
+    return tolerations.tolerated(pod.object.spec.tolerations, written)
 
 
 def _taints(context: AtNode, _node: object, effect: str) -> float:

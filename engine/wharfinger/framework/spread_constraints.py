@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework import tolerations
 from wharfinger.framework.plugins import node_affinity
 from wharfinger.framework.verdict import Mask
-from wharfinger.model import objects, selectors
+from wharfinger.model import objects, selectors, tolerations
 
 if TYPE_CHECKING:
     from wharfinger.model.pod import PodView

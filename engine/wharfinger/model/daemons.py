@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from wharfinger.model import objects, selectors
+from wharfinger.model import objects, selectors, tolerations
 
 _TOLERATED = {
     "node.kubernetes.io/not-ready": "NoExecute",
@@ -33,20 +33,7 @@ def runs_on(spec: objects.PodSpec, node: objects.Node) -> bool:
     required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
     if required is not None and not selectors.node_selector(required).matches(labels, name):
         return False
-    return all(
-        any(tolerates(toleration, taint) for toleration in spec.tolerations)
-        for taint in node.spec.taints
-        if taint.effect in {"NoSchedule", "NoExecute"}
-    )
-
-
-def tolerates(toleration: objects.Toleration, taint: objects.Taint) -> bool:
-    """Whether a toleration puts up with a taint (Toleration.ToleratesTaint in core/v1/toleration.go)."""
-    if toleration.effect not in {"", taint.effect} or toleration.key not in {"", taint.key}:
-        return False
-    if toleration.operator in {"", "Equal"}:
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"
+    return not tolerations.untolerated(spec.tolerations, node.spec.taints)
 
 
 def pinned_to(spec: objects.PodSpec, node_name: str) -> objects.PodSpec:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from wharfinger.model import tolerations
 from wharfinger.model.node_view import NodeView
 from wharfinger.model.pod import PodView
 from wharfinger.model.quantity import format_amount
@@ -28,8 +29,8 @@ def _resources(pod: PodView, node: NodeView) -> Iterator[str]:
         yield f"pods: {len(node.pods)} on the node, which takes {allocatable.get('pods', 0)}"
 
 
-def _taints(_pod: PodView, node: NodeView) -> Iterator[str]:
-    for taint in node.taints:
+def _taints(pod: PodView, node: NodeView) -> Iterator[str]:
+    for taint in tolerations.untolerated(pod.object.spec.tolerations, node.taints):
         value = f"={taint.value}" if taint.value else ""
         yield f"taint {taint.key}{value}:{taint.effect}"
 

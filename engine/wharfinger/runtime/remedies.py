@@ -13,7 +13,7 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
 from wharfinger.language import typed
 from wharfinger.language.typed import Op
-from wharfinger.model import objects
+from wharfinger.model import tolerations
 from wharfinger.model.node_view import NodeView
 from wharfinger.model.pod import PodView
 from wharfinger.model.quantity import format_amount
@@ -128,17 +128,9 @@ def _resources(pod: PodView, node: NodeView) -> Iterator[str]:
 
 
 def _taints(pod: PodView, node: NodeView) -> Iterator[str]:
-    for taint in node.taints:
-        if taint.effect != "PreferNoSchedule" and not any(_tolerates(toleration, taint) for toleration in pod.object.spec.tolerations):
-            shown = f"{taint.key}={taint.value}" if taint.value else taint.key
-            yield f"the pod would have to tolerate {shown}:{taint.effect}, or the node lose that taint"
-
-
-def _tolerates(toleration: objects.Toleration, taint: objects.Taint) -> bool:
-    """As `Toleration.ToleratesTaint` does for equality and existence (component-helpers, Kubernetes 1.36)."""
-    same_effect = toleration.effect in ("", taint.effect)
-    same_key = toleration.key in ("", taint.key)
-    return same_effect and same_key and (toleration.operator == "Exists" or toleration.value == taint.value)
+    for taint in tolerations.untolerated(pod.object.spec.tolerations, node.taints):
+        shown = f"{taint.key}={taint.value}" if taint.value else taint.key
+        yield f"the pod would have to tolerate {shown}:{taint.effect}, or the node lose that taint"
 
 
 def _cordoned(_pod: PodView, node: NodeView) -> Iterator[str]:

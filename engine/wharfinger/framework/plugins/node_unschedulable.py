@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wharfinger.framework import tolerations
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
-from wharfinger.model import objects
+from wharfinger.model import objects, tolerations
 
 if TYPE_CHECKING:
     from wharfinger.model.pod import PodView

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework import tolerations
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.normalization import DefaultNormalize
 from wharfinger.framework.verdict import Reason, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
+from wharfinger.model import tolerations
 
 if TYPE_CHECKING:
     from wharfinger.model.pod import PodView
@@ -44,7 +44,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         taint_sets = snapshot.taint_set[rows]
         known = _gather(cycle, (self.name, "filter"), taint_sets)
         for taint_set in _missing(known, taint_sets):
-            known[taint_set] = tolerations.untolerated(pod.object.spec.tolerations, snapshot.taints(taint_set)) > 0
+            known[taint_set] = bool(tolerations.untolerated(pod.object.spec.tolerations, snapshot.taints(taint_set)))
         return Verdicts(REASONS, known[taint_sets].astype(np.uint8))
 
     def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
@@ -53,7 +53,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         known = _gather(cycle, (self.name, "score"), taint_sets)
         for taint_set in _missing(known, taint_sets):
             soft = [each for each in pod.object.spec.tolerations if each.effect in {"", tolerations.PREFER_NO_SCHEDULE}]
-            known[taint_set] = tolerations.untolerated(soft, snapshot.taints(taint_set), {tolerations.PREFER_NO_SCHEDULE})
+            known[taint_set] = len(tolerations.untolerated(soft, snapshot.taints(taint_set), {tolerations.PREFER_NO_SCHEDULE}))
         return known[taint_sets]
 
 

@@ -32,6 +32,8 @@ def tolerated(tolerations: Iterable[objects.Toleration], taint: objects.Taint) -
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
-def untolerated(tolerations: Sequence[objects.Toleration], taints: Iterable[objects.Taint], effects: Collection[str] = KEEPING_AWAY) -> int:
-    """How many taints of these effects no toleration puts up with."""
-    return sum(1 for taint in taints if taint.effect in effects and not tolerated(tolerations, taint))
+def untolerated(
+    tolerations: Sequence[objects.Toleration], taints: Iterable[objects.Taint], effects: Collection[str] = KEEPING_AWAY
+) -> list[objects.Taint]:
+    """The taints of these effects that no toleration puts up with."""
+    return [taint for taint in taints if taint.effect in effects and not tolerated(tolerations, taint)]

@@ -1,0 +1,20 @@
+"""What is shown behind a rejection is what stands against this pod, and nothing else that the node has."""
+
+from tests.unit.runtime.running import node, view
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.runtime.kubernetes_details import details
+
+
+def node_view(found, *running):
+    state = ClusterState()
+    state.add_node(found)
+    for each in running:
+        state.add_pod(each)
+    return state.snapshot().node(0)
+
+
+def test_taints_that_the_pod_tolerates_or_that_keep_nobody_away_are_not_shown():
+    taints = [{"key": "team", "effect": "NoSchedule"}, {"key": "gpu", "effect": "NoSchedule"}, {"key": "old", "effect": "PreferNoSchedule"}]
+    tolerant = view("p", tolerations=[{"key": "gpu", "operator": "Exists"}])
+
+    assert details("TaintToleration", tolerant, node_view(node("a", taints=taints))) == ("taint team:NoSchedule",)
