@@ -34,6 +34,7 @@ class Outcome:
     compared: bool
     decisions: int = 0
     pods: set[str] = dataclasses.field(default_factory=set)
+    profiles: set[str] = dataclasses.field(default_factory=set)
     differences: list[Difference] = dataclasses.field(default_factory=list)
     changes: list[Change] = dataclasses.field(default_factory=list)
 
@@ -53,6 +54,8 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
 
     With --policy or --param other policies decide beside, each time on the cluster as it was then; what they would have changed is listed.
     """
+    if pod is not None and (pod.count("/") != 1 or not all(pod.split("/"))):
+        raise UsageError(f"--pod {pod}: expected NAMESPACE/NAME")
     others = _others(policy, param, scheduler_name)
     replay = Replay(log, others, only=pod)
     outcome = Outcome(compared=others is not None)
@@ -63,6 +66,10 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
             streams.complain(f"warning: {note}")
     if pod is not None and not outcome.decisions:
         raise UsageError(f"{log}: no decision about pod {pod}")
+    if others is not None and scheduler_name not in {None, *outcome.profiles}:
+        raise UsageError(
+            f"--scheduler-name {scheduler_name}: no decision is of that profile; there are {', '.join(sorted(outcome.profiles))}"
+        )
     streams.out(_table(outcome) if output is Format.TABLE else json.dumps(_plain(outcome), indent=2, ensure_ascii=False) + "\n")
     return int(bool(outcome.differences) or (exit_code and bool(outcome.changes)))
 
@@ -71,6 +78,7 @@ def _run(replay: Replay, outcome: Outcome) -> None:
     for replayed in replay.run():
         outcome.decisions += 1
         outcome.pods.add(replayed.pod)
+        outcome.profiles.add(replayed.profile)
         if replayed.difference is not None:
             outcome.differences.append(replayed.difference)
         if replayed.change is not None:
@@ -126,7 +134,12 @@ def _lines(outcome: Outcome) -> Iterator[str]:
 
 def _row(change: Change) -> Sequence[str]:
     feasible = f"{change.feasible} → {change.other_feasible}"
-    return change.pod, time_text(change.at), change.node or "-", change.other or "-", feasible
+    return change.pod, time_text(change.at), _place(change.node, change.nominated), _place(change.other, change.other_nominated), feasible
+
+
+def _place(node: str | None, nominated: str | None) -> str:
+    """Where a pod goes, or on which node preemption makes room for it."""
+    return node or (f"- (room on {nominated})" if nominated else "-")
 
 
 def _summary(outcome: Outcome) -> Iterator[str]:

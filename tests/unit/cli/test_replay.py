@@ -71,6 +71,18 @@ def test_params_alone_change_the_policies_of_the_log(wharf, log, running):
     assert "runs … of them" in out
 
 
+def test_room_that_others_would_make_is_a_change(wharf, log, running):
+    """Neither places the pod at once, so preemption alone makes the difference."""
+    code, out, _ = wharf("replay", str(log), "--param", "most=1", "--format", "json")
+    assert code == 0
+    waited = [change for change in json.loads(out)["changes"] if change["node"] is None and change["other"] is None]
+    assert all(change["nominated"] != change["other_nominated"] for change in waited)
+    assert waited
+
+    _, out, _ = wharf("replay", str(log), "--param", "most=1")
+    assert "- (room on n0" in out
+
+
 def test_one_pod_alone(wharf, log, running):
     pod = running.decisions[0][0]
     code, out, _ = wharf("replay", str(log), "--pod", pod)
@@ -83,7 +95,12 @@ def test_one_pod_alone(wharf, log, running):
     [
         (("--param", "mos=1"), "--param mos: no policy of the log has it; there are mix.most, most"),
         (("--pod", "default/nobody"), "no decision about pod default/nobody"),
+        (("--pod", "nobody"), "--pod nobody: expected NAMESPACE/NAME"),
         (("--scheduler-name", "wharfinger"), "give one of them too"),
+        (
+            ("--scheduler-name", "wharf", "--param", "most=1"),
+            "--scheduler-name wharf: no decision is of that profile; there are wharfinger",
+        ),
         (("--policy", "missing.policy"), "missing.policy: no such file or folder"),
     ],
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from wharfinger.errors import UsageError
 
@@ -30,17 +32,37 @@ def prune(path: Path, most: int) -> None:
         old.unlink(missing_ok=True)
 
 
-def of_log(path: Path) -> list[Path]:
-    """All files of a log, in order: the finished ones and the one that is written; of a finished one that is named, only that.
+def opened(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
+    """Every file of a log, opened and in order: the finished ones and the one that is written; of a finished one that is named, only that.
 
-    UsageError when there is none.
+    A log may go on while it is read: what is finished meanwhile is read as such, and what was removed meanwhile is left out. UsageError
+    when there is none.
     """
-    if _NUMBER.search(path.name) and path.exists():
-        return [path]
-    found = [*finished(path), *([path] if path.exists() else [])]
-    if not found:
-        raise UsageError(f"{path}: no such decision log")
-    return found
+    alone = bool(_NUMBER.search(path.name)) and path.exists()
+    number, found = 0, False
+    while True:
+        left = None if alone else _next(path, number)
+        try:
+            stream = (left or path).open("rb")
+        except FileNotFoundError:
+            if left is None and not found:
+                raise UsageError(f"{path}: no such decision log") from None
+            if left is None:
+                return
+            number = _number(left)
+            continue
+        with stream:
+            if left is None and not alone and _next(path, number) is not None:
+                continue
+            yield left or path, stream
+        if left is None:
+            return
+        number, found = _number(left), True
+
+
+def _next(path: Path, before: int) -> Path | None:
+    """The first finished file with a higher number."""
+    return next((found for found in finished(path) if _number(found) > before), None)
 
 
 def _number(path: Path) -> int:

@@ -21,6 +21,8 @@ import msgspec
 
 VERSION = 1
 MADE_BY = "wharfinger"
+HEAD = b'{"t":"log"'
+"""How every file begins."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

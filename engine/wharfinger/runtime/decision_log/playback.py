@@ -61,7 +61,9 @@ class Playback:
             taken(line)
         except BrokenLog:
             raise
-        except (WharfingerError, ValueError, KeyError, msgspec.MsgspecError) as error:
+        except KeyError as error:
+            raise BrokenLog(f"{line.t}: there is no {error}, neither in this version nor in the lines before") from error
+        except (WharfingerError, ValueError, msgspec.MsgspecError) as error:
             raise BrokenLog(f"{line.t}: {error}") from error
 
     def pod(self, line: Line) -> PodView:

@@ -43,13 +43,18 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A decision that other policies make otherwise: the node then, the node now (None: nowhere), and what makes the difference."""
+    """A decision that other policies make otherwise: the node then, the node now (None: nowhere), and what makes the difference.
+
+    `nominated` and `other_nominated` are the nodes on which preemption makes room, where there is none.
+    """
 
     pod: str
     at: float
     profile: str
     node: str | None
     other: str | None
+    nominated: str | None
+    other_nominated: str | None
     feasible: int
     other_feasible: int
     reasons: tuple[str, ...]
@@ -60,6 +65,7 @@ class Replayed:
     """One decision made again; `difference` and `change` are None where there is none."""
 
     pod: str
+    profile: str
     difference: Difference | None
     change: Change | None
 
@@ -81,10 +87,11 @@ class Replay:
 
     def run(self) -> Iterator[Replayed]:
         """Every decision in order. UsageError for a log that is not there, BrokenLog where it cannot go on."""
-        playback = Playback()
+        playback, empty = Playback(), True
         for place, line in self._reader.lines():
             try:
                 if line.t == "decision":
+                    empty = False
                     replayed = self._decide(place, line, playback)
                     if replayed is not None:
                         yield replayed
@@ -92,6 +99,8 @@ class Replay:
                     playback.take(line)
             except BrokenLog as error:
                 raise BrokenLog(f"{place}: {error}") from error
+        if empty:
+            raise BrokenLog(f"{self._reader.path}: no decision has been written to this decision log yet")
 
     def _decide(self, place: Place, line: Line, playback: Playback) -> Replayed | None:
         pod, asked, told = playback.pod(line), line.asked, line.told
@@ -107,14 +116,14 @@ class Replay:
         decision = _decider(self._deciders, asked.profile, chain).decide(playback.state.snapshot(asked.now), pod)
         difference = _difference(place, pod, told, told_of(decision))
         change = None if self._others is None else self._changed(self._others, asked, told, pod, chain, playback)
-        return Replayed(pod=pod.key, difference=difference, change=change)
+        return Replayed(pod=pod.key, profile=asked.profile, difference=difference, change=change)
 
     def _changed(  # noqa: PLR0913, PLR0917 — the question and both who answer it
         self, others: Others, asked: Asked, told: Told, pod: PodView, chain: Chain, playback: Playback
     ) -> Change | None:
         other = others(asked.profile, chain)
         decision = _decider(self._beside, asked.profile, other).decide(playback.state.snapshot(asked.now), pod)
-        if decision.node == told.node:
+        if (decision.node, decision.nominated) == (told.node, told.nominated):
             return None
         return Change(
             pod=pod.key,
@@ -122,6 +131,8 @@ class Replay:
             profile=asked.profile,
             node=told.node,
             other=decision.node,
+            nominated=told.nominated,
+            other_nominated=decision.nominated,
             feasible=told.feasible,
             other_feasible=decision.feasible,
             reasons=tuple(_why(decision, told.node)),

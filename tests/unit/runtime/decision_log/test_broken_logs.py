@@ -1,4 +1,7 @@
+import gzip
 import json
+import os
+import threading
 import time
 
 import pytest
@@ -7,6 +10,7 @@ from tests.unit.runtime.decision_log.recording import recorded, recorder, replay
 from tests.unit.runtime.running import node, view
 from wharfinger.errors import UsageError
 from wharfinger.model.cluster_state import ClusterState
+from wharfinger.runtime.decision_log import files
 from wharfinger.runtime.decision_log import writer as writing
 from wharfinger.runtime.decision_log.playback import Playback
 from wharfinger.runtime.decision_log.reading import BrokenLog, LogReader
@@ -53,7 +57,12 @@ def test_a_last_line_that_was_cut_off_is_left_out_and_said(path, content):
         (lambda text: text.replace("weight 3", "weight 4"), "reads as another one than that which was recorded"),
         (lambda text: text.replace('"NodeResourcesFit":1', '"NodeResourcesFit":9'), "cannot be made again"),
         (lambda text: text.replace('"chain":"', '"chain":"0', 1), "cannot be made again"),
+        (lambda text: text.replace('"kind":"Service"', '"kind":"Parcel"', 1), "put: there is no 'Parcel'"),
         (lambda text: "", "nothing has been written to this decision log yet"),
+        (lambda text: text[:30], "no decision has been written to this decision log yet"),
+        (lambda text: text.split("\n", 1)[0] + "\n", "no decision has been written to this decision log yet"),
+        (lambda text: "neither a line nor a log", ":1: this is not a decision log"),
+        (lambda text: "{" + "x" * 100_000, ":1: this is not a decision log"),
     ],
 )
 def test_what_is_wrong_with_a_log_is_said_with_its_place(path, content, broken, says):
@@ -62,6 +71,58 @@ def test_what_is_wrong_with_a_log_is_said_with_its_place(path, content, broken, 
         replayed(path)
     assert says in str(error.value)
     assert str(path) in str(error.value)
+
+
+def test_a_compressed_log_is_named_as_such(path, content):
+    path.write_bytes(gzip.compress(content.encode()))
+    with pytest.raises(BrokenLog, match=r":1: this is compressed; uncompress it first"):
+        replayed(path)
+
+
+def test_a_log_comes_through_a_pipe(path, content):
+    os.mkfifo(path)
+    writing_end = threading.Thread(target=path.write_text, args=(content,))
+    writing_end.start()
+    found, notes = replayed(path)
+    writing_end.join()
+    assert len(found) == content.count('"t":"decision"')
+    assert notes == []
+
+
+def test_files_put_together_replay_and_are_checked_as_files_are(path, content):
+    path.write_text(content + content)
+    found, notes = replayed(path)
+    assert len(found) == 2 * content.count('"t":"decision"')
+    assert "does not follow on what is before: out of order, or there twice" in notes[0]
+
+    path.write_text(content + content.replace('"version":1', '"version":2', 1))
+    with pytest.raises(BrokenLog, match="a decision log of version 2"):
+        replayed(path)
+
+
+def test_a_file_that_is_finished_while_the_log_is_read_is_read_once_and_in_order(path, content):
+    """The scheduler begins a new file when the replay is about to open the old one."""
+    first_file, second = path.with_name("decisions.jsonl.000001"), path.with_name("decisions.jsonl.000002")
+    for file, number in ((first_file, 1), (path, 2)):
+        file.write_text(f"{number}")
+    read = []
+    for name, stream in files.opened(path):
+        if not read:
+            path.rename(second)
+            path.write_text("3")
+        read.append((name.name, stream.read()))
+    assert read == [("decisions.jsonl.000001", b"1"), ("decisions.jsonl.000002", b"2"), ("decisions.jsonl", b"3")]
+
+
+def test_a_file_that_is_removed_while_the_log_is_read_is_left_out(path):
+    numbered = [path.with_name(f"decisions.jsonl.{number:06d}") for number in (1, 2, 3)]
+    for file in (*numbered, path):
+        file.write_text(file.name)
+    read = []
+    for name, _ in files.opened(path):
+        numbered[1].unlink(missing_ok=True)
+        read.append(name)
+    assert read == [numbered[0], numbered[2], path]
 
 
 def test_a_log_that_is_not_there(path):
@@ -126,10 +187,10 @@ def test_a_disk_that_does_not_keep_up_loses_entries_and_says_so(path, monkeypatc
         recording.state.add_node(node("last"))
     assert recording._writer.n_lost > 0
     assert "the disk does not keep up" in str(failures[0])
-    files = sorted(path.parent.iterdir())
-    heads = [json.loads(file.read_text().splitlines()[0]) for file in files]
+    written = sorted(path.parent.iterdir())
+    heads = [json.loads(file.read_text().splitlines()[0]) for file in written]
     assert [head.get("lost", False) for head in heads] == [True, False]  # the file that is written now, and the one before
-    nodes = [line for line in files[0].read_text().splitlines() if '"t":"node"' in line]
+    nodes = [line for line in written[0].read_text().splitlines() if '"t":"node"' in line]
     assert len(nodes) == 101, "the new file begins with everything"
 
 
