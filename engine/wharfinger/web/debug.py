@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from wharfinger.web.profile import Profiling
 
 CacheReport = Callable[[], Awaitable[Mapping[str, Any]]]
 """How what is known of the cluster differs from what the API server says now, as plain values; WharfingerError when it cannot be asked."""
+
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[0-9a-z.]+)(:[0-9]{0,5})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +59,39 @@ class Nearby:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """None; answers 403 itself, or hands on."""
         if scope["type"] == "http" and scope["path"].startswith("/debug/") and not is_ours(Request(scope)):
-            await PlainTextResponse("only from the machine itself, unless the configuration says otherwise\n", 403)(scope, receive, send)
+            await not_ours(Request(scope), "remoteDebugging")(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
 
+def not_ours(request: Request, setting: str) -> Response:
+    """The refusal of who is not on this machine, or has asked by another name; `setting` opens what was asked for."""
+    client = request.client.host if request.client else "an unknown address"
+    host = request.headers.get("host", "")
+    sentence = (
+        f"only for the machine itself, and this was asked from {client} for {host!r}; "
+        f"ask there for http://127.0.0.1 or http://localhost (kubectl port-forward does), or set `{setting}: true`\n"
+    )
+    return PlainTextResponse(sentence, 403, headers={"X-Content-Type-Options": "nosniff"})
+
+
 def is_ours(request: Request) -> bool:
     """Whether who asks is on this machine, and by a name for it that nobody else can give away."""
-    host = request.url.hostname or ""
+    return _is_own_name(request.headers.get("host")) and is_near(request.scope.get("client"))
+
+
+def _is_own_name(host: str | None) -> bool:
+    """Whether a Host header names an IP address or localhost; browsers always send one, and send more characters than names may have."""
+    if host is None:
+        return True
+    found = _HOST.fullmatch(host.lower())
+    if found is None:
+        return False
     try:
-        ipaddress.ip_address(host.strip("[]"))
+        ipaddress.ip_address(found["name"].strip("[]"))
     except ValueError:
-        if host != "localhost":
-            return False
-    return is_near(request.scope.get("client"))
+        return found["name"] == "localhost"
+    return True
 
 
 def is_near(client: tuple[str, int] | None) -> bool:

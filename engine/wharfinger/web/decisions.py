@@ -19,7 +19,7 @@ from starlette.routing import Route
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.model.timestamps import micro_time
 from wharfinger.telemetry.recent_decisions import RankedNode, RecentDecision, RecentDecisions
-from wharfinger.web.debug import is_ours
+from wharfinger.web.debug import is_ours, not_ours
 
 MOST_LISTED = 1000
 LISTED = 100
@@ -56,7 +56,7 @@ def routes(decisions: Decisions) -> list[Route]:
 def _guarded(answer: Answer) -> Answer:
     async def guarded(request: Request) -> Response:
         if not is_ours(request):
-            return _refusal("only from the machine itself, unless the configuration says otherwise (remoteUi)", 403)
+            return not_ours(request, "remoteUi")
         return await answer(request)
 
     return guarded

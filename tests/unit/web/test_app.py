@@ -115,10 +115,34 @@ class TestDebug:
         assert asked.get("/debug/profile?seconds=0.01", headers={"X-Forwarded-For": "127.0.0.1"}).status_code == status
         assert asked.get("/healthz").status_code == 200
 
-    @pytest.mark.parametrize(("host", "status"), [("localhost:10261", 200), ("[::1]", 200), ("rebound.example", 403)])
+    @pytest.mark.parametrize(
+        ("host", "status"),
+        [
+            ("localhost:10261", 200),
+            ("LOCALHOST", 200),
+            ("127.0.0.1:10261", 200),
+            ("[::1]", 200),
+            ("[::1]:10261", 200),
+            ("rebound.example", 403),
+            ("re{bound.example", 403),  # Chromium takes such a name for one, and asks for its address
+            ("re`bound.example:10261", 403),
+            ('re"bound.example', 403),
+            ("127.0.0.1@rebound.example", 403),
+            ("rebound.example#@127.0.0.1", 403),
+            ("[::1", 403),
+            ("", 403),
+        ],
+    )
     def test_is_not_for_a_page_that_got_itself_the_address(self, host, status):
         asked = asking(debug=Debug(cache=_report))
         assert asked.get("/debug/cache", headers={"Host": host}).status_code == status
+
+    def test_who_is_refused_is_told_what_would_help(self):
+        answer = asking(debug=Debug(cache=_report), client=FAR).get("/debug/cache", headers={"Host": "scheduler.example"})
+        assert answer.text == (
+            "only for the machine itself, and this was asked from 192.0.2.7 for 'scheduler.example'; "
+            "ask there for http://127.0.0.1 or http://localhost (kubectl port-forward does), or set `remoteDebugging: true`\n"
+        )
 
     def test_the_cache_is_told_as_json(self):
         answer = asking(debug=Debug(cache=_report)).get("/debug/cache")

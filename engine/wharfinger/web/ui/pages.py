@@ -24,7 +24,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from wharfinger.errors import UnknownObject
-from wharfinger.web.debug import is_ours
+from wharfinger.web.debug import is_ours, not_ours
 from wharfinger.web.ui.board import Board
 from wharfinger.web.ui.feed import Feed, TooMany
 from wharfinger.web.ui.stream import EventStream
@@ -89,7 +89,9 @@ def routes(page: LivePage) -> list[Route]:
     async def events(request: Request) -> Response:
         shade = request.query_params.get("shade", SHADE)
         if len(shade) > _LONGEST_SHADE:
-            return PlainTextResponse("shade: too long\n", 400)
+            return PlainTextResponse(f"shade: expected at most {_LONGEST_SHADE} characters\n", 400)
+        if request.method == "HEAD":
+            return Response(headers={"Content-Type": f"{EventStream.media_type}; charset=utf-8", "Cache-Control": "no-store"})
         try:
             return EventStream(page.feed, page.feed.join(shade), HEADERS)
         except TooMany as error:
@@ -114,7 +116,7 @@ def _guarded(answer: Answer, page: LivePage) -> Answer:
         if page.to_anybody or is_ours(request):
             found = await answer(request)
         else:
-            found = PlainTextResponse("only from the machine itself, unless the configuration says otherwise\n", 403)
+            found = not_ours(request, "remoteUi")
         for name, value in HEADERS.items():
             found.headers.setdefault(name, value)
         return found
