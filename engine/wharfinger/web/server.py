@@ -61,6 +61,7 @@ class Server:
         config = uvicorn.Config(
             self._app,
             log_config=None,
+            log_level="error",  # strangers can send thousands of broken requests in a second; each gets its 400, and the log no line
             access_log=False,
             http=FrugalProtocol,
             backlog=AT_ONCE,

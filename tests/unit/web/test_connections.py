@@ -1,9 +1,13 @@
 """Whoever connects and asks nothing costs little, and not for long."""
 
 import asyncio
+import select
+import socket
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
 from tests.unit.web.test_server import app, get
 from wharfinger.web import connections
@@ -74,3 +78,67 @@ def test_half_a_second_request_is_not_waited_for_and_an_answer_is(monkeypatch):
             assert (await get(f"{server.url}/debug/profile?seconds=0.5"))[0] == 200
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("path", "requests"), [("/large", 1), ("/large", 3)], ids=["one answer", "further requests"])
+def test_who_does_not_read_the_answer_is_not_waited_for(monkeypatch, path, requests):
+    monkeypatch.setattr(connections, "READING_SECONDS", 0.3)
+
+    async def large(_request):
+        return Response(b"x" * (32 << 20))
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        async with Server(app(extra_routes=[Route("/large", large)]), "127.0.0.1", 0) as server:
+            with socket.socket() as reader:
+                reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                reader.setblocking(False)
+                await loop.sock_connect(reader, ("127.0.0.1", server.port))
+                asking = asyncio.create_task(loop.sock_sendall(reader, f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode() * requests))
+                ended = select.poll()
+                ended.register(reader, 0)
+                assert await loop.run_in_executor(None, ended.poll, 20_000), "the connection stands"
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+NONSENSE = b"zz\r\nnonsense\r\n\r\n"
+CHUNKED = b" HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "pause"),
+    [
+        (b"nonsense\r\n\r\n", 0.0),
+        (b"POST /healthz" + CHUNKED, 0.0),
+        (b"POST /healthz" + CHUNKED, 0.2),
+        (b"GET /endless" + CHUNKED, 0.0),
+        (b"GET /endless" + CHUNKED, 0.2),
+        (b"GET /healthz HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n", 0.2),
+    ],
+    ids=["no request", "at once", "after the answer", "before the answer", "amid the answer", "upgrade"],
+)
+def test_broken_requests_end_their_connection_and_no_line_of_the_log(caplog, first, pause):
+    failures = []
+
+    async def endless(_request):
+        async def parts():
+            while True:
+                yield b"x"
+                await asyncio.sleep(0.01)
+
+        return StreamingResponse(parts())
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: failures.append(context))
+        async with Server(app(extra_routes=[Route("/endless", endless)]), "127.0.0.1", 0) as server, connected(server) as (reader, writer):
+            writer.write(first)
+            await asyncio.sleep(pause)
+            writer.write(NONSENSE)
+            await ends(reader)
+
+    asyncio.run(main())
+    assert failures == []
+    assert caplog.messages == []

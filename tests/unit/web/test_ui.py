@@ -91,6 +91,13 @@ def test_every_answer_says_what_the_browser_may_do(path):
     assert headers["x-content-type-options"] == "nosniff"
 
 
+def test_who_asks_for_headers_alone_does_not_watch():
+    board = Board()
+    answer = client(board).request("HEAD", "/ui/events", headers={"host": "localhost"})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert board.looked == 0
+
+
 def test_nothing_can_be_changed():
     for path in ("/ui", "/ui/events", "/ui/nodes/node-0"):
         assert client().request("POST", path, headers={"host": "localhost"}).status_code == 405
@@ -267,7 +274,7 @@ def test_who_does_not_read_is_let_go(monkeypatch):
         board, clock = Board(), ManualClock()
         async with feeding_from(board, clock) as feed:
             watcher = feed.join("cpu")
-            never = asyncio.Event()
+            never, given_up = asyncio.Event(), asyncio.Event()
             sent = []
 
             async def send(message):
@@ -276,15 +283,18 @@ def test_who_does_not_read_is_let_go(monkeypatch):
                     await never.wait()  # a connection whose buffers are full
 
             async def receive():
-                await never.wait()
+                await given_up.wait()  # by the server, which closes the connection
+                return {"type": "http.disconnect"}
 
             answering = asyncio.ensure_future(EventStream(feed, watcher, {})({}, receive, send))
             for _ in range(40):
                 board.told = {"summary": {"now": clock.now(), "more": "x" * 200}}
                 clock.move(1)
                 await settle()
-            assert answering.done()
             assert len(feed) == 0
+            given_up.set()
+            await settle()
+            assert answering.done()
 
     asyncio.run(look())
 

@@ -27,13 +27,15 @@ class EventStream(Response):
         self.init_headers({**headers, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 — as every ASGI application
-        """None, when the stream has ended."""
+        """None, when the stream has ended. For who is let go and reads nothing, that is when the server ends the connection."""
         sending = asyncio.ensure_future(self._send(send))
         leaving = asyncio.ensure_future(_left(receive))
         letting_go = asyncio.ensure_future(self._watcher.ended())
         work = {sending, leaving, letting_go}
         try:
             await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+            self._feed.leave(self._watcher)
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._feed.leave(self._watcher)
             for one in work:
