@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wharfinger.model import objects, qos, requests, template
-
-HostPort = tuple[str, str, int]
+from wharfinger.model.host_ports import WILDCARD, HostPort
 
 _MOST_TEMPLATES = 16384
 
@@ -180,7 +179,7 @@ def _host_ports(spec: objects.PodSpec) -> tuple[HostPort, ...]:
     """Sidecars' and containers' host ports; on the host network every container port is one (the API server's own default)."""
     running = (*(container for container in spec.init_containers if requests.is_sidecar(container)), *spec.containers)
     ports = (
-        (port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port or (port.container_port if spec.host_network else 0))  # noqa: S104 - the wildcard of Kubernetes, nothing is bound
+        (port.host_ip or WILDCARD, port.protocol or "TCP", port.host_port or (port.container_port if spec.host_network else 0))
         for container in running
         for port in container.ports
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from wharfinger.model import tolerations
+from wharfinger.model.host_ports import taken_ports
 from wharfinger.model.node_view import NodeView
 from wharfinger.model.pod import PodView
 from wharfinger.model.quantity import format_amount
@@ -42,10 +43,8 @@ def _selector(pod: PodView, node: NodeView) -> Iterator[str]:
 
 
 def _ports(pod: PodView, node: NodeView) -> Iterator[str]:
-    used = {(protocol, port): other.key for other in node.pods for _, protocol, port in other.host_ports}
-    for _, protocol, port in pod.host_ports:
-        if (protocol, port) in used:
-            yield f"{protocol} port {port} is used by {used[protocol, port]}"
+    for (_, protocol, port), other in taken_ports(pod, node.pods):
+        yield f"{protocol} port {port} is used by {other.key}"
 
 
 _DETAILS: Mapping[str, Callable[[PodView, NodeView], Iterator[str]]] = {

@@ -14,6 +14,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.language import typed
 from wharfinger.language.typed import Op
 from wharfinger.model import tolerations
+from wharfinger.model.host_ports import taken_ports
 from wharfinger.model.node_view import NodeView
 from wharfinger.model.pod import PodView
 from wharfinger.model.quantity import format_amount
@@ -147,10 +148,8 @@ def _affinity(pod: PodView, node: NodeView) -> Iterator[str]:
 
 
 def _ports(pod: PodView, node: NodeView) -> Iterator[str]:
-    used = {(protocol, port): other.key for other in node.pods for _, protocol, port in other.host_ports}
-    for _, protocol, port in pod.host_ports:
-        if (protocol, port) in used:
-            yield f"{used[protocol, port]} would have to leave {protocol} port {port}"
+    for (_, protocol, port), other in taken_ports(pod, node.pods):
+        yield f"{other.key} would have to leave {protocol} port {port}"
 
 
 _BUILTIN: Mapping[str, Callable[[PodView, NodeView], Iterator[str]]] = {

@@ -12,13 +12,13 @@ from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
+from wharfinger.model.host_ports import WILDCARD, taken_ports
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
 
-WILDCARD = "0.0.0.0"  # noqa: S104 — Kubernetes' name for "every address of the node"; nothing is bound here
 REASONS = (Reason("node(s) didn't have free ports for the requested pod ports"),)
 
 
@@ -51,10 +51,4 @@ class NodePorts(FilterPlugin):
 
     def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:  # noqa: ARG002 — the extension point
         """The reason against the supposed node, if one of the pod's ports is taken there."""
-        taken = [port for placed in supposed.pods() for port in placed.host_ports]
-        return REASONS if any(_collide(mine, theirs) for mine in pod.host_ports for theirs in taken) else ()
-
-
-def _collide(mine: tuple[str, str, int], theirs: tuple[str, str, int]) -> bool:
-    """Whether two (address, protocol, port) exclude each other."""
-    return mine[1:] == theirs[1:] and (mine[0] == theirs[0] or WILDCARD in {mine[0], theirs[0]})
+        return REASONS if any(taken_ports(pod, supposed.pods())) else ()
