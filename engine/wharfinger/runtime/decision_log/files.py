@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import IO
 
 from wharfinger.errors import UsageError
+from wharfinger.runtime.decision_log.lines import HEAD
 
 _NUMBER = re.compile(r"\.(\d{6,})$")
 
@@ -18,12 +21,31 @@ def finished(path: Path) -> list[Path]:
     return sorted(beside, key=_number)
 
 
-def make_way(path: Path) -> None:
-    """None; what the file holds becomes the last finished one. OSError when that cannot be."""
-    if not path.exists() or not path.stat().st_size:
-        return
+def begun(path: Path) -> FileIO:
+    """The empty file, for its owner alone: it names every pod of the cluster. What it held becomes the last finished one.
+
+    UsageError where there is something else than a decision log, OSError when it cannot be written.
+    """
+    if wrong := _not_a_log(path):
+        raise UsageError(f"{path}: the decision log cannot be written: {wrong}")
     before = finished(path)
-    path.rename(path.with_name(f"{path.name}.{(_number(before[-1]) if before else 0) + 1:06d}"))
+    if path.exists() and path.stat().st_size:
+        path.rename(path.with_name(f"{path.name}.{(_number(before[-1]) if before else 0) + 1:06d}"))
+    file = FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w")
+    os.fchmod(file.fileno(), 0o600)
+    return file
+
+
+def _not_a_log(path: Path) -> str:
+    """What is there that must not be moved or written over; "" if nothing is."""
+    if path.is_dir():
+        return "that is a folder; name a file in it"
+    if not path.exists():
+        return ""
+    if not path.is_file():
+        return "that is a device or a pipe, and parts of the log that are finished could not be kept beside it; name a file"
+    with path.open("rb") as stream:
+        return "" if HEAD.startswith(stream.read(len(HEAD))) else "the file holds something else; name another one"
 
 
 def prune(path: Path, most: int) -> None:
@@ -38,6 +60,7 @@ def opened(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
     A log may go on while it is read: what is finished meanwhile is read as such, and what was removed meanwhile is left out. UsageError
     when there is none.
     """
+    path = path.resolve() if path.is_symlink() and path.is_file() else path
     alone = bool(_NUMBER.search(path.name)) and path.exists()
     number, found = 0, False
     while True:

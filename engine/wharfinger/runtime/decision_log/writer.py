@@ -43,7 +43,7 @@ class LogWriter:
     """Writes the files of one run of the process. `wants_checkpoint` says that the next entry has to be one: a new file begins with it."""
 
     def __init__(self, path: str, *, most_bytes: int, most_files: int, failed: Callable[[BaseException], None]) -> None:
-        self._path = Path(path)
+        self._path = Path(path).resolve()
         self._most_bytes = most_bytes
         self._most_files = most_files
         self._failed = failed
@@ -62,8 +62,7 @@ class LogWriter:
         self._waiting = threading.Event()
         self._closing = threading.Event()
         try:
-            files.make_way(self._path)
-            _opened(self._path).close()
+            files.begun(self._path).close()
         except OSError as error:
             raise UsageError(f"{path}: the decision log cannot be written: {error.strerror}") from error
         self._thread = threading.Thread(target=self._run, name="decision log", daemon=True)
@@ -157,13 +156,12 @@ class LogWriter:
     def _begin_file(self, *, lost: bool) -> None:
         self._write()
         self._end_file()
-        if self._n_files:
-            files.make_way(self._path)
+        begun = files.begun(self._path)
         files.prune(self._path, self._most_files - 1)
         self._n_files += 1
         self._n_bytes = 0
         self._encoding = Encoding()
-        self._file = _opened(self._path)
+        self._file = begun
         head = Line(
             t="log",
             version=VERSION,
@@ -184,10 +182,3 @@ class LogWriter:
         except OSError as error:
             self._failed(error)
         self._file = None
-
-
-def _opened(path: Path) -> FileIO:
-    """The empty file, for its owner alone: it names every pod of the cluster."""
-    file = FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w")
-    os.fchmod(file.fileno(), 0o600)
-    return file

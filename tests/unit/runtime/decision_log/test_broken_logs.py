@@ -1,12 +1,14 @@
+import asyncio
 import gzip
 import json
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.unit.runtime.decision_log.recording import recorded, recorder, replayed
+from tests.unit.runtime.decision_log.recording import Recorded, recorded, recorder, replayed
 from tests.unit.runtime.running import node, view
 from wharfinger.errors import UsageError
 from wharfinger.model.cluster_state import ClusterState
@@ -169,6 +171,50 @@ def test_a_log_goes_on_after_a_restart(path):
 def test_a_folder_that_cannot_be_written_ends_the_start(tmp_path):
     with pytest.raises(UsageError, match="the decision log cannot be written"), recorder(tmp_path / "missing" / "log"):
         pass
+
+
+def test_what_is_no_log_stays_as_it_is(tmp_path):
+    folder, pipe, notes = tmp_path / "folder", tmp_path / "pipe", tmp_path / "notes"
+    folder.mkdir()
+    os.mkfifo(pipe)
+    notes.write_text("important")
+    for path, wrong in (
+        (folder, "that is a folder; name a file in it"),
+        (pipe, "that is a device or a pipe"),
+        (Path("/dev/null"), "that is a device or a pipe"),
+        (notes, "the file holds something else; name another one"),
+    ):
+        with pytest.raises(UsageError, match=f"^{path}: the decision log cannot be written: {wrong}"), recorder(path):
+            pass
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["folder", "notes", "pipe"]
+    assert notes.read_text() == "important"
+
+
+def test_a_link_leads_to_all_files_of_a_log(tmp_path, path):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "logs" / path.name)
+    (tmp_path / "logs").mkdir()
+    running = recorded(link, rounds=20, most_bytes=20_000, most_files=100)
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["link", "logs"]
+    assert len(list((tmp_path / "logs").iterdir())) > 1
+    found, notes = replayed(link)
+    assert [each.pod for each in found] == [pod for pod, _ in running.decisions]
+    assert notes == []
+
+
+def test_two_processes_that_share_a_log_spoil_nothing(path):
+    with recorder(path, most_bytes=10_000, most_files=100) as (recording, _):
+        first = Recorded(recording)
+        with recorder(path, most_bytes=10_000, most_files=100) as (also_recording, _):
+            second = Recorded(also_recording, seed=2)
+
+            async def both():
+                await asyncio.gather(first.churn(15, None), second.churn(15, None))
+
+            asyncio.run(both())
+    found, _ = replayed(path)
+    assert not any(each.difference for each in found)
+    assert len(found) == len(first.decisions) + len(second.decisions)
 
 
 def test_a_disk_that_does_not_keep_up_loses_entries_and_says_so(path, monkeypatch):
