@@ -6,14 +6,18 @@ import http.client
 import json
 import urllib.error
 import urllib.request
+from http import HTTPStatus
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
+from wharfinger.cli.running_answers import printable
 from wharfinger.daemon.settings import PORT
 from wharfinger.errors import UsageError
 
 _SECONDS = 30.0
+_LONGEST_REFUSAL = 10_000
 HERE = f"http://127.0.0.1:{PORT}"
 
 Url = Annotated[str, typer.Option("--url", metavar="URL", envvar="WHARF_URL", help="Where `wharf run` serves.")]
@@ -29,18 +33,41 @@ class Refused(UsageError):
 
 def text(url: str, path: str, seconds: float = _SECONDS) -> str:
     """What the process answers under a path; UsageError when nobody answers, Refused with the sentence of who does not want to."""
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{url}: expected a URL such as {HERE}")
+    check(url)
     try:
         with urllib.request.urlopen(url.rstrip("/") + path, timeout=seconds) as answer:  # noqa: S310 — http only, as just checked
             found: str = answer.read().decode()
             return found
     except urllib.error.HTTPError as error:
-        with error:
-            said = error.read(10_000).decode(errors="replace").strip()
-        raise Refused(said or f"{url}{path}: {error.code} {error.reason}", error.code) from None
+        raise Refused(_refusal(error, f"{url}{path}"), error.code) from None
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         raise UsageError(f"{url}: no scheduler answers there: {getattr(error, 'reason', error)}") from error
+
+
+def check(url: str) -> None:
+    """None; UsageError for what can never lead to a scheduler."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and not (parts.query or parts.fragment or parts.username)
+        usable = usable and url.isprintable() and " " not in url and (parts.port is None or parts.port > 0)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(f"{printable(url)}: expected a URL such as {HERE}")
+
+
+def _refusal(error: urllib.error.HTTPError, place: str) -> str:
+    """The sentence of a scheduler that does not want to; of anybody else, or where nothing is served, the place and the status."""
+    with error:
+        try:
+            said = error.read(_LONGEST_REFUSAL).decode(errors="replace").strip()
+        except (http.client.HTTPException, OSError):
+            said = ""
+    ours = (error.headers.get("Content-Type") or "").startswith("text/plain")
+    if ours and said and not said.startswith(str(error.code)):
+        return "\n".join(map(printable, said.splitlines()))
+    fix = "" if ours and error.code >= HTTPStatus.INTERNAL_SERVER_ERROR else f"; expected the address of a `wharf run`, such as {HERE}"
+    return printable(f"{place}: {error.code} {error.reason.partition(chr(10))[0]}{fix}")
 
 
 def plain(url: str, path: str, seconds: float = _SECONDS) -> Any:
@@ -48,5 +75,5 @@ def plain(url: str, path: str, seconds: float = _SECONDS) -> Any:
     content = text(url, path, seconds)
     try:
         return json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{url}{path}: this is not what a scheduler answers: {error}") from error

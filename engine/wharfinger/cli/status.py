@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import typer
 
 from wharfinger.cli import running_process, streams
+from wharfinger.cli.running_answers import Finding, Policies, Policy, shaped
 
+PATH = "/policies?format=json"
 COLUMNS = ("POLICY", "STATE", "REVISION", "SINCE", "FROM")
 
 
@@ -18,12 +20,13 @@ def command(
     output: Annotated[bool, typer.Option("--json", help="Print what the scheduler answers instead of a table.")] = False,
 ) -> int:
     """Show the policies of a running scheduler: which versions hold, and what is wrong with the last texts. 1 if anything is."""
-    answer = running_process.plain(url, "/policies?format=json")
-    streams.out(json.dumps(answer, indent=2, ensure_ascii=False) + "\n" if output else "".join(f"{line}\n" for line in lines(answer)))
+    whole = running_process.plain(url, PATH)
+    answer = shaped(whole, Policies, f"{url}{PATH}")
+    streams.out(json.dumps(whole, indent=2, ensure_ascii=False) + "\n" if output else "".join(f"{line}\n" for line in lines(answer)))
     return int(any(source["lost"] for source in answer["sources"]) or any(wrong(policy) for policy in answer["policies"]))
 
 
-def lines(answer: Mapping[str, Any]) -> Iterator[str]:
+def lines(answer: Policies) -> Iterator[str]:
     """A table of the policies, then what was found about them and their sources."""
     yield from _table([COLUMNS, *(_row(policy) for policy in answer["policies"])])
     for source in answer["sources"]:
@@ -36,12 +39,12 @@ def lines(answer: Mapping[str, Any]) -> Iterator[str]:
             yield f"… and {policy['omittedDiagnostics']} more about {policy['key']}"
 
 
-def wrong(policy: Mapping[str, Any]) -> bool:
+def wrong(policy: Policy) -> bool:
     """Whether the last text of a policy was refused."""
     return policy["state"] in {"kept", "refused"}
 
 
-def _row(policy: Mapping[str, Any]) -> tuple[str, ...]:
+def _row(policy: Policy) -> tuple[str, ...]:
     name = policy["name"] or "?"
     revision = (policy["revision"] or "-")[:12]
     return name, policy["state"], revision, policy["activeSince"] or "-", f"{policy['source']}: {policy['key']}"
@@ -53,6 +56,8 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _finding(finding: Mapping[str, Any]) -> str:
-    place = f"{finding['file']}:{finding['line']}:{finding['column']}: " if "line" in finding else f"{finding.get('file', '')}: "
-    return f"{place}{finding['severity']} {finding['code']}: {finding['message']}"
+def _finding(finding: Finding) -> str:
+    place = (
+        f"{finding.get('file', '')}:{finding['line']}:{finding.get('column', 1)}: " if "line" in finding else f"{finding.get('file', '')}: "
+    )
+    return f"{place}{finding.get('severity', '')} {finding.get('code', '')}: {finding.get('message', '')}"

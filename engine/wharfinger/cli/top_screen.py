@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from wharfinger.cli.running_answers import Decision, PolicyStates
 from wharfinger.cli.top_readings import Between
 from wharfinger.runtime import layout
 
@@ -17,7 +17,7 @@ Lines = Iterator[tuple[str, str]]
 """Lines of text, each with a style of rich's."""
 
 
-def screen(between: Between, policies: Mapping[str, Any], decisions: Sequence[Mapping[str, Any]], width: int) -> list[tuple[str, str]]:
+def screen(between: Between, policies: PolicyStates, decisions: Sequence[Decision], width: int) -> list[tuple[str, str]]:
     """The lines."""
     parts = (_head(between), _queues(between), _attempts(between), _policies(policies), _rules(between), _errors(between))
     lines = [line for part in parts for line in part]
@@ -69,16 +69,16 @@ def _time(seconds: float | None) -> str:
     return f"{1000 * seconds:.1f}ms" if seconds < 1 else f"{seconds:.1f}s"
 
 
-def _policies(policies: Mapping[str, Any]) -> Lines:
-    found = policies.get("policies", ())
+def _policies(policies: PolicyStates) -> Lines:
+    found = policies["policies"]
     if found:
         rows = [(policy["name"] or "?", policy["state"], (policy["revision"] or "-")[:12]) for policy in found]
         yield "", ""
         for policy, text in zip([None, *found], layout.columns([("POLICY", "STATE", "REVISION"), *rows]).splitlines(), strict=True):
             wrong = policy is not None and policy["state"] in {"kept", "refused"}
             yield text, "dim" if policy is None else "red" if wrong else ""
-    for source in policies.get("sources", ()):
-        if source.get("lost"):
+    for source in policies["sources"]:
+        if source["lost"]:
             yield f"{source['name']} cannot be read: {source['lost']}", "red"
 
 
@@ -100,7 +100,7 @@ def _errors(between: Between) -> Lines:
         yield f"errors    {'  '.join(f'{place} {int(count):,}' for place, count in sorted(grown.items()))}", "red"
 
 
-def _decisions(decisions: Sequence[Mapping[str, Any]]) -> Lines:
+def _decisions(decisions: Sequence[Decision]) -> Lines:
     if not decisions:
         return
     rows = [

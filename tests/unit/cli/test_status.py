@@ -65,6 +65,59 @@ def test_what_is_wrong_is_listed_and_is_the_exit_code(wharf, scheduler):
     ]
 
 
+def test_what_others_have_written_moves_no_cursor(wharf, scheduler):
+    odd = {**BAD, "message": "a\x1b[2J\nb\u2028c\u202ed"}
+    code, out, _ = wharf("status", "--url", scheduler(sources=[], policies=[{**POLICY, "state": "kept", "diagnostics": [odd]}]))
+    assert code == 1
+    assert out.splitlines()[-1] == "policies/a.policy:2:5: error P303: a\ufffd[2J b c\ufffdd"
+
+
+@pytest.mark.parametrize("answer", [{}, {"sources": []}, {"sources": [], "policies": [{}]}, {"sources": 3, "policies": []}])
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_another_answer_is_a_sentence(wharf, scheduler, answer, flags):
+    url = scheduler(**answer)
+    code, out, err = wharf("status", "--url", url, *flags)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"wharf: {url}/policies?format=json: this is not what a scheduler answers: ")
+
+
+def test_another_path_is_told_with_the_fix(wharf, scheduler):
+    url = f"{scheduler()}/ui"
+    code, _, err = wharf("status", "--url", url)
+    sentence = "404 Not Found; expected the address of a `wharf run`, such as http://127.0.0.1:10261"
+    assert (code, err) == (2, f"wharf: {url}/policies?format=json: {sentence}\n")
+
+
+def test_the_page_of_somebody_else_is_not_printed(wharf):
+    class Elsewhere(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_error(503)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        code, _, err = wharf("status", "--url", url)
+        server.shutdown()
+    assert code == 2
+    assert err.startswith(f"wharf: {url}/policies?format=json: 503 Service Unavailable; expected the address of a `wharf run`")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "127.0.0.1:10261", "ftp://a", "http://", "http://[::1", "http://a:b", "http://a:0", "http://a b", "http://a/?x", "http://\x1b[2J"],
+)
+@pytest.mark.parametrize("command", ["status", "top"])
+def test_what_is_no_address_is_told_at_once(wharf, command, url):
+    code, _, err = wharf(command, "--url", url)
+    assert code == 2
+    assert err.endswith(": expected a URL such as http://127.0.0.1:10261\n")
+    assert "\x1b" not in err
+
+
 def test_nobody_there_is_a_sentence(wharf):
     code, _, err = wharf("status", "--url", "http://127.0.0.1:1")
     assert code == 2

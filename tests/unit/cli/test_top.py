@@ -153,6 +153,48 @@ def test_something_else_there_is_told(wharf, scheduler):
     assert "this is not what a scheduler answers" in err
 
 
+def test_messages_of_many_lines_are_one_line(wharf, scheduler, monkeypatch):
+    url, _ = scheduler
+    monkeypatch.setattr(sys.modules[__name__], "DECISIONS", [{**DECISIONS[1], "result": "error", "message": "a\nb\u2028c\x1b[2J"}])
+    code, out, err = wharf("top", "--once", "--url", url)
+    assert (code, err) == (0, "")
+    assert "default/web-2  a b c\ufffd[2J\n" in out
+
+
+def test_another_shape_is_told(wharf, scheduler, monkeypatch):
+    url, _ = scheduler
+    monkeypatch.setattr(sys.modules[__name__], "DECISIONS", {"none": 1})
+    code, _, err = wharf("top", "--once", "--url", url)
+    assert code == 2
+    assert "/decisions?limit=" in err
+    assert "this is not what a scheduler answers: Expected `array`" in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("term", "number", "code", "wanted"), [("dumb", None, 0, b"scheduled 5"), ("xterm", signal.SIGTERM, 0, b"\x1b[?1049l")]
+)
+def test_a_terminal_is_left_as_it_was(scheduler, term, number, code, wanted):
+    url, process = scheduler
+    process.place(5, 0.001)
+    own, terminal = pty.openpty()
+    environment = {**os.environ, "TERM": term, "COLUMNS": "60", "LINES": "30"}
+    top = subprocess.Popen(
+        [Path(sys.executable).with_name("wharf"), "top", "--url", url], stdin=terminal, stdout=terminal, stderr=terminal, env=environment
+    )
+    try:
+        read = read_until(own, b"scheduled 5")
+        if number is not None:
+            top.send_signal(number)
+            read = read_until(own, wanted)
+        assert top.wait(10) == code
+        assert wanted in read
+    finally:
+        top.kill()
+        os.close(own)
+        os.close(terminal)
+
+
 def read_until(descriptor, wanted, seconds=20.0):
     found, ends = b"", time.monotonic() + seconds
     while wanted not in found and time.monotonic() < ends:

@@ -1,0 +1,104 @@
+"""What a `wharf run` answers: as much of it as is shown, and in the shape that is counted on."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict, TypeVar
+
+import msgspec
+
+from wharfinger.errors import UsageError
+
+T = TypeVar("T")
+
+
+class Source(TypedDict):
+    """Where policies come from; `lost` says why it cannot be read."""
+
+    name: str
+    lost: str | None
+    notes: list[str]
+
+
+class PolicyState(TypedDict):
+    """Which version of a policy holds."""
+
+    name: str | None
+    state: str
+    revision: str | None
+
+
+class Finding(TypedDict, total=False):
+    """A diagnostic; without a line it is about the whole file."""
+
+    file: str
+    line: int
+    column: int
+    severity: str
+    code: str
+    message: str
+
+
+class Policy(PolicyState):
+    """All that is told of a policy."""
+
+    source: str
+    key: str
+    activeSince: str | None
+    diagnostics: list[Finding]
+    omittedDiagnostics: int
+
+
+class PolicyStates(TypedDict):
+    """`/policies`, in short."""
+
+    sources: list[Source]
+    policies: list[PolicyState]
+
+
+class Policies(TypedDict):
+    """`/policies`."""
+
+    sources: list[Source]
+    policies: list[Policy]
+
+
+class Decision(TypedDict):
+    """One attempt at a pod."""
+
+    at: str
+    pod: str
+    node: str | None
+    message: str
+    result: str
+
+
+class Decisions(TypedDict):
+    """`/decisions`."""
+
+    decisions: list[Decision]
+
+
+def shaped(answer: Any, shape: type[T], place: str) -> T:
+    """The answer, in one line wherever it is text, and without anything that moves a terminal's cursor; UsageError for another shape.
+
+    Names and messages in it were written by whoever may write to the cluster.
+    """
+    try:
+        return msgspec.convert(_printable(answer), shape)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{place}: this is not what a scheduler answers: {error}") from error
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list):
+        return [_printable(each) for each in value]
+    return {key: _printable(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def printable(text: str) -> str:
+    """The text in one line: a space for whatever else is white, U+FFFD for every other character that cannot be seen."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text)
