@@ -57,10 +57,7 @@ class PolicyFilter(FilterPlugin):
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """None; binds the policy."""
         bound = _bound(self._policy, cycle, pod, snapshot)
-        if (
-            self.filter_volatility is Volatility.GLOBAL and _seen(self._policy, self._rule) not in cycle
-        ):  # later on, `filter_changes` was asked
-            _changes(self._policy, self._rule, cycle, pod, snapshot, snapshot.revision)
+        _remember(self._policy, self._rule, cycle, pod, snapshot)
         texts = bound.reasons(self._index)
         known = cycle.get(self.name)
         if known is None or known[0] is not texts:
@@ -101,10 +98,7 @@ class PolicyScore(ScorePlugin):
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — a rule is scored node by node
         """None; binds the policy."""
-        if (
-            self.score_volatility is Volatility.GLOBAL and _seen(self._policy, self._rule) not in cycle
-        ):  # later on, `score_changes` was asked
-            _changes(self._policy, self._rule, cycle, pod, snapshot, snapshot.revision)
+        _remember(self._policy, self._rule, cycle, pod, snapshot)
         return None
 
     def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
@@ -185,6 +179,12 @@ class PolicyRules:
 
 def _score(policy: CompiledPolicy, index: int) -> PolicyScore:
     return (QuickPolicyScore if is_quick(policy.scores[index]) else PolicyScore)(policy, index)
+
+
+def _remember(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> None:
+    """Keeps what a GLOBAL rule is answered under for the first time; later on its changes are asked for before it is."""
+    if rule.volatility is Volatility.GLOBAL and _seen(policy, rule) not in cycle:
+        _changes(policy, rule, cycle, pod, snapshot, snapshot.revision)
 
 
 def _changes(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: PLR0913, PLR0917 — what the framework asks with, and about which rule
