@@ -134,7 +134,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What an event says. `reporter`: the profile; "" for the pod's own."""
+    """What an event says, in full: whoever writes it cuts the note. `reporter`: the profile; "" for the pod's own."""
 
     type: str
     reason: str

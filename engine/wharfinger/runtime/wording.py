@@ -5,17 +5,8 @@ from __future__ import annotations
 from wharfinger.framework.ports import NORMAL, WARNING, Condition, Event, pod_reference
 from wharfinger.model.pod import PodView
 
-MOST_NOTE = 1024
-"""Bytes of UTF-8 that the note of an event may have."""
-
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
-
-
-def note(message: str) -> str:
-    """The message, cut to what an event can hold."""
-    raw = message.encode()
-    return message if len(raw) <= MOST_NOTE else f"{raw[: MOST_NOTE - 4].decode(errors='ignore')} ..."
 
 
 def unscheduled(reason: str, message: str) -> Condition:
@@ -25,12 +16,12 @@ def unscheduled(reason: str, message: str) -> Condition:
 
 def failed(message: str) -> Event:
     """The event of a pod that was not placed."""
-    return Event(type=WARNING, reason="FailedScheduling", action="Scheduling", note=note(message))
+    return Event(type=WARNING, reason="FailedScheduling", action="Scheduling", note=message)
 
 
 def assigned(pod: PodView, node: str) -> Event:
     """The event of a bound pod."""
-    return Event(type=NORMAL, reason="Scheduled", action="Binding", note=note(f"Successfully assigned {pod.key} to {node}"))
+    return Event(type=NORMAL, reason="Scheduled", action="Binding", note=f"Successfully assigned {pod.key} to {node}")
 
 
 def disrupted(scheduler_name: str) -> Condition:

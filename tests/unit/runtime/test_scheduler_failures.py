@@ -47,16 +47,6 @@ def test_a_pod_that_fits_nowhere_is_told_so_once_and_placed_when_there_is_room()
     asyncio.run(story())
 
 
-def test_a_long_message_is_cut_in_the_event_only():
-    async def story():
-        taints = [{"key": "k", "effect": "NoSchedule"}]
-        selector = {"nodeSelector": {"a" * 40: "b"}}
-        async with running(node("a", taints=taints), pod("x", **selector)) as world:
-            assert all(len(event.note) <= 1024 for _, event in world.cluster.events)
-
-    asyncio.run(story())
-
-
 def test_no_nodes_at_all_then_one():
     async def story():
         async with running(pod("x")) as world:
