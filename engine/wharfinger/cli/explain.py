@@ -51,7 +51,8 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         raise UsageError(f"{kind}: only pods can be explained: wharf explain pod NAMESPACE/NAME")
     key = _key(name)
     if not (snapshot or live):
-        _refuse_policies(policy, param, config)
+        _refuse_policies(policy, param, config, scheduler_name)
+        _refuse_ways_in(kubeconfig, context)
         streams.out(_asked(url, key, node or [], output))
         return 0
     chain = assemble(policy_set.compiled(policy, param), chain_settings.chosen(config, scheduler_name))
@@ -69,9 +70,17 @@ def _key(name: str) -> str:
     return f"{namespace or 'default'}/{own}"
 
 
-def _refuse_policies(policy: list[str] | None, param: list[str] | None, config: str | None) -> None:
-    if policy or param or config:
-        raise UsageError("a running scheduler explains by its own policies; with --policy, say also on what: --snapshot FILE or --live")
+def _refuse_policies(*given: object) -> None:
+    if any(given):
+        raise UsageError(
+            "a running scheduler explains by its own policies and settings; with --policy, --param, --config or --scheduler-name, "
+            "say also on what: --snapshot FILE or --live"
+        )
+
+
+def _refuse_ways_in(*given: str | None) -> None:
+    if any(given):
+        raise UsageError("--kubeconfig and --context say which cluster --live is about; a running scheduler is asked at its --url")
 
 
 def _asked(url: str, key: str, nodes: list[str], output: Format) -> str:

@@ -78,15 +78,24 @@ def explained(chain: Chain, state: ClusterState, pod: PodView, now: float, nodes
     snapshot = state.snapshot(now)
     decision = decide(chain, snapshot, waiting)
     explanation = explain_decision(decision, snapshot, PolicyCommentary(chain), nodes)
-    remarks = _remarks(bound_to, decision)
+    remarks = (*_held(chain, pod), *_remarks(bound_to, decision))
     return ExplainedPod(
-        explanation=explanation, bound_to=bound_to, remarks=tuple(remarks), ways_out=tuple(_ways(chain, decision, snapshot, explanation))
+        explanation=explanation, bound_to=bound_to, remarks=remarks, ways_out=tuple(_ways(chain, decision, snapshot, explanation))
     )
 
 
 def _waiting(pod: PodView) -> PodView:
     """The pod as it was before it was bound."""
     return pod if not pod.object.spec.node_name else PodView(replace(pod.object, spec=replace(pod.object.spec, node_name="")))
+
+
+def _held(chain: Chain, pod: PodView) -> Iterator[str]:
+    """Why nothing is decided about the pod at present, whatever could be."""
+    gate = None if pod.node_name else chain.gate(pod)
+    if pod.terminating:
+        yield f"{pod.key} is being deleted, and will not be placed any more"
+    elif gate is not None:
+        yield f"{pod.key} is held back: {gate.text}; what follows would be decided if it were not"
 
 
 def _remarks(bound_to: str, decision: Decision) -> Iterator[str]:

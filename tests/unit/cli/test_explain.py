@@ -25,6 +25,14 @@ items:
   metadata: {name: done, namespace: default}
   spec: {nodeName: n2, containers: [{name: c}]}
   status: {phase: Succeeded}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: gated, namespace: default}
+  spec: {schedulingGates: [{name: example.com/quota}, {name: later}], containers: [{name: c}]}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: leaving, namespace: default, deletionTimestamp: "2024-01-01T00:00:00Z"}
+  spec: {schedulingGates: [{name: later}], containers: [{name: c}]}
 """
 
 
@@ -44,6 +52,7 @@ def scheduler():
         def do_GET(self):
             status, said = answers.get(self.path, (404, f"not here: {self.path}\n"))
             self.send_response(status)
+            self.send_header("Content-Type", "text/plain; charset=utf-8")
             self.end_headers()
             self.wfile.write(said.encode())
 
@@ -72,6 +81,23 @@ def test_a_bound_pod_of_a_snapshot_says_that_it_was_decided_again(wharf, cluster
     assert told["boundTo"] == told["explanation"]["node"] == "n2"
     assert "as if it waited" in told["remarks"][0]
     assert told["waysOut"][0]["sentences"][0].startswith("it would need ")
+
+
+@pytest.mark.parametrize(
+    ("pod", "says"),
+    [
+        (
+            "gated",
+            "default/gated is held back: waiting for scheduling gates: [example.com/quota later]; what follows",
+        ),
+        ("leaving", "default/leaving is being deleted, and will not be placed any more"),
+    ],
+)
+def test_what_holds_a_pod_back_comes_before_what_would_be_decided(wharf, cluster, pod, says):
+    code, out, _ = wharf("explain", "pod", pod, "--snapshot", cluster)
+    assert code == 0
+    assert out.startswith(says)
+    assert f"default/{pod} → n" in out
 
 
 @pytest.mark.parametrize(
@@ -110,7 +136,16 @@ def test_nobody_there_is_told(wharf):
     assert "no scheduler answers there" in err
 
 
-def test_policies_need_a_cluster_to_decide_on(wharf):
-    code, _, err = wharf("explain", "pod", "web", "--policy", "x.policy")
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("--policy", "--snapshot FILE or --live"),
+        ("--scheduler-name", "--snapshot FILE or --live"),
+        ("--kubeconfig", "say which cluster --live is about; a running scheduler is asked at its --url"),
+        ("--context", "say which cluster --live is about; a running scheduler is asked at its --url"),
+    ],
+)
+def test_what_a_running_scheduler_is_not_told_is_refused(wharf, flag, says):
+    code, _, err = wharf("explain", "pod", "web", flag, "x")
     assert code == 2
-    assert "--snapshot FILE or --live" in err
+    assert says in err
