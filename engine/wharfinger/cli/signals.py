@@ -46,6 +46,8 @@ def command(  # noqa: PLR0913, PLR0917 — the options of a verb
     output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.HUMAN,
 ) -> int:
     """Ask every query of the policies and show what comes: exit code 0 when nothing is wrong with it, 1 when something is."""
+    if not slow >= 0:
+        raise UsageError(f"--slow: expected seconds from 0 on, not {slow:g}")
     settings = live_signals.settings_of(config, prometheus)
     policies = _with_metrics(options.existing(paths or live_signals.policy_paths(settings) or None))
     state = live_signals.state_of(snapshot or (), kubeconfig, context, live=live)

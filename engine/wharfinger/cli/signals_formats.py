@@ -55,7 +55,7 @@ def _facts(each: Surveyed) -> Iterator[str]:
 
 def _number(kind: Kind, value: Any) -> str:
     factor, unit = _UNITS.get(kind, (1.0, ""))
-    return f"{value * factor:,.4g}{unit}"
+    return f"{float(value) * factor:,.4g}{unit}"
 
 
 def _plain(each: Surveyed) -> dict[str, Any]:

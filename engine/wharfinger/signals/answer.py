@@ -16,6 +16,10 @@ from wharfinger.signals.mapping import Series
 
 MOST_SERIES = 200_000
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises: no JSON or another shape of it, no text, brackets within brackets within brackets."""
+
+_SHOWN = 300
 _INSTEAD = {
     "matrix": "the query has a range at its end; take avg_over_time(…) or the like of it",
     "scalar": "the query gives one number for all nodes; a metric has one per node",
@@ -25,13 +29,14 @@ _INSTEAD = {
 
 class _Found(msgspec.Struct):
     resultType: str = ""  # noqa: N815 — as Prometheus writes it
-    result: msgspec.Raw = msgspec.Raw(b"[]")
+    result: msgspec.Raw = msgspec.Raw(b"[]")  # null is what some servers write for nothing
 
 
 class _Body(msgspec.Struct):
     status: str = ""
-    data: _Found = msgspec.field(default_factory=_Found)
-    warnings: Sequence[str] = ()
+    error: Any = None
+    data: _Found | None = None
+    warnings: Sequence[str] | None = None
 
 
 class _Series(msgspec.Struct):
@@ -40,7 +45,7 @@ class _Series(msgspec.Struct):
 
 
 _body = msgspec.json.Decoder(_Body)
-_parts = msgspec.json.Decoder(list[msgspec.Raw])
+_parts = msgspec.json.Decoder(list[msgspec.Raw] | None)
 _series = msgspec.json.Decoder(_Series)
 
 
@@ -65,24 +70,25 @@ def vector(content: bytes) -> Vector:
     """The series of an answer; SignalFailed if it is no vector."""
     try:
         body = _body.decode(content)
-        kind = body.data.resultType
+        data = body.data or _Found()
         if body.status != "success":
-            raise SignalFailed(Kind.ANSWER, f"the answer's status is {body.status!r}")
-        if kind != "vector":
-            raise SignalFailed(Kind.ANSWER, _INSTEAD.get(kind, f"the answer is no vector but {kind!r}"))
-        parts = _parts.decode(body.data.result)
-    except msgspec.DecodeError as error:
+            said = f": {body.error[:_SHOWN]}" if isinstance(body.error, str) else ""
+            raise SignalFailed(Kind.ANSWER, f"the answer's status is {body.status!r}{said}")
+        if data.resultType != "vector":
+            raise SignalFailed(Kind.ANSWER, _INSTEAD.get(data.resultType, f"the answer is no vector but {data.resultType[:_SHOWN]!r}"))
+        parts = _parts.decode(data.result) or []
+    except UNREADABLE as error:
         raise SignalFailed(Kind.ANSWER, f"the answer cannot be read: {error}") from error
     if len(parts) > MOST_SERIES:
         raise SignalFailed(Kind.ANSWER, f"the answer has {len(parts):,} series, more than {MOST_SERIES:,}; aggregate in the query")
-    return Vector(parts, body.warnings)
+    return Vector(parts, body.warnings or ())
 
 
 def series_of(raw: msgspec.Raw) -> Series:
     """One series; a value that is no number is NaN."""
     try:
         found = _series.decode(raw)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise SignalFailed(Kind.ANSWER, f"a series cannot be read: {error}") from error
     time, text = found.value
     try:

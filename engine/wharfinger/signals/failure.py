@@ -22,8 +22,16 @@ class Kind(Enum):
 
 
 class SignalFailed(WharfingerError):
-    """A refresh that brought nothing."""
+    """A refresh that brought nothing. Servers have a part in what it says, so it is kept to one line."""
 
     def __init__(self, kind: Kind, message: str) -> None:
-        super().__init__(message)
+        super().__init__(on_one_line(message))
         self.kind = kind
+
+
+def on_one_line(text: str, most: int | None = None) -> str:
+    """The text without what would end a line or change a terminal, and no longer than that."""
+    short = text if most is None or len(text) <= most else text[:most] + "…"
+    if short.isprintable():
+        return short
+    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in short).strip()

@@ -2,18 +2,22 @@
 
 A series that means no node is left out, and so is one whose value is no number; of two series that mean one node neither is right, so the
 node has no sample unless they agree. Nothing of this fails a refresh: it is counted, and told with one example each.
+
+No sample is younger than its answer. Where a clock is ahead, or times are milliseconds, a sample would stay fresh long after its server is
+gone, and pods would count as seen before they ran: it has the time at which it came.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from wharfinger.builtins import strings
 from wharfinger.language.types import Kind
 from wharfinger.model.metric_table import MetricColumn, Samples, column_of
+from wharfinger.signals.failure import on_one_line
 from wharfinger.signals.node_names import NodeNames
 from wharfinger.signals.portions import in_portions
 from wharfinger.signals.query import Query
@@ -21,6 +25,10 @@ from wharfinger.signals.query import Query
 MILLICORES = 1000.0
 """Prometheus counts CPU in cores; the language in millicores."""
 
+AHEAD = 5.0
+"""Seconds that a clock may be ahead without a word about it."""
+
+_SHOWN = 200
 _NEVER_NEGATIVE = frozenset({Kind.CPU, Kind.MEMORY, Kind.COUNT, Kind.DURATION})
 
 
@@ -42,7 +50,7 @@ class Oddity:
     def found(self, example: str) -> None:
         """None; counted."""
         if not self.count:
-            self.example = example
+            self.example = on_one_line(example, _SHOWN)
         self.count += 1
 
 
@@ -51,7 +59,8 @@ class Mapped:
     """The samples of a signal by node, as a column too, and what was left out of them.
 
     `unlabelled` series do not have the label, `unmatched` ones mean no node, `doubled` ones mean a node that has another value already, and
-    `invalid` values are no possible numbers.
+    `invalid` values are no possible numbers, or of no known time. Those `ahead` of the time they came at count from then on. `warnings` are
+    what the server itself says.
     """
 
     samples: Samples
@@ -62,6 +71,8 @@ class Mapped:
     unmatched: Oddity = field(default_factory=Oddity)
     doubled: Oddity = field(default_factory=Oddity)
     invalid: Oddity = field(default_factory=Oddity)
+    ahead: Oddity = field(default_factory=Oddity)
+    warnings: Sequence[str] = ()
 
     @property
     def oddities(self) -> Iterator[tuple[str, Oddity]]:
@@ -71,14 +82,15 @@ class Mapped:
             ("of no node", self.unmatched),
             ("of a node that has another value", self.doubled),
             ("without a possible value", self.invalid),
+            ("with a time to come", self.ahead),
         ):
             if oddity.count:
                 yield said, oddity
 
 
-def mapped(series: Iterable[Series], query: Query, nodes: NodeNames) -> Mapped:
-    """What an answer says of the nodes."""
-    work = _Mapping(query, nodes)
+def mapped(series: Iterable[Series], query: Query, nodes: NodeNames, *, came: float = math.inf, warnings: Sequence[str] = ()) -> Mapped:
+    """What an answer that came at a time says of the nodes."""
+    work = _Mapping(query, nodes, came)
     for each in in_portions(series):
         work.take(each)
     samples = {name: sample for name, sample in work.samples.items() if sample is not None}
@@ -91,19 +103,23 @@ def mapped(series: Iterable[Series], query: Query, nodes: NodeNames) -> Mapped:
         unmatched=work.unmatched,
         doubled=work.doubled,
         invalid=work.invalid,
+        ahead=work.ahead,
+        warnings=warnings,
     )
 
 
 class _Mapping:
-    def __init__(self, query: Query, nodes: NodeNames) -> None:
+    def __init__(self, query: Query, nodes: NodeNames, came: float) -> None:
         self._label = query.node
+        self._came = came
         self._pattern = None if query.relabel is None else strings.compiled(query.relabel)
         self._nodes = nodes
         self._scale = MILLICORES if query.kind is Kind.CPU and query.source == "prometheus" else 1.0
         self._never_negative = query.kind in _NEVER_NEGATIVE
         self.samples: dict[str, tuple[float, float] | None] = {}
         self.n_series = 0
-        self.unlabelled, self.unmatched, self.doubled, self.invalid = Oddity(), Oddity(), Oddity(), Oddity()
+        self.unlabelled, self.unmatched, self.doubled = Oddity(), Oddity(), Oddity()
+        self.invalid, self.ahead = Oddity(), Oddity()
 
     def take(self, series: Series) -> None:
         self.n_series += 1
@@ -116,10 +132,17 @@ class _Mapping:
             self.unmatched.found(f'{self._label}="{text}"')
             return
         value = series.value * self._scale
-        if not math.isfinite(value) or not math.isfinite(series.time) or (self._never_negative and value < 0):
+        if not math.isfinite(value) or (self._never_negative and value < 0):
             self.invalid.found(f"{series.value:g} for {name}")
-            return
-        self._keep(name, value, series)
+        elif not math.isfinite(series.time):
+            self.invalid.found(f"{series.value:g} for {name}, which was measured nobody knows when")
+        else:
+            self._keep(name, value, series, self._past(name, series.time))
+
+    def _past(self, name: str, time: float) -> float:
+        if time > self._came + AHEAD:
+            self.ahead.found(f"{name}, {time - self._came:,.6g} s ahead: are clocks apart, or is it milliseconds?")
+        return min(time, self._came)
 
     def _named(self, text: str) -> str | None:
         if self._pattern is not None:
@@ -129,16 +152,16 @@ class _Mapping:
             text = match.group(1 if self._pattern.groups else 0) or ""
         return self._nodes.of(text)
 
-    def _keep(self, name: str, value: float, series: Series) -> None:
+    def _keep(self, name: str, value: float, series: Series, time: float) -> None:
         if name not in self.samples:
-            self.samples[name] = (value, series.time)
+            self.samples[name] = (value, time)
             return
         known = self.samples[name]
         if known is None or known[0] != value:
             self.doubled.found(f"{name}: {_shown(series.labels)}")
             self.samples[name] = None
-        elif series.time > known[1]:
-            self.samples[name] = (value, series.time)
+        elif time > known[1]:
+            self.samples[name] = (value, time)
 
 
 def _shown(labels: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from wharfinger.errors import InvalidObject
 from wharfinger.model import quantity
+from wharfinger.signals.answer import UNREADABLE
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import Series
 
@@ -39,7 +40,7 @@ def node_series(content: bytes, resource: str) -> Iterator[Series]:
     """The use of cpu in millicores, or of memory in bytes, of each node; SignalFailed if the list cannot be read."""
     try:
         items = _decoder.decode(content).items
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise SignalFailed(Kind.ANSWER, f"the list of NodeMetrics cannot be read: {error}") from error
     for item in items:
         used = item.usage.get(resource)

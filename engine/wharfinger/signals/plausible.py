@@ -16,9 +16,8 @@ from wharfinger.language.types import Kind
 from wharfinger.model.snapshot import Snapshot
 from wharfinger.signals.mapping import Mapped
 
+_COUNTABLE = 1e9  # from which on digits tell nobody anything
 _TOO_FULL = 2.0  # times what there is: a burst may be measured above capacity for a moment
-_ANCIENT = 978_307_200.0  # 2001: earlier than any Kubernetes
-_DAY = 86_400.0
 
 
 def doubts(metric: typed.Metric, found: Mapped, snapshot: Snapshot) -> Iterator[str]:
@@ -33,9 +32,7 @@ def doubts(metric: typed.Metric, found: Mapped, snapshot: Snapshot) -> Iterator[
         yield from _resource(kind, found, snapshot)
     elif kind is Kind.COUNT and (values != np.rint(values)).any():
         yield f"a count of {values[values != np.rint(values)][0]:g} is not whole"
-    elif kind is Kind.TIME and ((values < _ANCIENT) | (values > snapshot.now + _DAY)).any():
-        yield "times are seconds since 1970; these are not of this day and age"
-    if len(values) > 1 and not np.ptp(values):
+    if len(values) > 1 and values.min() == values.max():
         yield f"all {len(values):,} nodes have the same value, so it tells no node from another"
 
 
@@ -62,4 +59,4 @@ def _resource(kind: Kind, found: Mapped, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _percentage(value: float) -> str:
-    return f"{100 * value:,.0f} %"
+    return f"{100 * value:,.0f} %" if value < _COUNTABLE else f"{100 * value:.3g} %"

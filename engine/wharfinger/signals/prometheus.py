@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from urllib3.util.retry import Retry
 
 from wharfinger.signals.failure import Kind, SignalFailed
-from wharfinger.signals.http import BoundedSession, failed
-from wharfinger.signals.mapping import Mapped, Series, mapped
+from wharfinger.signals.http import BoundedSession
+from wharfinger.signals.http_failures import failed
+from wharfinger.signals.mapping import AHEAD, Mapped, Series, mapped
 from wharfinger.signals.node_names import NodeNames
 from wharfinger.signals.portions import in_portions, in_turn
 from wharfinger.signals.query import Query
@@ -33,8 +35,10 @@ class Prometheus:
         client = self._client(query.server)
         found = client.custom_query(query.text)
         times = None if query.times is None else client.custom_query(query.times)
+        came = time.time()
         with in_turn():
-            return mapped(found if times is None else _timed(found, times, query.node), query, nodes)
+            series = found if times is None else _timed(found, times, query.node)
+            return mapped(series, query, nodes, came=came, warnings=found.warnings)
 
     def _client(self, name: str) -> Any:
         server = self.servers.get(name)
@@ -59,7 +63,7 @@ def _connected(server: PrometheusServer) -> Any:
 
 
 def _timed(values: Iterable[Series], times: Iterable[Series], label: str) -> Iterable[Series]:
-    """The values with the times that another query has for the same text of the node label; without one, a value has none."""
-    measured = {series.labels.get(label): series.value for series in in_portions(times)}
+    """The values with the times that another query has for the same text of the node label; without a possible one, a value has none."""
+    measured = {each.labels.get(label): each.value for each in in_portions(times) if each.value <= each.time + AHEAD}
     for series in values:
         yield series._replace(time=measured.get(series.labels.get(label), math.nan))

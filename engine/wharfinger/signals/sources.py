@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -68,7 +69,7 @@ class MetricsApiSource:
 
 def _of_api(content: bytes, query: Query, nodes: NodeNames) -> Mapped:
     with in_turn():
-        return mapped(node_series(content, query.text), query, nodes)
+        return mapped(node_series(content, query.text), query, nodes, came=time.time())
 
 
 class NoSource:

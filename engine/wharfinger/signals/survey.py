@@ -10,13 +10,15 @@ from wharfinger.framework.ports import Clock
 from wharfinger.language import typed
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.metric_table import Samples
-from wharfinger.signals.failure import SignalFailed
+from wharfinger.signals.failure import SignalFailed, on_one_line
 from wharfinger.signals.mapping import Mapped
 from wharfinger.signals.node_names import NodeNames
 from wharfinger.signals.plausible import doubts
 from wharfinger.signals.ports import Source
 from wharfinger.signals.query import Query, queries_of
 from wharfinger.signals.suspension import Suspension, look
+
+_SHOWN = 300
 
 SLOW = 1.0
 """Seconds from which on a query is called slow: it will be asked several times a minute."""
@@ -89,7 +91,9 @@ def _surveyed(  # noqa: PLR0913, PLR0917 — the parts of a finding
         errors.append(str(answer.failure))
     elif state is not None:
         fares = look(policy, metric, state.snapshot(now))
-        if fares.is_one:
+        if not fares.n_nodes:
+            errors.append("there are no nodes to compare with: is that the right cluster?")
+        elif fares.is_one:
             errors.append(f"{fares}: the rules that use it have no say")
     if answer.found is not None:
         warnings += _oddities(metric, answer.found, state)
@@ -99,8 +103,11 @@ def _surveyed(  # noqa: PLR0913, PLR0917 — the parts of a finding
 
 
 def _oddities(metric: typed.Metric, found: Mapped, state: ClusterState | None) -> list[str]:
-    if not found.n_series:
-        return ["the query gives no series"]
+    said = [f"the server warns: {on_one_line(warning, _SHOWN)}" for warning in found.warnings]
+    return said + (_of_series(metric, found, state) if found.n_series else ["the query gives no series"])
+
+
+def _of_series(metric: typed.Metric, found: Mapped, state: ClusterState | None) -> list[str]:
     told = [] if state is None else [f"{each.count:,} series {said}, as {each.example}" for said, each in found.oddities]
     if state is not None:
         told += doubts(metric, found, state.snapshot())

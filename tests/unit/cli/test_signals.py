@@ -78,6 +78,10 @@ def test_nothing_wrong(wharf, files, told):
         ({"a": "0.1", "b": "0.2", "c": "0.3", "d": "0.4", "e:1": "1"}, 'warning: 1 series of no node, as instance="e:1"'),
         ({"a": "0.1", "b": "0.2", "c": "0.3", "d": "NaN"}, "warning: 1 series without a possible value, as nan for d"),
         ({}, "warning: the query gives no series"),
+        (
+            {"a": "1e308", "b": "0.2", "c": "0.3", "d": "0.4"},
+            "warning: values up to inf %: 100 % is 1 in the answer of a query; divide by 100?",
+        ),
         (dict.fromkeys("abcd", "0.5"), "warning: all 4 nodes have the same value, so it tells no node from another"),
     ],
 )
@@ -99,6 +103,34 @@ def test_old_samples_do_not_count(wharf, files, told):
     run = check(wharf, files, told)
     assert run.code == 1
     assert "fresh on 0 of 4 nodes (0%, needs 80%)" in run.out
+
+
+def test_samples_of_a_clock_that_is_ahead_are_doubted(wharf, files, told):
+    told.answer = lambda query: (200, vector(told.answers[query], at=1_000 * time.time()))
+    run = check(wharf, files, told)
+    assert run.code == 1
+    assert "warning: 4 series with a time to come, as a, " in run.out
+    assert "are clocks apart, or is it milliseconds?" in run.out
+
+
+def test_what_the_server_warns_of_is_passed_on(wharf, files, told):
+    told.answer = lambda query: (200, json.dumps({**json.loads(vector(told.answers[query], at=time.time())), "warnings": ["one\nstore"]}))
+    run = check(wharf, files, told)
+    assert run.code == 1
+    assert "  warning: the server warns: one store\n" in run.out
+
+
+def test_a_cluster_without_nodes_vouches_for_nothing(wharf, files, told):
+    (files / "nodes.yaml").write_text("apiVersion: v1\nkind: List\nitems: []\n")
+    run = check(wharf, files, told)
+    assert run.code == 1
+    assert "error: there are no nodes to compare with: is that the right cluster?" in run.out
+
+
+@pytest.mark.parametrize("slow", ["nan", "-1"])
+def test_slow_is_a_time(wharf, files, told, slow):
+    run = check(wharf, files, told, "--slow", slow)
+    assert (run.code, run.err) == (2, f"wharf: --slow: expected seconds from 0 on, not {slow}\n")
 
 
 def test_a_refusal_is_an_error_of_its_metric_alone(wharf, files, told):
