@@ -9,8 +9,9 @@ tls: {caFile: /etc/wharfinger/prometheus-ca.crt}
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -18,7 +19,10 @@ from wharfinger.daemon.duration import Duration
 from wharfinger.daemon.part import Part
 from wharfinger.signals.settings import PrometheusServer
 
-_SECRET = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
+_SECRET = ("authorization", "cookie", "token", "secret", "password", "api-key", "apikey")
+_OF_THE_EXCHANGE = frozenset({"accept-encoding", "connection", "content-length", "transfer-encoding"})
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110: token
+_API = ("/api/v1", "/api/v1/query")
 
 
 class BasicAuth(Part):
@@ -26,6 +30,13 @@ class BasicAuth(Part):
 
     username: str = Field(min_length=1)
     password_file: str = Field(min_length=1)
+
+    @field_validator("username")
+    @classmethod
+    def _sendable(cls, value: str) -> str:
+        if ":" in value or not value.isprintable():
+            raise ValueError("a user's name has no colon and no control characters; what follows a colon would be the password")
+        return value
 
 
 class Tls(Part):
@@ -59,22 +70,56 @@ class Prometheus(Part):
     @field_validator("url")
     @classmethod
     def _reachable(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        parts = _split(value)
+        if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("expected a URL such as https://prometheus.monitoring:9090")
         if parts.username is not None or parts.password is not None:
             raise ValueError("the URL has a password in it; name the file that holds it as basicAuth.passwordFile")
         if parts.query or parts.fragment:
             raise ValueError("expected the server's URL, without a query")
+        if not _has_port(parts):
+            raise ValueError("expected a port from 1 to 65535, as in https://prometheus.monitoring:9090")
+        if parts.path.rstrip("/").endswith(_API):
+            raise ValueError("expected the path before /api/v1 only, which is added")
+        return value
+
+    @field_validator("headers", "header_files")
+    @classmethod
+    def _are_headers(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        odd = next((name for name in value if not _HEADER.fullmatch(name)), None)
+        if odd is not None:
+            raise ValueError(f"{odd!r} is no name of a header; it has letters, digits and hyphens")
+        own = next((name for name in value if name.lower() in _OF_THE_EXCHANGE), None)
+        if own is not None:
+            raise ValueError(f"{own} is a matter of each exchange; leave it out")
         return value
 
     @field_validator("headers")
     @classmethod
     def _not_secret(cls, value: Mapping[str, str]) -> Mapping[str, str]:
-        secret = sorted(name for name in value if name.lower() in _SECRET)
+        secret = sorted(name for name in value if any(word in name.lower() for word in _SECRET))
         if secret:
             raise ValueError(f"{secret[0]} is a secret; name the file that holds it under headerFiles")
+        odd = next((name for name, text in value.items() if not (text.isascii() and text.isprintable()) or text != text.strip()), None)
+        if odd is not None:
+            raise ValueError(f"expected one line of plain ASCII for {odd}, without blanks around it")
         return value
+
+    @field_validator("header_files")
+    @classmethod
+    def _are_files(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        missing = next((name for name, path in value.items() if not path), None)
+        if missing is not None:
+            raise ValueError(f"which file has the content of {missing}?")
+        return value
+
+    @model_validator(mode="after")
+    def _each_header_once(self) -> Prometheus:
+        names = [name.lower() for name in (*self.headers, *self.header_files)]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"the header {twice} is given twice")
+        return self
 
     @model_validator(mode="after")
     def _one_way_in(self) -> Prometheus:
@@ -116,3 +161,21 @@ class Prometheus(Part):
             verify=not self.tls.insecure_skip_verify,
             timeout=self.timeout,
         )
+
+
+def _split(url: str) -> SplitResult | None:
+    """The parts of a URL; None if it has none, or characters that no URL has."""
+    if not url.isprintable() or " " in url:
+        return None
+    try:
+        return urlsplit(url)
+    except ValueError:  # brackets that are not around an IPv6 address
+        return None
+
+
+def _has_port(parts: SplitResult) -> bool:
+    """Whether the port can be one, if there is one."""
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
