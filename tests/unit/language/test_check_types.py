@@ -263,3 +263,19 @@ def test_annotations_are_plain_values():
 def test_how_a_metric_names_nodes_is_read_at_once(relabel, found):
     declared = f"metric load: percent = prometheus('up', node: \"instance\", relabel: '{relabel}')"
     assert errors(f"{declared}\nfilter f {{ require load < 5% on missing pass }}") == found
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ("refresh: 3min", ["P603"]),  # max_age is 2min where it is not given
+        ("refresh: 3min, max_age: 3min", []),
+        ('node: ""', ["P603"]),
+        ('server: " "', ["P603"]),
+        ('relabel: ""', ["P603"]),
+        ('times: ""', ["P603"]),
+    ],
+)
+def test_options_of_a_metric_that_can_bring_no_sample(options, found):
+    declared = f"metric load: percent = prometheus('up', {options})"
+    assert errors(f"{declared}\nfilter f {{ require load < 5% on missing pass }}") == found

@@ -63,6 +63,11 @@ def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typ
     if query is None or given is None:
         return None
     values = {key: given.get(key, option.default) for key, option in options.items()}
+    if values["refresh"] > values["max_age"]:
+        message = f"`refresh` of {values['refresh']:g}s is longer than `max_age` of {values['max_age']:g}s"
+        help_ = "a sample has to last until the next one comes; best for several"
+        context.error(Code.P603, message, source.span, label="too old before the next one comes", help=help_)
+        return None
     return typed.Metric(
         name=name,
         policy="",  # known where all declarations are
@@ -132,6 +137,9 @@ def _option(context: Context, source: ast.Call, argument: ast.Argument, option: 
     if value is not None and option.kind is not Kind.STRING and not option.low <= value.value <= option.high:
         limits = "between 0% and 100%" if option.kind is Kind.PERCENT else f"at least `{option.low:g}s`"
         context.error(Code.P603, f"{place} is {limits}", argument.value.span, label="out of range")
+        return None
+    if value is not None and option.kind is Kind.STRING and not value.value.strip():
+        context.error(Code.P603, f"{place} is not empty", argument.value.span, label="says nothing")
         return None
     fault = context.catalogue.regex_fault(value.value) if value is not None and argument.name == "relabel" else None
     if fault is not None:
