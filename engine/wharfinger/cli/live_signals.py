@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wharfinger.cli import live_cluster, policy_set
+from wharfinger.cli import live_cluster, policy_set, streams
 from wharfinger.errors import UsageError
 from wharfinger.language import typed
 from wharfinger.model import read
@@ -36,10 +36,13 @@ def settings_of(config: str | None, prometheus: str | None) -> Settings:
 
 
 def state_of(paths: Sequence[str], kubeconfig: str | None, context: str | None, *, live: bool) -> ClusterState | None:
-    """The cluster whose nodes are meant; None when none is named."""
+    """The cluster whose nodes are meant, without what cannot be read of it, which is told; None when none is named."""
     if not paths and not live:
         return None
-    return live_cluster.cluster_of(paths, kubeconfig if live else None, context if live else None, live=live, skip_invalid=True).state
+    found = live_cluster.cluster_of(paths, kubeconfig if live else None, context if live else None, live=live, skip_invalid=True)
+    for sentence in found.skipped:
+        streams.complain(f"warning: {sentence}")
+    return found.state
 
 
 def policy_paths(settings: Settings) -> list[str]:

@@ -48,20 +48,20 @@ class _Response(http.client.HTTPResponse):
         self.fp: io.BufferedReader = io.BufferedReader(_Heard(self.fp.detach(), sock))
 
 
-class _Connection(HTTPConnection):
+class _HTTPConnection(HTTPConnection):
     response_class = _Response
 
 
-class _SecureConnection(HTTPSConnection):
+class _HTTPSConnection(HTTPSConnection):
     response_class = _Response
 
 
 class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
+    ConnectionCls = _HTTPConnection
 
 
 class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
+    ConnectionCls = _HTTPSConnection
 
 
 class PunctualAdapter(HTTPAdapter):

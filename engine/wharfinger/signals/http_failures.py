@@ -15,6 +15,7 @@ from wharfinger.signals.settings import PrometheusServer
 
 _SHOWN = 300
 _OF_STATUS = {400: Kind.QUERY, 401: Kind.CREDENTIALS, 403: Kind.CREDENTIALS, 422: Kind.QUERY, 429: Kind.OVERLOADED, 503: Kind.OVERLOADED}
+_OTHER_NAME = (62, 64)  # OpenSSL: X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _WHERE = "is that the URL of a Prometheus, with the path before /api/v1?"
 _FIXES = {
     401: "its bearerTokenFile, basicAuth or headerFiles say who asks",
@@ -78,7 +79,8 @@ def _late(server: PrometheusServer) -> SignalFailed:
 def _untrusted(server: PrometheusServer, error: Exception) -> SignalFailed:
     inner = _innermost(error)
     if isinstance(inner, ssl.SSLCertVerificationError):
-        return SignalFailed(Kind.TLS, f"cannot trust {server.url}: {inner}; tls.caFile says whom to trust")
+        fix = "the URL has to use a name of the certificate" if inner.verify_code in _OTHER_NAME else "tls.caFile says whom to trust"
+        return SignalFailed(Kind.TLS, f"cannot trust {server.url}: {inner}; {fix}")
     said = str(inner)
     if "WRONG_VERSION_NUMBER" in said:
         return SignalFailed(Kind.TLS, f"{server.url} does not speak TLS ({said}); is it http://?")

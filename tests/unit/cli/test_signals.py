@@ -127,6 +127,15 @@ def test_a_cluster_without_nodes_vouches_for_nothing(wharf, files, told):
     assert "error: there are no nodes to compare with: is that the right cluster?" in run.out
 
 
+def test_a_node_that_cannot_be_read_is_told(wharf, files, told):
+    (files / "nodes.yaml").write_text(NODES.replace('allocatable: {cpu: "8"', 'allocatable: {cpu: "eight"', 1))
+    run = check(wharf, files, told)
+    assert run.code == 1
+    assert "wharf: warning: " in run.err
+    assert "nodes.yaml" in run.err
+    assert "fresh on 3 of 3 nodes" in run.out
+
+
 @pytest.mark.parametrize("slow", ["nan", "-1"])
 def test_slow_is_a_time(wharf, files, told, slow):
     run = check(wharf, files, told, "--slow", slow)

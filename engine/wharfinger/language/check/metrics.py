@@ -64,7 +64,7 @@ def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typ
         return None
     values = {key: given.get(key, option.default) for key, option in options.items()}
     if values["refresh"] > values["max_age"]:
-        message = f"`refresh` of {values['refresh']:g}s is longer than `max_age` of {values['max_age']:g}s"
+        message = f"`refresh` of {values['refresh']:.10g}s is longer than `max_age` of {values['max_age']:.10g}s"
         help_ = "a sample has to last until the next one comes; best for several"
         context.error(Code.P603, message, source.span, label="too old before the next one comes", help=help_)
         return None
