@@ -27,12 +27,14 @@ class Sample(NamedTuple):
     time: float | None = None
 
 
-class _TimedValue(msgspec.Struct, frozen=True):
+class _TimedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: float
     time: Annotated[datetime, msgspec.Meta(tz=True)] | float | None = None
 
 
 _Table = dict[str, dict[str, float | _TimedValue]]
+
+_FAR = 100_000_000_000.0  # seconds since 1970: in the year 5138, or milliseconds in 1973
 
 
 def read_samples(table: msgspec.Raw | Any) -> dict[str, dict[str, Sample]]:
@@ -58,4 +60,6 @@ def _sample(plain: Any, where: str) -> Sample:
     seconds = time.timestamp() if isinstance(time, datetime) else time
     if not math.isfinite(value) or not math.isfinite(seconds or 0.0):
         raise InvalidObject(f"{where}: expected a finite number")
+    if seconds is not None and seconds > _FAR:
+        raise InvalidObject(f"{where}: a time is in seconds since 1970; {seconds:.0f} looks like milliseconds")
     return Sample(value, seconds)

@@ -238,6 +238,8 @@ def test_metrics_in_yaml_and_over_several_files(tmp_path):
         ({"m": 1}, "f: metrics: m: expected a value for every node"),
         ({"m": {"n": "high"}}, "f: metrics: m.n: expected"),
         ({"m": {"n": {"value": "x"}}}, "f: metrics: m.n: value: expected a number, got text"),
+        ({"m": {"n": {"value": 1, "age": "10min"}}}, "f: metrics: m.n: "),
+        ({"m": {"n": {"value": 1, "time": 1767225600000}}}, "f: metrics: m.n: a time is in seconds since 1970"),
     ],
 )
 def test_bad_metrics_are_named(table, message):
