@@ -6,6 +6,8 @@ import time
 import pytest
 
 from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
+from tests.cluster.waiting import eventually
+from wharfinger.web.ui.feed import MOST_WATCHERS
 
 EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>"
 PIXEL = """([x, y]) => { const map = document.getElementById("map"), ratio = map.width / map.clientWidth;
@@ -106,6 +108,47 @@ def test_nodes_are_found_by_name_and_zone(scheduler, visit):
     found.tab.fill("#find", "node-00042")
     assert found.tab.inner_text("#found") == "1 found"
     wait_text(found.tab, "#under", "node-00042 ·")
+
+
+def test_what_was_found_follows_the_nodes_and_the_cursor_stays(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    tab.fill("#find", "node-0000")
+    tab.focus("#map")
+    tab.keyboard.press("End")
+    wait_text(tab, "#under", "node-00059 ·")
+    scheduler.remove("Node", "node-00005")
+    wait_text(tab, "#found", "9 found")
+    wait_text(tab, "#cluster-title", "59 nodes")
+    assert tab.inner_text("#under").startswith("node-00059 ·")
+
+
+def test_one_node_is_one(visit):
+    with SchedulerPage() as page:
+        page.put(nodes(1), NODE)
+        assert visit(page.url).title_of("cluster") == "Cluster · 1 node"
+
+
+def test_one_page_too_many_says_so_and_waits_for_its_turn(scheduler, chromium):
+    others = [scheduler.ask(lambda page: page.page.feed.join("cpu")) for _ in range(MOST_WATCHERS)]
+    tab = chromium.new_page()
+    tab.goto(scheduler.url)
+    wait_text(tab, "#trouble", f"{MOST_WATCHERS} pages are open already")
+    scheduler.ask(lambda page: [page.page.feed.leave(other) for other in others])
+    wait_text(tab, "#live", "live")
+    assert not tab.is_visible("#trouble")
+    tab.close()
+
+
+def test_tabs_that_nobody_sees_leave_their_connection_to_others(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    see = """(hidden) => { Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange")); }"""
+    tab.evaluate(see, True)
+    eventually(lambda: scheduler.ask(lambda page: len(page.page.feed)) == 0)
+    scheduler.put(nodes(61)[60:], NODE)
+    tab.evaluate(see, False)
+    wait_text(tab, "#cluster-title", "61 nodes")
+    wait_text(tab, "#live", "live")
 
 
 def test_an_edit_that_is_refused_shows_with_its_place(scheduler, policies, visit):

@@ -13,8 +13,10 @@ const showNode = (name) => detail.node(name, shade.startsWith(POD) ? shade.slice
 const showPod = (pod) => detail.pod(pod);
 const map = new ClusterMap(byId("map"), byId("legend"), { under: (text) => { byId("under").textContent = text; }, opened: showNode });
 
+const nodes = ({ names }) => `${count(names.length)} ${names.length === 1 ? "node" : "nodes"}`;
+
 const told = {
-  tiles: (value) => { map.tiles(value); byId("cluster-title").textContent = `Cluster · ${count(value.names.length)} nodes`; byId("map").setAttribute("aria-label", `${value.names.length} nodes`); },
+  tiles: (value) => { map.tiles(value); found(); byId("cluster-title").textContent = `Cluster · ${nodes(value)}`; byId("map").setAttribute("aria-label", nodes(value)); },
   values: (value) => { trouble(""); map.shade(value); painted(); },
   change: (value) => map.change(value),
   flags: (value) => map.flagged(value),
@@ -57,13 +59,30 @@ function colour(key) {
   listen();
 }
 
+function found() {
+  byId("found").textContent = map.matched ? `${count(map.matched.size)} found` : "";
+}
+
+const events = () => `ui/events?shade=${encodeURIComponent(shade)}`;
+
+// A browser keeps six connections to one address: tabs that nobody sees leave theirs to the others.
 function listen() {
   stream?.close();
-  stream = new EventSource(`ui/events?shade=${encodeURIComponent(shade)}`);
+  stream = document.hidden ? null : new EventSource(events());
+  if (!stream) return;
   stream.onerror = () => live(false);
   for (const [name, tell] of Object.entries(told)) {
     stream.addEventListener(name, (event) => { live(true); tell(JSON.parse(event.data)); });
   }
+}
+
+// An EventSource does not tell what the scheduler says when it does not want another page.
+async function refused() {
+  const asking = new AbortController();
+  stream = null;
+  const answer = await fetch(events(), { signal: asking.signal }).catch(() => null);
+  if (answer && !answer.ok) trouble((await answer.text()).trim() || `${answer.status}`);
+  asking.abort();
 }
 
 function live(is) {
@@ -73,9 +92,10 @@ function live(is) {
 }
 
 byId("shade").addEventListener("change", (event) => colour(event.target.value));
-byId("find").addEventListener("input", (event) => { const found = map.find(event.target.value); byId("found").textContent = found === null ? "" : `${count(found)} found`; });
+byId("find").addEventListener("input", (event) => { map.find(event.target.value); found(); });
+document.addEventListener("visibilitychange", listen);
 setInterval(() => {
   if (heard && Date.now() - heard > SILENCE) live(false);
-  if (stream?.readyState === EventSource.CLOSED) listen();
+  if (stream?.readyState === EventSource.CLOSED) refused().finally(listen);
 }, 3000);
 listen();

@@ -47,7 +47,7 @@ export class ClusterMap {
     const keys = names.map((_, node) => node);
     this.order = keys.sort((a, b) => order.compare(zoneNames[zones[a]] ?? "￿", zoneNames[zones[b]] ?? "￿") || order.compare(names[a], names[b]));
     this.cursor = held === undefined ? -1 : names.indexOf(held);
-    if (this.matched) this.find(this.searched);
+    if (this.matched) this.match();
     this.place();
   }
 
@@ -224,14 +224,18 @@ export class ClusterMap {
     this.say();
   }
 
-  // How many nodes have a text in their name or zone; the others fade.
+  // Nodes that have a text in their name or zone stay bright, the others fade.
   find(text) {
     this.searched = text.trim().toLowerCase();
-    this.matched = this.searched ? new Set(this.order.filter((node) => this.names[node].toLowerCase().includes(this.searched) || (this.zoneNames[this.zones[node]] ?? "").toLowerCase().includes(this.searched))) : null;
+    this.match();
     if (this.matched?.size) this.cursor = this.order.find((node) => this.matched.has(node));
     this.draw();
     this.say();
-    return this.matched?.size ?? null;
+  }
+
+  match() {
+    const has = (text) => (text ?? "").toLowerCase().includes(this.searched);
+    this.matched = this.searched ? new Set(this.order.filter((node) => has(this.names[node]) || has(this.zoneNames[this.zones[node]]))) : null;
   }
 
   drawLegend() {
