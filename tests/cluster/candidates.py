@@ -9,13 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from tests.cluster.waiting import PATIENCE
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.lease import LeaseElection, LeaseSettings
 from wharfinger.runtime.system_clock import SystemClock
 
-DURATION, DEADLINE, RETRY = 3.0, 2.0, 0.25
+DURATION, DEADLINE, RETRY = 6.0, 4.0, 0.5  # short enough to wait for, long enough for a busy API server
 
 
 class SkewedClock(SystemClock):
@@ -45,7 +46,7 @@ class Candidate:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(30), "the candidate did not start"
+        assert self._ready.wait(PATIENCE), "the candidate did not start"
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -61,7 +62,7 @@ class Candidate:
         if not self._thread.is_alive():
             return
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive(), f"{self.identity} did not end"
 
     def stand_still(self, seconds: float) -> None:

@@ -62,19 +62,19 @@ def a_hopeless_pod(api, seen):
         api.request("PATCH", POLICIES, {"data": {"rounds.policy": policy}}, content_type="application/merge-patch+json")
         return seen("PATCH", "/apis/events.k8s.io/")
 
-    eventually(repeated, every=3.0, within=60)
+    eventually(repeated, every=3.0)
 
 
 def an_app(cluster):
     """An app with its own policy comes, drifts and is evicted, loses its port and its policy, and goes."""
     custom.create(cluster, "PolicyApp", "web", {**APP, "driftPolicy": "Evict"})
-    eventually(lambda: running(cluster, 2), within=60)
+    eventually(lambda: running(cluster, 2))
     yield
     before = {pod["metadata"]["uid"] for pod in custom.pods_of(cluster)}
     for node in cluster.api.list("Node"):
         zone = {"east": "west", "west": "east"}.get(node["metadata"]["labels"].get("zone"))
         cluster.api.patch("Node", node["metadata"]["name"], {"metadata": {"labels": {"zone": zone}}})
-    eventually(lambda: before - {pod["metadata"]["uid"] for pod in custom.pods_of(cluster)}, within=60)
+    eventually(lambda: before - {pod["metadata"]["uid"] for pod in custom.pods_of(cluster)})
     custom.patch(cluster, "PolicyApp", "web", {"spec": {"port": None, "policy": None}})
     eventually(lambda: not custom.items(cluster, "SchedulingPolicy"))
     custom.delete(cluster, "PolicyApp", "web")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 from unittest.mock import Mock
 
+from tests.cluster.waiting import PATIENCE
 from wharfinger.daemon.compose import Daemon, connection_of
 from wharfinger.daemon.connecting import first_contact
 from wharfinger.daemon.settings import ClientConnection, LeaderElection, Settings
@@ -55,12 +56,12 @@ class LiveScheduler:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(30), "the scheduler did not start"
+        assert self._ready.wait(PATIENCE), "the scheduler did not start"
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(30)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive(), "the scheduler did not stop"
         if self._error is not None:
             raise self._error
@@ -72,6 +73,10 @@ class LiveScheduler:
     def placed(self) -> int:
         """How many pods it has seen bound."""
         return self._ask(lambda pods: sum(not placement.assumed for placement in pods))
+
+    def running(self) -> int:
+        """How many pods it has seen running: only then it knows since when."""
+        return self._ask(lambda pods: sum(placement.pod.object.status.phase == "Running" for placement in pods))
 
     def waiting(self) -> dict[str, str]:
         """The pods in its queue, by key, with the place in which they are."""
@@ -87,7 +92,7 @@ class LiveScheduler:
             return question(self._scheduler)
 
         assert self._thread.is_alive(), f"the scheduler has died: {self._error!r}"
-        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(PATIENCE)
 
     def _run(self) -> None:
         try:

@@ -39,7 +39,7 @@ class Hold:
         self._caught = threading.Event()
         self._over = threading.Event()
 
-    def catch(self, within: float = 20.0) -> None:
+    def catch(self, within: float = 120.0) -> None:
         """Returns when a request is held."""
         assert self._caught.wait(within), "no such request came"
 

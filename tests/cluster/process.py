@@ -18,7 +18,7 @@ from typing import Self
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.programs import Program, free_ports
-from tests.cluster.waiting import eventually
+from tests.cluster.waiting import PATIENCE, eventually
 
 TICKS = os.sysconf("SC_CLK_TCK")
 STARTED = "scheduling"
@@ -60,7 +60,7 @@ class WharfProcess:
         self._written_before = len(self.log)
         self._program.start()
 
-    def wait_ready(self, within: float = 60.0) -> None:
+    def wait_ready(self, within: float = PATIENCE) -> None:
         """Returns when it knows the cluster, and leads or stands by; NotReady when it ends or takes too long."""
         self._program.wait_ready(within)
 
@@ -83,13 +83,13 @@ class WharfProcess:
         """Sends a signal to the process alone; returns at once."""
         os.kill(self.pid, number)
 
-    def wait(self, within: float = 30.0) -> int:
+    def wait(self, within: float = PATIENCE) -> int:
         """The exit code (that of a signal is negative), once it has ended; AssertionError when it has not in time."""
         if self.exit_code is None:
             self.exit_code = self._program.wait(within)
         return self.exit_code
 
-    def terminate(self, within: float = 30.0) -> int:
+    def terminate(self, within: float = PATIENCE) -> int:
         """The exit code after a SIGTERM."""
         self.signal(signal.SIGTERM)
         return self.wait(within)
@@ -115,19 +115,23 @@ class WharfProcess:
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     def _whole_log(self) -> str:
-        return self._program.log.read_text("utf-8", "replace") if self._program.log.exists() else ""
+        """What is written but for a line that is being written."""
+        if not self._program.log.exists():
+            return ""
+        lines, end, _ = self._program.log.read_bytes().rpartition(b"\n")
+        return (lines + end).decode("utf-8", "replace")
 
     def _status(self, field: str) -> int:
         lines = Path(f"/proc/{self.pid}/status").read_text("ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
-    def wait_scheduling(self, within: float = 60.0) -> None:
+    def wait_scheduling(self, within: float = PATIENCE) -> None:
         """Returns when it leads and schedules; a replica that stands by is ready, but does not."""
         eventually(lambda: STARTED in self.log[self._written_before :], within=within)
 
     def get(self, path: str) -> tuple[int, str]:
         """(status, body) of what it serves under a path."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -142,7 +146,7 @@ class WharfProcess:
             return False
 
 
-def run_to_end(cluster: ControlPlane, *flags: object, within: float = 30.0, **how: object) -> tuple[int, str]:
+def run_to_end(cluster: ControlPlane, *flags: object, within: float = PATIENCE, **how: object) -> tuple[int, str]:
     """(exit code, everything written) of a `wharf run` that ends by itself."""
     wharf = WharfProcess(cluster, *flags, name=f"wharf-{time.monotonic_ns()}", **how)  # type: ignore[arg-type] — as the constructor has it
     wharf.start()

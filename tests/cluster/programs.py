@@ -9,7 +9,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -86,7 +88,7 @@ class Program:
             )
         atexit.register(self.stop)
 
-    def wait_ready(self, within: float = 60.0) -> None:
+    def wait_ready(self, within: float = 120.0) -> None:
         """Returns when the program answers; raises `NotReady`."""
         deadline = time.monotonic() + within
         while not self._ready():
@@ -135,10 +137,20 @@ def _die_with_parent() -> None:
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+PORTS = range(12_000, 30_000)
+"""None that the kernel gives to connections: a program that is started again would find its port taken by one."""
+
+
 def free_ports(count: int) -> list[int]:
-    """TCP ports of 127.0.0.1 that nothing listens on now, all different."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """TCP ports of 127.0.0.1 that nothing uses now, all different."""
+    free = (port for port in random.sample(PORTS, len(PORTS)) if _is_free(port))
+    return list(itertools.islice(free, count))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tried:
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

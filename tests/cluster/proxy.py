@@ -98,9 +98,13 @@ class Proxy:
         self.faults = ()
         self._call(self._mend())
 
-    def cut(self, *, watches: bool = False, every: float | None = None) -> None:
-        """Breaks all connections, or those of watches, that are in use: now, and again `every` so many seconds."""
-        self._call(self._cut(watches, every))
+    def cut(self, *, watches: bool = False, every: float | None = None, longer: float = 1.0) -> None:
+        """Breaks all connections, or those of watches, that are in use: now, and again `every` so many seconds.
+
+        Each pause is `longer` than the one before by that factor: where all connections are cut, a busy machine may need more than the
+        first for any answer at all.
+        """
+        self._call(self._cut(watches, every, longer))
 
     def freeze(self) -> None:
         """Half-open: connections stand and nothing more comes out of them, until `thaw` or `clear`."""
@@ -156,18 +160,19 @@ class Proxy:
         self._cutters.clear()
         self._flowing.set()
 
-    async def _cut(self, watches: bool, every: float | None) -> None:
+    async def _cut(self, watches: bool, every: float | None, longer: float = 1.0) -> None:
         for task, (request, is_watch) in list(self._open.items()):
             if is_watch or not watches:
                 _break(request)
                 task.cancel()
         if every is not None:
-            self._cutters.append(asyncio.create_task(self._keep_cutting(watches, every)))
+            self._cutters.append(asyncio.create_task(self._keep_cutting(watches, every, longer)))
 
-    async def _keep_cutting(self, watches: bool, every: float) -> None:
+    async def _keep_cutting(self, watches: bool, every: float, longer: float) -> None:
         while True:
             await asyncio.sleep(every)
             await self._cut(watches, None)
+            every *= longer
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         exchange = Exchange(method=request.method, path=request.path, watch=request.query.get("watch", "") in ("1", "true"))

@@ -16,10 +16,10 @@ from tests.cluster import objects
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.process import WharfProcess
 from tests.cluster.proxy import Exchange, Proxy
-from tests.cluster.waiting import eventually
+from tests.cluster.waiting import PATIENCE, eventually
 
 NAME = "wharfinger"
-DURATION, DEADLINE, RETRY = 10.0, 7.0, 0.5  # short enough to wait for, long enough for a busy API server
+DURATION, DEADLINE, RETRY = 20.0, 15.0, 0.5  # short enough to wait for, long enough for a busy API server
 BINDING = re.compile(r"/namespaces/([^/]+)/pods/([^/]+)/binding$")
 OK, CREATED = 200, 201
 
@@ -76,15 +76,10 @@ def arriving(cluster: ControlPlane, n: int, seconds: float = 0.0) -> Iterator[No
     thread = threading.Thread(target=cluster.api.create_many, args=(made(),), daemon=True)
     thread.start()
     yield
-    thread.join(60)
+    thread.join(PATIENCE)
     assert not thread.is_alive(), "creating pods takes too long"
 
 
 def wait_for_bindings(replica: Replica, n: int) -> None:
     """Returns when the replica has bound n pods or more."""
     eventually(lambda: len(replica.bindings()) >= n, every=0.005)
-
-
-def now() -> float:
-    """The time that exchanges bear."""
-    return time.monotonic()

@@ -16,7 +16,7 @@ import numpy as np
 from tests.cluster.api import Api
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.snapshot import read_cluster
-from tests.cluster.waiting import eventually
+from tests.cluster.waiting import PATIENCE, eventually
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.cycle import Decider
 from wharfinger.model.cluster_state import ClusterState
@@ -33,7 +33,7 @@ def assert_sound(
     schedulers: Collection[str] = ("default-scheduler", "wharfinger"),
     assumed: Callable[[], Collection[str]] = tuple,
     removed_nodes: Collection[str] = (),
-    within: float = 30.0,
+    within: float = PATIENCE,
 ) -> None:
     """Returns when the cluster is sound, which it must be `within` seconds; raises AssertionError with what is wrong.
 

@@ -65,7 +65,7 @@ def test_a_killed_session_leaves_no_program_behind(tmp_path):
         session.send_signal(signal.SIGKILL)
         session.wait()
 
-        eventually(lambda: _gone(pid), within=10)
+        eventually(lambda: _gone(pid))
 
 
 def _gone(pid):

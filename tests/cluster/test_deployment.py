@@ -59,10 +59,9 @@ def test_policies_of_ones_own_take_the_place_of_those_that_come_along(control_pl
 def test_objects_of_the_former_definitions_outlive_the_new_ones(control_plane, kubectl):
     former = deployment.FOLDER.parent / "tests" / "cases" / "custom_resources" / "former"
     kubectl("apply", "--server-side", "-f", former / "definitions.yaml")
-    kubectl("wait", "--for", "condition=Established", "--timeout=30s", "-f", former / "definitions.yaml")
     try:
         objects = [found for found in yaml.safe_load_all((former / "objects.yaml").read_text()) if found]
-        eventually(lambda: all(custom.items(control_plane, kind) is not None for kind in custom.PLURALS))
+        custom.wait_served(control_plane)
         for obj in objects:
             path = f"{custom.path(obj['kind'], 'default')}/{obj['metadata']['name']}"
             custom.create(control_plane, obj["kind"], obj["metadata"]["name"], obj["spec"])

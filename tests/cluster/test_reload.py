@@ -20,10 +20,14 @@ def test_a_swap_in_the_middle_of_2000_pods_splits_them_in_two(control_plane, poo
     mounted.write(where=where("a"))
 
     with WharfProcess(control_plane, "--policy", mounted.root, "--log-format=json") as wharf:
+        before = revision(wharf)
         pods(1000, prefix="early", scheduler=NAME, cpu="10m", memory="1Mi")
+        eventually(lambda: scheduled(wharf))
         mounted.write(where=where("b"))
-        pods(1000, prefix="late", scheduler=NAME, cpu="10m", memory="1Mi")
-        eventually(lambda: bound(control_plane.api) == 2000, within=120)
+        pods(990, prefix="late", scheduler=NAME, cpu="10m", memory="1Mi")
+        eventually(lambda: revision(wharf) != before)
+        pods(10, prefix="last", scheduler=NAME, cpu="10m", memory="1Mi")  # it may have been as quick as those were made
+        eventually(lambda: bound(control_plane.api) == 2000)
         eventually(lambda: len(scheduled(wharf)) == 2000)
 
         by_revision = pools_by_revision(wharf, pools)
@@ -132,8 +136,12 @@ def test_a_shadow_is_counted_and_places_nothing(control_plane, pools, pods, tmp_
         pods(30, prefix="p", scheduler=NAME)
         eventually(lambda: len(scheduled(wharf)) == 30)
         assert {pools[line["node"]] for line in scheduled(wharf)} == {"a"}
-        told = json.loads(wharf.get("/policies/where/shadow")[1])
+
+        def compared():
+            told = json.loads(wharf.get("/policies/where/shadow")[1])
+            return told["agreed"] + told["disagreed"] + told["unseen"] == 30 and told
+
+        told = eventually(compared)
         assert told["agreed"] == 0
-        assert told["disagreed"] + told["unseen"] == 30
         assert {pools[case["shadow_node"]] for case in told["last"]} == {"b"}
         assert 'wharfinger_policy_shadow_decisions_total{policy="where",result="disagree"}' in wharf.get("/metrics")[1]

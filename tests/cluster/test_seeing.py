@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.cluster import objects
+from tests.cluster.policies import revision
 from tests.cluster.process import WharfProcess
 from tests.cluster.test_preemption import priority_class
 from tests.cluster.waiting import eventually
@@ -34,7 +35,7 @@ def n_bound(api):
     return sum(bool(pod["spec"].get("nodeName")) for pod in api.list("Pod"))
 
 
-def busy(control_plane, nodes, pods, policy):
+def busy(running, control_plane, nodes, pods, policy):
     """Placements, preemption, pods that leave, a policy that changes, a node that goes."""
     nodes(12, cpu="8")
     api = control_plane.api
@@ -43,8 +44,9 @@ def busy(control_plane, nodes, pods, policy):
     eventually(lambda: n_bound(api) == 150)
     for pod in api.list("Pod")[:30]:
         api.delete("Pod", pod["metadata"]["name"])
+    before = revision(running)
     policy.write_text(POLICY.replace("weight 3", "weight 5"))
-    eventually(lambda: n_bound(api) == 120)
+    eventually(lambda: n_bound(api) == 120 and revision(running) != before)
     for number in range(12):
         api.create(objects.pod(f"big-{number}", cpu="5500m", scheduler=NAME, labels={"app": "big"}, priorityClassName="important"))
     api.create(objects.pod("too-big", cpu="64", scheduler=NAME))
@@ -59,11 +61,15 @@ def test_decisions_are_told_explained_and_made_again(control_plane, nodes, pods,
     policy, log = tmp_path / "even.policy", tmp_path / "decisions.jsonl"
     policy.write_text(POLICY)
     with WharfProcess(control_plane, "--policy", policy, "--decision-log", log) as running:
-        busy(control_plane, nodes, pods, policy)
+        busy(running, control_plane, nodes, pods, policy)
 
-        listed = json.loads(running.get("/decisions?result=scheduled&limit=1000")[1])
+        def decisions():
+            found = json.loads(running.get("/decisions?result=scheduled&limit=1000")[1])
+            return len(found["decisions"]) >= 150 + 12 + 40 and found  # one is told of after it has been heard that its pod is bound
+
+        listed = eventually(decisions)
         assert {each["result"] for each in listed["decisions"]} == {"scheduled"}
-        assert listed["seen"] > len(listed["decisions"]) >= 150 + 12 + 40
+        assert listed["seen"] > len(listed["decisions"])
         told = json.loads(running.get("/decisions/default/big-3")[1])["decisions"]
         [bound] = [pod for pod in control_plane.api.list("Pod") if pod["metadata"]["name"] == "big-3"]
         assert told[0]["node"] == bound["spec"]["nodeName"]

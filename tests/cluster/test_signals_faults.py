@@ -25,6 +25,10 @@ score idle weight 5 = curve(predicted, 0% -> 100, 100% -> 0) on missing neutral
 """
 
 
+HANGS = 300
+"""Seconds for which a server hangs: longer than anybody here waits for anything."""
+
+
 @pytest.fixture
 def told():
     with scripted() as running:
@@ -48,7 +52,7 @@ def wharf_on(control_plane, tmp_path):
 
 @pytest.fixture
 def all_placed(control_plane, pods):
-    """Creates pods and waits until they are bound: the seconds of each decision."""
+    """Creates pods and waits until they are bound and the log says so."""
 
     def place(wharf, prefix, number):
         names = set(pods(number, prefix=prefix, scheduler=NAME, cpu="10m", memory="1Mi"))
@@ -57,7 +61,7 @@ def all_placed(control_plane, pods):
             found = [json.loads(line) for line in wharf.log.splitlines() if line.startswith('{"') and '"attempt"' in line]
             return [line for line in found if line.get("result") == "scheduled" and line["pod"].partition("/")[2] in names]
 
-        eventually(lambda: len(lines()) == number, within=60, every=0.5)
+        eventually(lambda: len(lines()) == number, every=0.5)
         return lines()
 
     return place
@@ -99,11 +103,11 @@ def test_refusals_change_nothing_but_the_age(nodes, all_placed, told, wharf_on):
         for number, (answer, kind) in enumerate(REFUSALS.values()):
             before = failures(wharf, kind)
             told.answer = lambda _query, answer=answer: answer()
-            eventually(lambda: failures(wharf, kind) > before, within=15)  # noqa: B023 — asked here
-            eventually(lambda: suspended(wharf), within=15)
+            eventually(lambda: failures(wharf, kind) > before)  # noqa: B023 — asked here
+            eventually(lambda: suspended(wharf))
             all_placed(wharf, f"refused-{number}", 5)
             told.answer = good(names)
-            eventually(lambda: not suspended(wharf), within=15)
+            eventually(lambda: not suspended(wharf))
         assert wharf.terminate() == 0
 
 
@@ -123,35 +127,29 @@ def test_odd_series_are_left_out_and_told(nodes, all_placed, told, wharf_on):
         flood = {f"container-{number}": "1" for number in range(50_000)} | dict.fromkeys(names, "0.5")
         flooded = vector(flood, at=time.time())
         told.answer = lambda _query: (200, flooded)
-        eventually(lambda: series(wharf, "unmatched") == 50_000, within=30)
+        eventually(lambda: series(wharf, "unmatched") == 50_000)
         assert series(wharf, "matched") == 20
         all_placed(wharf, "flooded", 50)
         eventually(lambda: "signal has odd series" in wharf.log)
 
 
-def percentile(lines, part=0.99):
-    milliseconds = sorted(line["decide_ms"] for line in lines)
-    return milliseconds[int(part * (len(milliseconds) - 1))]
-
-
 def test_no_decision_waits_for_a_server_that_hangs(nodes, all_placed, told, wharf_on):
     names = nodes(200, cpu="64")
     told.answer = good(names)
-    with wharf_on(told.url, queries=[f"q{number}" for number in range(5)], timeout="30s", max_age="1h") as wharf:
+    with wharf_on(told.url, queries=[f"q{number}" for number in range(5)], timeout=f"{HANGS}s", max_age="1h") as wharf:
         eventually(lambda: series(wharf, "matched") == 200)
-        all_placed(wharf, "warm", 300)
-        release, answered, hanging = threading.Event(), [], []
-        for number in range(2):  # by turns, and the best of each: the machine has other things to do
-            told.answer = good(names)
-            release.set()
-            answered.append(percentile(all_placed(wharf, f"answered-{number}", 400)))
-            release.clear()
-            told.answer = lambda _query: lambda _handler: release.wait(60)
-            asked = len(told.asked)
-            eventually(lambda: len(told.asked) >= asked + 3)  # noqa: B023 — asked here
-            hanging.append(percentile(all_placed(wharf, f"hanging-{number}", 400)))
-        assert min(hanging) <= 1.3 * min(answered) + 5.0  # a decision that waits would wait for seconds
-        assert wharf.terminate(within=15) == 0  # nobody waits for the thread that hangs
+        all_placed(wharf, "answered", 400)
+        release, hanging = threading.Event(), []
+
+        def hang(_handler):
+            hanging.append(release.wait(HANGS))
+
+        told.answer = lambda _query: hang
+        asked = len(told.asked)
+        eventually(lambda: len(told.asked) >= asked + 3)
+        all_placed(wharf, "hanging", 400)
+        assert wharf.terminate() == 0  # nobody waits for the thread that hangs
+        assert hanging == [], "no decision has waited for an answer: there was none"
         release.set()
 
 
@@ -169,7 +167,7 @@ def test_a_storm_of_refreshes_is_three_at_a_time(nodes, all_placed, told, wharf_
         return good(names)(query)
 
     told.answer = slow
-    with wharf_on(told.url, queries=[f"q{number}" for number in range(60)], timeout="5s", max_age="1h") as wharf:
-        eventually(lambda: len({query for _, query, _ in told.asked}) == 60, within=30)
+    with wharf_on(told.url, queries=[f"q{number}" for number in range(60)], timeout="60s", max_age="1h") as wharf:
+        eventually(lambda: len({query for _, query, _ in told.asked}) == 60)
         all_placed(wharf, "storm", 50)
         assert most[0] == 3

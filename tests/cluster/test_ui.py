@@ -3,12 +3,12 @@
 import http.client
 
 from tests.cluster.process import WharfProcess
-from tests.cluster.waiting import eventually
+from tests.cluster.waiting import PATIENCE, eventually
 
 
 def watched(wharf, until):
     """What is sent to who watches, until a text is in it."""
-    connection = http.client.HTTPConnection("127.0.0.1", wharf.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", wharf.port, timeout=PATIENCE)
     connection.request("GET", "/ui/events")
     answer = connection.getresponse()
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -36,5 +36,5 @@ def test_the_page_tells_of_the_cluster_and_does_not_hold_up_the_end(control_plan
         assert '<script type="module" src="ui/static/app.js"></script>' in page
         assert '"node-0004"' in sent
         assert "default/huge-0000" in sent
-        assert wharf.terminate(within=9) == 0  # of ten seconds of grace
+        assert wharf.terminate() == 0  # of ten seconds of grace
         connection.close()

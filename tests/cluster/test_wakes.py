@@ -7,8 +7,8 @@ from tests.cluster.live import NAME, LiveScheduler
 from tests.cluster.soundness import assert_sound
 from tests.cluster.waiting import eventually
 
-SOON = 10.0  # seconds at most: who is not woken waits for five minutes
-"""Seconds: the backoff after the first rejection takes up to two."""
+SOON = 60.0
+"""Seconds at most: who is not woken waits for five minutes."""
 
 CLAIMED = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}]}
 IN_ZONE_A = {

@@ -9,9 +9,12 @@ from typing import TypeVar
 from tests.cluster.control_plane import ControlPlane
 
 T = TypeVar("T")
+PATIENCE = 120.0
+"""Seconds after which something is taken never to happen. That is longer than a busy machine takes, and shorter than the five minutes after
+which a scheduler looks again for what it was not told of."""
 
 
-def eventually(condition: Callable[[], T], *, within: float = 30.0, every: float = 0.1) -> T:
+def eventually(condition: Callable[[], T], *, within: float = PATIENCE, every: float = 0.1) -> T:
     """What `condition` answers as soon as that is true; until then AssertionErrors of it are taken for "not yet".
 
     Raises AssertionError when the time is over: the condition's own if it has raised one.
@@ -30,7 +33,7 @@ def eventually(condition: Callable[[], T], *, within: float = 30.0, every: float
         time.sleep(every)
 
 
-def wait_bound(cluster: ControlPlane, n: int, within: float = 60.0) -> None:
+def wait_bound(cluster: ControlPlane, n: int, within: float = PATIENCE) -> None:
     """Returns when n pods are bound."""
 
     def count() -> bool:
