@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Self
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from wharfinger.daemon.part import Part
 
@@ -27,5 +28,21 @@ class DecisionLogSettings(Part):
 class TracingSettings(Part):
     """Traces of pods: the collector that takes OTLP over HTTP, and which part of those is recorded that belong to no trace yet."""
 
-    endpoint: str = Field(pattern=r"^https?://\S+$")
+    endpoint: str
     sampling_ratio: float = Field(default=0.01, ge=0, le=1)
+
+    @field_validator("endpoint")
+    @classmethod
+    def _reachable(cls, value: str) -> str:
+        try:
+            parts = urlsplit(value)
+            usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and value.isprintable() and " " not in value
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError("expected a URL such as http://collector:4318")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("the URL has a password in it; give it as a header, in the variable OTEL_EXPORTER_OTLP_HEADERS")
+        if parts.query or parts.fragment:
+            raise ValueError("expected the collector's URL, without a query")
+        return value

@@ -18,6 +18,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from wharfinger.errors import UsageError, WharfingerError
@@ -141,43 +142,73 @@ class TracesLost(WharfingerError):
 
 
 class Reported:
-    """An exporter of which `failed` is told when it begins to fail, from whatever thread it runs in."""
+    """An exporter of which `failed` is told when it begins to fail, from whatever thread it runs in; `failing` says that it does."""
 
     def __init__(self, exporter: SpanExporter, failed: Callable[[BaseException], None]) -> None:
         self._exporter = exporter
         self._failed = failed
-        self._failing = False
+        self.failing = False
         self.shutdown = exporter.shutdown
         self.force_flush = exporter.force_flush
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """What the exporter makes of it."""
-        result = self._exporter.export(spans)
-        failing = result.name != "SUCCESS"
-        if failing and not self._failing:
-            self._failed(TracesLost(f"the collector does not take traces, {len(spans)} spans and all until it does are lost"))
-        self._failing = failing
+        """What the exporter makes of it; what it raises counts as failed, and is told by its kind alone, as headers may be in its text."""
+        from opentelemetry.sdk.trace.export import SpanExportResult  # noqa: PLC0415 — nobody pays for it who does not trace
+
+        why = ""
+        try:
+            result = self._exporter.export(spans)
+        except Exception as error:  # noqa: BLE001 — whatever a certificate or header that cannot be used makes of it
+            result, why = SpanExportResult.FAILURE, f" ({type(error).__name__})"
+        failing = result is not SpanExportResult.SUCCESS
+        if failing and not self.failing:
+            self._failed(TracesLost(f"the collector does not take traces{why}, {len(spans)} spans and all until it does are lost"))
+        self.failing = failing
         return result
 
 
 def provider_of(exporter: SpanExporter | Reported, version: str, instance: str) -> TracerProvider:
-    """What makes spans and hands them to an exporter, in a thread of its own; what it cannot take in time is dropped."""
+    """What makes spans and hands them to an exporter, in a thread of its own; what it cannot take in time is dropped.
+
+    UsageError for variables of OpenTelemetry's own that it cannot use.
+    """
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 — nobody pays for it who does not trace
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 — likewise
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 — likewise
 
-    resource = Resource.create({"service.name": "wharfinger", "service.version": version, "service.instance.id": instance})
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(cast("SpanExporter", exporter), max_queue_size=_MOST_WAITING))
+    with _variables_read():
+        resource = Resource.create({"service.name": "wharfinger", "service.version": version, "service.instance.id": instance})
+        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(cast("SpanExporter", exporter), max_queue_size=_MOST_WAITING))
     return provider
 
 
+@contextmanager
+def _variables_read() -> Iterator[None]:
+    """Turns what OpenTelemetry raises of its variables into a UsageError."""
+    try:
+        yield
+    except (ValueError, RuntimeError, OSError) as error:
+        raise UsageError(f"tracing cannot begin; look at the variables of the environment that begin with OTEL_: {error}") from error
+
+
 def exporter_of(endpoint: str, failed: Callable[[BaseException], None]) -> Reported:
-    """What sends spans to a collector as OTLP over HTTP. UsageError where the packages for it are not installed."""
+    """What sends spans to a collector as OTLP over HTTP. UsageError where packages for it are missing, or variables cannot be used."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 — likewise
     except ImportError as error:
         raise UsageError(f"tracing needs packages that are not installed ({error}): pip install 'wharfinger[tracing]'") from error
     path = "" if endpoint.rstrip("/").endswith("/v1/traces") else "/v1/traces"
     logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)  # it would tell of every attempt
-    return Reported(OTLPSpanExporter(endpoint=endpoint.rstrip("/") + path, timeout=_TIMEOUT), failed)
+    logging.getLogger("opentelemetry.util.re").addFilter(_without_values)
+    with _variables_read():
+        exporter = Reported(OTLPSpanExporter(endpoint=endpoint.rstrip("/") + path, timeout=_TIMEOUT), failed)
+    # That spans are dropped while the collector is away has been told.
+    logging.getLogger("opentelemetry.sdk._shared_internal").addFilter(lambda _: not exporter.failing)
+    return exporter
+
+
+def _without_values(record: logging.LogRecord) -> bool:
+    """True; the record, which would show a header that may be a secret, says only that there is one."""
+    record.msg, record.args = "a header in OTEL_EXPORTER_OTLP_HEADERS is not NAME=VALUE, and is left out", ()
+    return True

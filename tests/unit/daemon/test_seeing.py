@@ -93,6 +93,29 @@ def test_settings_that_make_no_sense_are_refused(tmp_path, wrong):
         files.read(str(file))
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "says"),
+    [
+        (
+            "http://someone:s3cret@collector:4318",
+            "the URL has a password in it; give it as a header, in the variable OTEL_EXPORTER_OTLP_HEADERS",
+        ),
+        ("http://collector:99999", "expected a URL such as http://collector:4318"),
+        ("http://[collector", "expected a URL such as http://collector:4318"),
+        ("http://:", "expected a URL such as http://collector:4318"),
+        ("http://col lector", "expected a URL such as http://collector:4318"),
+        ("http://collector/?key=s3cret", "expected the collector's URL, without a query"),
+    ],
+)
+def test_an_endpoint_that_leads_nowhere_or_shows_a_secret_is_refused(tmp_path, endpoint, says):
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\ntracing: {{endpoint: '{endpoint}'}}\n")
+    with pytest.raises(UsageError) as error:
+        files.read(str(file))
+    assert f"tracing.endpoint: {says}" in str(error.value)
+    assert "s3cret" not in str(error.value)
+
+
 def test_an_explanation_begins_with_what_was_decided_last():
     running = Running()
     running.cluster.put(node("n1"))

@@ -1,3 +1,4 @@
+import logging
 import subprocess
 import sys
 import time
@@ -133,6 +134,54 @@ def test_a_collector_that_is_not_there_is_told_once_and_not_waited_for(monkeypat
     assert time.monotonic() - began < 2.0
     assert [str(error) for error in told] == ["the collector does not take traces, 7 spans and all until it does are lost"]
     assert caplog.records == []
+
+
+def test_what_an_exporter_raises_is_told_without_its_text(caplog):
+    class Raising(InMemorySpanExporter):
+        def export(self, spans):
+            raise ValueError("bad header: Bearer s3cret")
+
+    told = []
+    traces = tracing.PodTraces(tracing.provider_of(tracing.Reported(Raising(), told.append), "1", "me"), 1.0, lambda: 0.0, lambda: 0.0)
+    traces.attempted(attempt())
+    traces.close()
+    assert [str(error) for error in told] == ["the collector does not take traces (ValueError), 7 spans and all until it does are lost"]
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "0"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "many"),
+        ("OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER", "nobody"),
+    ],
+)
+def test_variables_that_cannot_be_used_are_named(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match="tracing cannot begin; look at the variables of the environment that begin with OTEL_: "):
+        tracing.provider_of(tracing.exporter_of("http://127.0.0.1:1", pytest.fail), "1", "me")
+
+
+def test_a_header_that_cannot_be_read_is_not_shown(monkeypatch, caplog):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key s3cret")
+    tracing.exporter_of("http://127.0.0.1:1", pytest.fail).shutdown()
+    assert [record.getMessage() for record in caplog.records] == [
+        "a header in OTEL_EXPORTER_OTLP_HEADERS is not NAME=VALUE, and is left out"
+    ]
+
+
+def test_that_spans_are_dropped_is_not_told_of_a_collector_that_is_away(monkeypatch, caplog):
+    dropping = logging.getLogger("opentelemetry.sdk._shared_internal")
+    monkeypatch.setattr(dropping, "filters", [])  # of other tests, and the SDK's own against repetition
+    exporter = tracing.exporter_of("http://127.0.0.1:1", pytest.fail)
+    exporter.failing = True
+    dropping.warning("Queue full, dropping %s.", "Span")
+    assert caplog.records == []
+    exporter.failing = False
+    dropping.warning("Queue full, dropping %s.", "more")
+    assert [record.getMessage() for record in caplog.records] == ["Queue full, dropping more."]
+    exporter.shutdown()
 
 
 def test_packages_that_are_missing_are_named(monkeypatch):
