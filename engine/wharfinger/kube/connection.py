@@ -48,6 +48,18 @@ class Limits:
     watch_silence: float = 90.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What is asked, whoever asks; `seconds` are how long the whole exchange may take."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] | None
+    body: bytes | None
+    content_type: str
+    seconds: float
+
+
 Answered = Callable[[str, int, float | None], None]
 """Told of a request: its method, the status of the answer (0 where none came), and the seconds it took (None for watches)."""
 
@@ -104,14 +116,16 @@ class Connection:
         Requests wait until there is a connection for them, unless they are `urgent`. `before` is called right before sending: when that
         raises, nothing is sent.
         """
+        seconds = timeout or self.limits.request_timeout
+        asked = _Request(method=method, path=path, params=params, body=body, content_type=content_type, seconds=seconds)
 
         async def ask(authorization: str | None) -> bytes:
             if urgent:
                 before()
-                return await self._request(method, path, authorization, params, body, content_type, timeout)
+                return await self._request(asked, authorization)
             async with self._slots:
                 before()
-                return await self._request(method, path, authorization, params, body, content_type, timeout)
+                return await self._request(asked, authorization)
 
         refused = await self.credentials.authorization()
         try:
@@ -148,52 +162,33 @@ class Connection:
             await self.credentials.renew(authorization)
             raise
 
-    async def _request(  # noqa: PLR0913, PLR0917 — the parts of a request, decided
-        self,
-        method: str,
-        path: str,
-        authorization: str | None,
-        params: Mapping[str, str] | None,
-        body: bytes | None,
-        content_type: str,
-        seconds: float | None,
-    ) -> bytes:
+    async def _request(self, asked: _Request, authorization: str | None) -> bytes:
         status, began = 0, time.monotonic()
-        seconds = seconds or self.limits.request_timeout
         try:
-            if body is None or params is not None or self._writes is None:
-                status, content, retry_after = await self._read(method, path, authorization, params, body, content_type, seconds)
+            if asked.body is None or asked.params is not None or self._writes is None:
+                status, content, retry_after = await self._read(asked, authorization)
             else:
-                answer = await self._writes.ask(method, path, authorization, body, content_type, seconds)
+                answer = await self._writes.ask(asked.method, asked.path, authorization, asked.body, asked.content_type, asked.seconds)
                 status, content, retry_after = answer.status, answer.content, answer.retry_after
         except _BROKEN as error:
-            raise _unreachable(method, path, error) from error
+            raise _unreachable(asked.method, asked.path, error) from error
         finally:
-            self.answered(method, status, time.monotonic() - began)
+            self.answered(asked.method, status, time.monotonic() - began)
         if status >= 400:
             raise refusals.of_answer(status, content, retry_after)
         return content
 
-    async def _read(  # noqa: PLR0913, PLR0917 — the parts of a request, decided
-        self,
-        method: str,
-        path: str,
-        authorization: str | None,
-        params: Mapping[str, str] | None,
-        body: bytes | None,
-        content_type: str,
-        seconds: float,
-    ) -> tuple[int, bytes, str | None]:
+    async def _read(self, asked: _Request, authorization: str | None) -> tuple[int, bytes, str | None]:
         """(status, body, Retry-After) of the answer to any request."""
         headers = _headers(authorization)
-        if body is not None:
-            headers["Content-Type"] = content_type
-        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=self.limits.connect_timeout)
+        if asked.body is not None:
+            headers["Content-Type"] = asked.content_type
+        timeout = aiohttp.ClientTimeout(total=asked.seconds, sock_connect=self.limits.connect_timeout)
         async with _opened(self._requests).request(
-            method,
-            self._url(path),
-            params=params,
-            data=body,
+            asked.method,
+            self._url(asked.path),
+            params=asked.params,
+            data=asked.body,
             headers=headers,
             timeout=timeout,
             server_hostname=self.credentials.server_name,
