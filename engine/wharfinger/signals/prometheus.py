@@ -33,12 +33,13 @@ class Prometheus:
     def measured(self, query: Query, nodes: NodeNames) -> Mapped:
         """The samples of a query by node; SignalFailed when there are none to be had."""
         client = self._client(query.server)
-        found = client.custom_query(query.text)
-        times = None if query.times is None else client.custom_query(query.times)
-        came = time.time()
-        with in_turn():
-            series = found if times is None else _timed(found, times, query.node)
-            return mapped(series, query, nodes, came=came, warnings=found.warnings)
+        try:
+            return _asked(client, query, nodes)
+        except SignalFailed as error:
+            url = self.servers[query.server].url
+            if error.kind is Kind.ANSWER and url not in str(error):  # what an answer is like is found where nobody knows whose it is
+                raise SignalFailed(error.kind, f"{url}: {error}") from error
+            raise
 
     def _client(self, name: str) -> Any:
         server = self.servers.get(name)
@@ -60,6 +61,15 @@ def _connected(server: PrometheusServer) -> Any:
         return PrometheusConnect(url=server.url.rstrip("/"), session=BoundedSession(server), retry=Retry(total=0), timeout=server.timeout)
     except (OSError, ValueError) as error:
         raise failed(server, error) from error
+
+
+def _asked(client: Any, query: Query, nodes: NodeNames) -> Mapped:
+    found = client.custom_query(query.text)
+    times = None if query.times is None else client.custom_query(query.times)
+    came = time.time()
+    with in_turn():
+        series = found if times is None else _timed(found, times, query.node)
+        return mapped(series, query, nodes, came=came, warnings=found.warnings)
 
 
 def _timed(values: Iterable[Series], times: Iterable[Series], label: str) -> Iterable[Series]:

@@ -79,7 +79,9 @@ def test_a_connection_is_kept_for_the_next_question(told):
 @pytest.mark.parametrize("status", [200, 400])
 def test_what_no_decoder_takes_is_a_failure_like_others(told, content, status):
     told.answer = lambda _query: (status, content)
-    assert failure(told).kind is (Kind.ANSWER if status == 200 else Kind.QUERY)
+    found = failure(told)
+    assert found.kind is (Kind.ANSWER if status == 200 else Kind.QUERY)
+    assert str(found).startswith(told.url)
 
 
 @pytest.mark.parametrize("content", ["<!DOCTYPE html>", ""])
