@@ -135,10 +135,10 @@ def _question(content: bytes) -> _Question:
     try:
         review = _reviews.decode(content)
         if (review.api_version, review.kind) != (API_VERSION, KIND) or review.request is None:
-            raise _Unreadable(f"expected a {KIND} of {API_VERSION} with a request")
+            raise _Unreadable(f"expected an {KIND} of {API_VERSION} with a request")
         return msgspec.convert(review.request, _Question)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _Unreadable(f"expected a {KIND} of {API_VERSION}: {error}") from error
+        raise _Unreadable(f"expected an {KIND} of {API_VERSION}: {error}") from error
 
 
 def _to_judge(question: _Question) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
@@ -34,18 +35,19 @@ def routes(policies: Policies) -> list[Route]:
 
     async def listed(request: Request) -> Response:
         if _wants_page(request):
-            return HTMLResponse(_page(policies))
+            return HTMLResponse(_page(policies), headers=_HEADERS)
         return _json(
             {"sources": [_source(found) for found in policies.sources()], "policies": [plain(found) for found in policies.statuses()]}
         )
 
     async def shadow(request: Request) -> Response:
-        found = policies.shadows().get(request.path_params["name"])
-        if found is None:
-            return PlainTextResponse("there is no shadow policy of that name\n", 404)
-        return _json(found)
+        shadows, name = policies.shadows(), request.path_params["name"]
+        if name not in shadows:
+            others = f"there are {', '.join(sorted(shadows))}" if shadows else "there is none at all"
+            return PlainTextResponse(f"there is no shadow policy {name}; {others}\n", 404)
+        return _json(shadows[name])
 
-    return [Route("/policies", listed), Route("/policies/{name}/shadow", shadow)]
+    return [Route("/policies", listed), Route("/policies/{name:path}/shadow", shadow)]
 
 
 def plain(status: PolicyStatus) -> dict[str, Any]:
@@ -85,6 +87,10 @@ def _wants_page(request: Request) -> bool:
     return request.query_params.get("format") != "json" and "text/html" in request.headers.get("accept", "")
 
 
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
 _HEAD = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -115,7 +121,7 @@ def _table(policies: Policies) -> Iterator[str]:
     yield "<table><tr><th>policy</th><th>state</th><th>revision</th><th>since</th><th>from</th><th>what was found</th></tr>"
     for status in policies.statuses():
         name = escape(status.name or "?")
-        shadow = f' <a href="policies/{name}/shadow">decisions</a>' if status.state == "shadow" else ""
+        shadow = f' <a href="policies/{quote(status.name or "", safe="")}/shadow">decisions</a>' if status.state == "shadow" else ""
         report = f"<pre>{escape(status.report)}</pre>" if status.report else ""
         cells = (
             name,

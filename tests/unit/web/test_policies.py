@@ -1,5 +1,7 @@
 """`/policies` for programs and for people."""
 
+import re
+
 import pytest
 
 from tests.unit.web.asking import asking
@@ -62,3 +64,18 @@ def test_browsers_get_a_page_in_which_nothing_is_run(client):
 def test_a_shadow_has_its_own_answer(client):
     assert client.get("/policies/new/shadow").json() == {"disagreed": 3}
     assert client.get("/policies/spread/shadow").status_code == 404
+
+
+def test_no_shadow_of_a_name_is_told_with_those_there_are(client):
+    assert client.get("/policies/none/shadow").text == "there is no shadow policy none; there are new\n"
+
+
+def test_a_link_leads_to_its_shadow_whatever_the_name():
+    name = 'a/b?c#d"<e>%2f'
+    policies = Policies(statuses=lambda: [status(name=name, mode=Mode.SHADOW)], sources=list, shadows=lambda: {name: {"disagreed": 3}})
+    asked = asking(extra_routes=routes(policies))
+    page = asked.get("/policies", headers={"accept": "text/html"})
+    link = re.search(r'href="([^"]*)"', page.text)[1]
+    assert asked.get(f"/{link}").json() == {"disagreed": 3}
+    assert page.headers["content-security-policy"].startswith("default-src 'none'; ")
+    assert page.headers["x-content-type-options"] == "nosniff"
