@@ -48,14 +48,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         log, metrics, observer = telling.log, telling.metrics, telling.observer
         connection = connection_of(settings, clock)
         custom = Custom(connection, clock, observer, TelemetryReconcileObserver(metrics)) if settings.custom_resources else None
-        store = await policies_of(
-            settings,
-            clock,
-            TelemetryPolicyObserver(metrics, log),
-            log.warning,
-            remote_sources(settings, connection, clock, observer.failed),
-            resources=None if custom is None else custom.resources.source,
-        )
+        store = await _policies(settings, telling, connection, custom, clock)
         if settings.port:
             await _served(settings, telling, store, health, connection, clock, opened)
         if settings.admission is not None:
@@ -67,7 +60,6 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         if version is None:
             return
         log.info("connected", server=connection.credentials.server, version=version.text)
-        signals = TelemetrySignalObserver(metrics, log)
         daemon = Daemon(
             settings,
             store,
@@ -78,13 +70,24 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
             log=log,
             custom=custom,
             state=telling.state,
-            signal_observer=signals,
+            signal_observer=TelemetrySignalObserver(metrics, log),
         )
         telling.watch(daemon.scheduler)
         read_from(daemon, metrics, settings.leader_election.resource_name)
         health.watch(daemon)
         await daemon.run(stop)
         log.info("stopped")
+
+
+async def _policies(settings: Settings, telling: Telling, connection: Connection, custom: Custom | None, clock: Clock) -> PolicyStore:
+    return await policies_of(
+        settings,
+        clock,
+        TelemetryPolicyObserver(telling.metrics, telling.log),
+        telling.log.warning,
+        remote_sources(settings, connection, clock, telling.observer.failed),
+        resources=None if custom is None else custom.resources.source,
+    )
 
 
 async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
