@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -41,11 +42,28 @@ def test_use_is_in_millicores_and_bytes_with_its_own_time():
     assert measured(content, "memory", Measured.MEMORY).samples == {"a": (1024.0, 100.0), "b": (3e6, 100.0)}
 
 
+def test_a_clock_that_is_ahead_keeps_no_sample_young():
+    found = measured(metrics(a={"cpu": "1"}).replace(b"1970-", b"2970-"))
+    assert found.samples["a"][1] <= time.time()
+    assert found.ahead.count == 1
+
+
 def test_a_node_without_that_resource_has_no_sample():
     assert list(measured(metrics(a={"memory": "1Ki"}, b={"cpu": "1"})).samples) == ["b"]
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", metrics(a={"cpu": "much"}), b'{"items": [{"timestamp": "yesterday"}]}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        metrics(a={"cpu": "much"}),
+        b'{"items": [{"timestamp": "yesterday"}]}',
+        b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        metrics(a={"cpu": "1"}).replace(b"a", b"\xff"),
+    ],
+)
 def test_what_cannot_be_read_fails(content):
     with pytest.raises(SignalFailed) as caught:
         measured(content)
