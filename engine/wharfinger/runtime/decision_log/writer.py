@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ class LogWriter:
         self._file: FileIO | None = None
         self._n_files = 0
         self._n_bytes = 0
-        self._n_decisions = 0
+        self._n_decisions = self._n_before = 0
         self._lost = False
         self._rests_until = 0.0
         self.wants_checkpoint = True
@@ -111,6 +112,10 @@ class LogWriter:
 
     def _gave_up(self, error: BaseException) -> None:
         self._failed(error)
+        if self._file is not None and self._n_decisions == self._n_before:
+            # A part of a checkpoint is of no use, and would take the place of a file that can be replayed.
+            with suppress(OSError):
+                self._file.truncate(0)
         self._end_file()
         self._rests_until = time.monotonic() + REST
         self._lost = True
@@ -160,6 +165,7 @@ class LogWriter:
         files.prune(self._path, self._most_files - 1)
         self._n_files += 1
         self._n_bytes = 0
+        self._n_before = self._n_decisions
         self._encoding = Encoding()
         self._file = begun
         head = Line(

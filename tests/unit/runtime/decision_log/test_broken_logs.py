@@ -31,6 +31,14 @@ def path(tmp_path):
     return tmp_path / "decisions.jsonl"
 
 
+def eventually(holds):
+    for _ in range(500):
+        if holds():
+            return
+        time.sleep(0.02)
+    pytest.fail("it never came to that")
+
+
 def first(content, name):
     return next(line for line in content.splitlines(keepends=True) if f'"t":"{name}"' in line)
 
@@ -257,6 +265,28 @@ def test_a_disk_that_fails_is_told_and_tried_again_later(path, monkeypatch):
         recording.state.add_node(node("n3"))
     assert path.read_text().count('"t":"node"') == 3
     assert json.loads(path.read_text().splitlines()[0])["lost"] is True
+
+
+def test_a_disk_that_stays_full_costs_no_file_that_can_be_replayed(path, monkeypatch):
+    """Every attempt writes a part of a checkpoint."""
+    whole = recorded(path, rounds=8)
+    monkeypatch.setattr(writing, "REST", 0.0)
+    with recorder(path, most_files=2) as (recording, failures):
+        write = recording._writer._write
+
+        def half():
+            if recording._writer._content:
+                del recording._writer._content[1:]
+                write()
+                raise OSError(28, "No space left on device")
+
+        recording._writer._write = half
+        for attempt in range(4):
+            recording.state.add_node(node(f"n{attempt}"))
+            recording.begin()
+            eventually(lambda attempt=attempt: len(failures) > attempt)
+    found, _ = replayed(path)
+    assert len(found) == len(whole.decisions)
 
 
 def test_assumed_pods_and_pods_on_unknown_nodes_outlast_a_checkpoint(path):
