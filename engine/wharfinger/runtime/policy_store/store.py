@@ -56,6 +56,7 @@ class PolicyStore:
         self._pending: dict[str, Offer] = {}
         self._offered = asyncio.Event()
         self._settled = asyncio.Lock()
+        self._meanwhile: tuple[PolicyStatus, ...] | None = None
         self.beside = Beside(clock)
         self.heard = asyncio.Event()
         self.active = ActivePolicies(chains=dict(chains), shadows={profile: {} for profile in chains})
@@ -103,7 +104,9 @@ class PolicyStore:
 
     @property
     def statuses(self) -> tuple[PolicyStatus, ...]:
-        """Every policy, in the order of sources and keys."""
+        """Every policy, in the order of sources and keys; while texts are being built, as it was before them."""
+        if self._meanwhile is not None:
+            return self._meanwhile
         return tuple(entry.status for entry in self._ledger if entry.is_policy)
 
     @property
@@ -128,7 +131,11 @@ class PolicyStore:
         async with self._settled:
             while self._pending:
                 self._offered.clear()
-                await self._reload()
+                self._meanwhile = self.statuses
+                try:
+                    await self._reload()
+                finally:
+                    self._meanwhile = None
 
     async def review(self) -> None:
         """None, once the policies that hold have been tried on the cluster, which was not known when they were built."""
@@ -219,6 +226,7 @@ class PolicyStore:
         for entry in self._ledger:
             if entry.candidate is None:
                 entry.held = None
+        self._meanwhile = None  # what was found in the texts and what holds belong together again
 
     def _tell(self, removed: Sequence[Entry]) -> None:
         tried = [entry for entry in self._ledger if entry.newly and entry.is_policy]

@@ -160,3 +160,22 @@ async def test_a_policy_that_imports_is_not_remembered_by_its_text_alone():
     await world.offer({"a.policy": library, "lib.policy": "let most = 5\n"})
     assert world.status("a.policy").state == "active"
     assert world.status("a.policy").held is None
+
+
+@story
+async def test_while_texts_are_built_nobody_is_told_of_a_policy_that_is_kept_as_of_one_that_is_refused(tmp_path):
+    await World(state=tmp_path).offer({"a.policy": policy("a", "one")})
+    after, told = World(state=tmp_path), []
+    run = after.store.beside.run
+
+    async def watched(*asked):
+        told.append(after.states())
+        built = await run(*asked)
+        told.append(after.states())
+        return built
+
+    after.store.beside.run = watched
+    await after.offer({"a.policy": BROKEN})
+    assert len(told) >= 4
+    assert not any(told)
+    assert after.states() == {"a.policy": "kept"}
