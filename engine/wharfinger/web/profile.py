@@ -7,6 +7,7 @@ limit, and one at a time.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import cProfile
 import io
 import pstats
@@ -40,7 +41,7 @@ class Profiling:
             return PlainTextResponse("another profile is being taken; only one can be\n", 409)
         self._busy = True
         try:
-            return PlainTextResponse(await _profiled(seconds))
+            return PlainTextResponse(await _profiled(seconds, request))
         finally:
             self._busy = False
 
@@ -53,14 +54,22 @@ def _seconds(text: str | None) -> float | None:
     return seconds if 0 < seconds <= LONGEST else None
 
 
-async def _profiled(seconds: float) -> str:
-    """The functions that took most time, those they called included."""
+async def _profiled(seconds: float, request: Request) -> str:
+    """The functions that took most time, those they called included; of less time if whoever asked has gone."""
     profiler = cProfile.Profile()
     profiler.enable()
     try:
-        await asyncio.sleep(seconds)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await _left(request)
     finally:
         profiler.disable()
     text = io.StringIO()
     pstats.Stats(profiler, stream=text).sort_stats(pstats.SortKey.CUMULATIVE).print_stats(LINES)
     return text.getvalue()
+
+
+async def _left(request: Request) -> None:
+    """None, when whoever asked has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import uvicorn
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wharfinger.errors import UsageError
 from wharfinger.web.connections import AT_ONCE, FrugalProtocol
@@ -31,6 +33,27 @@ class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _Ending:
+    """An ASGI middleware that answers whoever waits when the server stops; uvicorn would log where each of them was."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def sending(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except asyncio.CancelledError:
+            if not started:
+                await PlainTextResponse("the process stops\n", 503)(scope, receive, send)
 
 
 class Server:
@@ -59,7 +82,7 @@ class Server:
     async def __aenter__(self) -> Self:
         self._sockets = await bound(self._host, self._port)
         config = uvicorn.Config(
-            self._app,
+            _Ending(self._app),
             log_config=None,
             log_level="error",  # strangers can send thousands of broken requests in a second; each gets its 400, and the log no line
             access_log=False,

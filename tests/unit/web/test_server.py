@@ -81,7 +81,7 @@ def test_where_nobody_can_listen(host, port, sentence):
     assert str(refused.value).startswith(sentence)
 
 
-def test_it_stops_though_somebody_keeps_a_connection_and_an_answer_takes_long():
+def test_it_stops_though_somebody_keeps_a_connection_and_an_answer_takes_long(caplog):
     async def slow(_request):
         await asyncio.sleep(30)
         return PlainTextResponse("late")
@@ -96,8 +96,26 @@ def test_it_stops_though_somebody_keeps_a_connection_and_an_answer_takes_long():
                 began = time.monotonic()
                 await server.__aexit__(None, None, None)
                 assert time.monotonic() - began < 4
+            assert b"503 Service Unavailable" in (answer := await reader.read())
+            assert answer.endswith(b"the process stops\n")
             writer.close()
-            await reader.read()
+
+    asyncio.run(main())
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+def test_a_profile_ends_when_nobody_waits_for_it():
+    async def main():
+        async with Server(app()) as server:
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"GET /debug/profile?seconds=60 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            profile = f"{server.url}/debug/profile?seconds=0.05"
+            async with asyncio.timeout(20):
+                while (await get(profile))[0] != 409:
+                    pass
+                writer.close()
+                while (await get(profile))[0] != 200:
+                    pass
 
     asyncio.run(main())
 
