@@ -11,7 +11,7 @@ from wharfinger.daemon.settings import Profile, Settings
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.configuration import ChainConfig
-from wharfinger.language import load
+from wharfinger.language import load, partner
 from wharfinger.language.diagnostics import PolicyError
 from wharfinger.runtime import configuration_file, policies
 
@@ -45,7 +45,7 @@ def _fault_of(path: str) -> str:
         return ""
     if not found.is_file():
         return "no regular file, so nobody can tell when it changes"
-    return "" if path.endswith(load.SUFFIX) else f"only files whose names end in {load.SUFFIX} are read; rename it"
+    return "" if path.endswith(partner.SUFFIX) else f"only files whose names end in {partner.SUFFIX} are read; rename it"
 
 
 def chain_config(profile: Profile, note: Note) -> ChainConfig | None:

@@ -17,10 +17,10 @@ from wharfinger.framework.ports import Clock, Reference
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.reflector import Reflector, ReflectorSettings, Report
 from wharfinger.kube.resources import Resource
+from wharfinger.language.partner import SUFFIX
 from wharfinger.model import objects
 from wharfinger.model.objects_meta import KubeStruct, ObjectMeta
 
-SUFFIX = ".policy"
 _WAIT = 5.0  # seconds until a ConfigMap that may not be read is asked for again
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from wharfinger.errors import UsageError
@@ -22,11 +22,10 @@ from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.imported import imported
 from wharfinger.language.parser import parse
+from wharfinger.language.partner import SUFFIX, TEST_SUFFIX, only_tests, partner_of, with_tests
 from wharfinger.language.source import Source, Span
 from wharfinger.language.source_file import read_source, read_stream
 
-SUFFIX = ".policy"
-TEST_SUFFIX = "_test.policy"
 STDIN = "-"
 
 
@@ -125,8 +124,7 @@ class _Loader:
     def _with_tests(self, name: str, file: ast.File) -> ast.File:
         """A file together with the tests kept beside it."""
         beside = partner_of(name)
-        tests = self.files.get(beside) if beside is not None and not name.endswith(TEST_SUFFIX) else None
-        return replace(file, tests=file.tests + tests.tests) if tests is not None and only_tests(tests) else file
+        return with_tests(file, self.files.get(beside) if beside is not None and not name.endswith(TEST_SUFFIX) else None)
 
     def _tests_belong(self, name: str, file: ast.File) -> None:
         """Reports tests that belong to no policy."""
@@ -168,15 +166,3 @@ class _Loader:
 
 
 _IMPORT_HELP = "the path is relative to this file"
-
-
-def only_tests(file: ast.File) -> bool:
-    """Whether a file holds tests and nothing that they could be tests of."""
-    return file.policy is None and not file.items and bool(file.tests)
-
-
-def partner_of(name: str) -> str | None:
-    """The file of the tests of a policy file, or the policy file of a file of tests."""
-    if name.endswith(TEST_SUFFIX):
-        return name.removesuffix(TEST_SUFFIX) + SUFFIX
-    return name.removesuffix(SUFFIX) + TEST_SUFFIX if name.endswith(SUFFIX) else None

@@ -7,7 +7,7 @@ nothing outside of the set.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from wharfinger.language import ast, typed
@@ -18,8 +18,8 @@ from wharfinger.language.check.lints import allowed_by
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.imported import imported
-from wharfinger.language.load import SUFFIX, TEST_SUFFIX, only_tests, partner_of
 from wharfinger.language.parser import parse
+from wharfinger.language.partner import SUFFIX, TEST_SUFFIX, only_tests, partner_of, with_tests
 from wharfinger.language.source_file import decode
 
 
@@ -78,8 +78,7 @@ class TextSet:
         beside = partner_of(name)
         if beside is None or beside not in self.texts or name.endswith(TEST_SUFFIX):
             return file
-        tests = self._read(beside, diagnostics)
-        return replace(file, tests=file.tests + tests.tests) if tests is not None and only_tests(tests) else file
+        return with_tests(file, self._read(beside, diagnostics))
 
     def _belongs(self, name: str, file: ast.File, diagnostics: Diagnostics) -> None:
         tested = partner_of(name) if name.endswith(TEST_SUFFIX) else None

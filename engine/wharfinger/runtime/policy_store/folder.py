@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from wharfinger.language.load import SUFFIX
+from wharfinger.language.partner import SUFFIX
 from wharfinger.language.source_file import MOST_BYTES
 
 MOST_FILES = 2000
