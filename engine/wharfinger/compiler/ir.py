@@ -48,9 +48,9 @@ class Rep(IntEnum):
 class Op:
     """An operation: `scalar` takes and returns plain Python values, `vector` arrays of one entry per row.
 
-    A `framed` vector form takes the frame (`builtins.context.AtRows`: snapshot, pod and rows) first: it reads the cluster, and
-    where it is `of_pod` also the pod. A `hazardous` one may divide by zero or overflow. Operations made for one policy carry in
-    `key` what tells them apart.
+    A `framed` vector form takes the frame (`builtins.context.AtRows`: snapshot, pod and rows) first: it reads the cluster, where it is
+    `of_pod` also the pod, and where it is `timed` the time or metrics. A `hazardous` one may divide by zero or overflow. Operations made
+    for one policy carry in `key` what tells them apart.
 
     `row` is the vector form for one row, in plain Python: the same result, without the cost of arrays of one. Its frame is a
     `builtins.context.AtNode`, and what may be missing is a pair of value and presence as in the vector form. Left out where it is the
@@ -62,6 +62,7 @@ class Op:
     vector: Callable[..., Any] | None = None
     framed: bool = False
     of_pod: bool = False
+    timed: bool = False
     hazardous: bool = False
     row: Callable[..., Any] | None = None
     key: Hashable = None

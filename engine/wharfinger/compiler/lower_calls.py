@@ -16,7 +16,7 @@ from wharfinger.builtins.context import AtMoment
 from wharfinger.compiler import leaves, ops
 from wharfinger.compiler.ir import Node, Op, Rep, Stage, Value
 from wharfinger.language import typed
-from wharfinger.language.catalogue import Function
+from wharfinger.language.catalogue import Function, Volatility
 from wharfinger.model.strings import StringTable
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def _framed(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
         row=_at_row(expr, nodes),
         framed=True,
         of_pod=True,
+        timed=expr.function.volatility is Volatility.TIMED,
         hazardous=True,
         key=_names(expr),
     )

@@ -189,7 +189,8 @@ class _Scheduling:
         steps = self._steps(
             node for node in nodes if node.number in {inner.number for inner in self._run_nodes(list(selections_.values()))}
         )
-        timed = any(node.volatility is Volatility.TIMED for node in nodes)
+        # The age of what is GLOBAL is GLOBAL itself, and yet changes with the time.
+        timed = any(node.op.timed or node.volatility is Volatility.TIMED for node in nodes)
         return Watch(steps, tuple(self.places[number] for number in selections_), timed=timed)
 
     def _static_part(self, node: Node) -> StaticPart:

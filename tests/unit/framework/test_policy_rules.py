@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.framework import fleet
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework import chain, cycle
 from wharfinger.framework.report import DecisionReport, report
+from wharfinger.model.pod import PodView
 
 EAST_WEST = [fleet.node("east", labels={"side": "east", "rank": "1"}), fleet.node("west", labels={"side": "west"}), fleet.node("mid")]
 
@@ -252,3 +255,20 @@ def test_a_report_says_everything_and_survives_json():
         ("mid", [8.0], [("p/s", 4.0)]),
     ]
     assert found.model_dump(by_alias=True)["policyRevision"] == decision.policy_revision
+
+
+@pytest.mark.parametrize("within", ["", ', within: "zone"'])
+def test_the_age_of_what_is_counted_over_many_nodes_passes_with_the_time(within):
+    """Nothing in the cluster changes between the two questions."""
+    first = fleet.pod("first", node_name="a").object
+    first = replace(first, metadata=replace(first.metadata, creation_timestamp=datetime.fromtimestamp(1_000, UTC)))
+    cluster = fleet.state(fleet.node("a", labels={"zone": "z"}), fleet.node("b", labels={"zone": "z"}), pods=[PodView(first)])
+    settled = f"age(max(pods, it.created{within}))"
+    rules = (
+        f'filter calm {{ require {settled} > 10s else "too early" on missing pass }}\nscore late = curve({settled}, 0s -> 0, 100s -> 100)'
+    )
+    decider = cycle.Decider(fleet.chain_of(policies=[policy(f"{rules} on missing neutral")]))
+    for now, feasible, points in ((1_005.0, 0, None), (1_020.0, 2, 20.0), (1_050.0, 2, 50.0)):
+        decision = decider.decide(cluster.snapshot(now), fleet.pod())
+        assert decision.feasible == feasible
+        assert points is None or decision.scores_at("a")[0].points == points
