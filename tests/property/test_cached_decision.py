@@ -188,7 +188,7 @@ POLICIES = [
     score load weight 2 = curve(load, 0% -> 100, 100% -> 0) on missing neutral
     score filled weight 0.1 tier 2 = curve(ratio(node.requested.cpu, node.allocatable.cpu), 0% -> 0, 100% -> 100) on missing skip
     prefer ssd tier 2 when node.pod_count > 1 = node.labels["disk"] == "ssd" on missing 3
-    metric load: percent = prometheus("x", node: "node", max_age: 5s, min_coverage: 30%)
+    metric load: percent = prometheus("x", node: "node", refresh: 1s, max_age: 5s, min_coverage: 30%)
     tie_break node.pod_count asc, node.free.cpu desc
     quantum 5
     base kubernetes { ImageLocality weight 3 }
