@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.language.policies import codes, errors
+from tests.unit.language.policies import checked, codes, errors
 
 Z = 'node.labels["z"]'
 Y = 'node.labels["y"]'
@@ -82,6 +82,11 @@ def test_on_missing_says_it(condition, action):
 def test_a_score_says_it_too(condition, action):
     assert errors(f"prefer f = {condition}") == ["P402"]
     assert errors(f"prefer f = {condition} on missing {action}") == []
+
+
+def test_no_default_is_proposed_for_a_time_as_none_can_be_written():
+    _, found = checked("filter f { require age(node.created) > 1h }")
+    assert [d.help for d in found] == ["guard it, `has(node.created)`; or end the rule with `on missing pass` or `on missing reject`"]
 
 
 def test_an_earlier_clause_guards_later_ones():

@@ -15,7 +15,7 @@ from wharfinger.language.check.forms import condition
 from wharfinger.language.check.missing import Causes
 from wharfinger.language.check.operations import negated
 from wharfinger.language.check.rules import RuleContext
-from wharfinger.language.check.verdicts import default_text, guard_text, subject_of, why
+from wharfinger.language.check.verdicts import subject_of, ways_out, why
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Label
 
@@ -56,6 +56,5 @@ def _unhandled(rules: RuleContext, rule: ast.VictimRule, asked: typed.Expr, caus
         cause.span if within else asked.span,
         label=why(cause) if within else "may be missing",
         others=() if within else (Label(cause.span, why(cause)),),
-        help=f"give a default, `{default_text(cause)}`; or guard it, `{guard_text(cause)}`; "
-        "or end the rule with `on missing keep` or `on missing evict`",
+        help=f"{ways_out(cause)}; or end the rule with `on missing keep` or `on missing evict`",
     )

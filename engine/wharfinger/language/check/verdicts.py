@@ -30,7 +30,7 @@ def unhandled(context: Context, code: Code, rule: str, value: typed.Expr, causes
         cause.span if within else value.span,
         label=why(cause) if within else "may be missing",
         others=others,
-        help=f"give a default, `{default_text(cause)}`; or guard it, `{guard_text(cause)}`; or end the rule with {CHOICES[code]}",
+        help=f"{ways_out(cause)}; or end the rule with {CHOICES[code]}",
     )
 
 
@@ -54,6 +54,12 @@ def why(cause: typed.Expr) -> str:
         isinstance(cause, typed.Call) and cause.function.name == "ratio"
     )
     return "missing where the divisor is 0" if divides else "may be missing"
+
+
+def ways_out(cause: typed.Expr) -> str:
+    """How to say what holds where a cause is missing; there is no way to write a time, which could be a default."""
+    default = "" if cause.type.kind is Kind.TIME else f"give a default, `{default_text(cause)}`; or "
+    return f"{default}guard it, `{guard_text(cause)}`"
 
 
 def default_text(cause: typed.Expr) -> str:
