@@ -31,7 +31,7 @@ Callback = Callable[[], Awaitable[None] | None]
 _JITTER = 1.2  # client-go/tools/leaderelection: retries of candidates are stretched by up to this factor
 _PATIENCE = 0.5  # share of the deadline that one request may take, as there: one connection that has died must not cost the lease
 _MOST_TRANSITIONS = 2**31 - 1  # the field's type in the API server
-_CLAIMS = 16  # own writes remembered: more than can be on their way
+_CLAIMS = 4  # own writes of one attempt, at most
 
 
 class LeaseLost(WharfingerError):
@@ -57,10 +57,11 @@ class LeaseSettings:
 class _Elector:
     """The lease as last seen and since when, the `renewTime`s of own writes, and what the last attempt met."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: LeaseSettings) -> None:
         self.seen: dict[str, Any] | None = None
         self.seen_at = 0.0
-        self.claims: deque[str] = deque(maxlen=_CLAIMS)
+        # own writes remembered: until the deadline the lease is that of the last that was written, however many were refused since
+        self.claims: deque[str] = deque(maxlen=_CLAIMS * (2 + math.ceil(settings.renew_deadline / settings.retry_period)))
         self.conflict = False
         self.failure = ""
 
@@ -73,7 +74,7 @@ class LeaseElection:
         self._settings = settings
         self._clock = clock
         self._report = report
-        self._known = _Elector()
+        self._known = _Elector(settings)
         self._leading_until: float | None = None
         self._patience = settings.renew_deadline * _PATIENCE
         self._name = f"{settings.resource_namespace}/{settings.resource_name}"

@@ -107,6 +107,22 @@ def test_a_lease_whose_last_renewal_was_written_unheard_is_given_back_all_the_sa
     run(scenario)
 
 
+def test_many_refused_renewals_do_not_make_the_lease_that_of_another_process(run):
+    async def scenario(server, connection):
+        leases, me = Leases(server), Replica(connection, lease_duration=60.0, renew_deadline=30.0, retry_period=0.02)
+        async with running(me.run()):
+            await until(lambda: me.election.is_leader)
+            tried = []
+            server.on("PUT", PATH, lambda seen: tried.append(seen) or refused(500, "InternalError"))
+            await until(lambda: len(tried) > 30)
+            server.on("PUT", PATH, lambda seen: leases._put(seen.body))
+            written = len(leases.holders)
+            await until(lambda: len(leases.holders) > written)
+            assert me.told == ["started"]
+
+    run(scenario)
+
+
 def test_the_lease_of_another_is_left_alone_until_it_has_not_changed_for_its_duration(run):
     async def scenario(server, connection):
         spec = {"holderIdentity": "other", "leaseDurationSeconds": 0.1, "renewTime": "2099-01-01T00:00:00.000000Z", "leaseTransitions": 3}
