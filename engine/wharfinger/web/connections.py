@@ -38,7 +38,7 @@ class FrugalProtocol(H11Protocol):
         if len(self.connections) > MOST:
             transport.abort()
         else:
-            transport.set_write_buffer_limits(high=0)  # so that writing pauses as soon as anything waits, also on a connection that closes
+            transport.set_write_buffer_limits(high=1)  # writing pauses as soon as anything waits; with 0, TLS would pause without that
             self._await_request()
 
     def data_received(self, data: bytes) -> None:
