@@ -29,7 +29,7 @@ class TracingSettings(Part):
     """Traces of pods: the collector that takes OTLP over HTTP, and which part of those is recorded that belong to no trace yet."""
 
     endpoint: str
-    sampling_ratio: float = Field(default=0.01, ge=0, le=1)
+    sampling_ratio: float = Field(default=0.01, ge=0, le=1, strict=True)
 
     @field_validator("endpoint")
     @classmethod

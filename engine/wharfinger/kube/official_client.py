@@ -5,6 +5,8 @@ Importing it takes a tenth of a second, most of it for parts that nobody needs h
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from kubernetes.aio.client import Configuration
@@ -29,9 +31,9 @@ class Kubeconfig:
 
     def __init__(self, path: str, context: str | None) -> None:
         try:
-            merged = KubeConfigMerger(path)
-            if merged.config is None:
+            if not any(part and Path(part).expanduser().exists() for part in path.split(os.pathsep)):  # the merger would only log it
                 raise UsageError(f"cannot read how to connect to the API server: {path} does not exist")
+            merged = KubeConfigMerger(path)
             self._loader = KubeConfigLoader(config_dict=merged.config, active_context=context, config_base_path=None)
         except ConfigException as error:
             raise ValueError(str(error)) from error

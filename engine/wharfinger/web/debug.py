@@ -58,10 +58,16 @@ class Nearby:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """None; answers 403 itself, or hands on."""
-        if scope["type"] == "http" and scope["path"].startswith("/debug/") and not is_ours(Request(scope)):
-            await not_ours(Request(scope), "remoteDebugging")(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+        answer = self._refusal(Request(scope)) if scope["type"] == "http" and scope["path"].startswith("/debug/") else None
+        await (self._app if answer is None else answer)(scope, receive, send)
+
+    @staticmethod
+    def _refusal(request: Request) -> Response | None:
+        if not is_ours(request):
+            return not_ours(request, "remoteDebugging")
+        if request.headers.get("sec-fetch-site") == "cross-site":  # it could not read the answer, but let the process profile itself
+            return PlainTextResponse("not for pages of other sites; open it by its own address\n", 403)
+        return None
 
 
 def not_ours(request: Request, setting: str) -> Response:

@@ -68,6 +68,14 @@ SENTENCES = {
     "no mapping": ("clientConnection: kubeconfig", "clientConnection: Input should be a mapping, not 'kubeconfig'"),
     "a number out of range": ("port: 70000", "port: Input should be less than or equal to 65535, not 70000"),
     "a choice that is none": ("logging: {format: xml}", "logging.format: Input should be 'console' or 'json', not 'xml'"),
+    "a truth for a duration": (
+        "leaderElection: {leaseDuration: true}",
+        "leaderElection.leaseDuration: expected a duration such as 15s or 1m30s, not 'true'",
+    ),
+    "a truth for a ratio": (
+        "tracing: {endpoint: 'http://a', samplingRatio: true}",
+        "tracing.samplingRatio: Input should be a valid number, not True",
+    ),
     "no duration": (
         "leaderElection: {leaseDuration: soon}",
         "leaderElection.leaseDuration: expected a duration such as 15s or 1m30s, not 'soon'",

@@ -89,6 +89,11 @@ def test_no_default_is_proposed_for_a_time_as_none_can_be_written():
     assert [d.help for d in found] == ["guard it, `has(node.created)`; or end the rule with `on missing pass` or `on missing reject`"]
 
 
+def test_no_default_is_proposed_for_a_metric_as_what_is_not_measured_is_not_idle():
+    _, found = checked("metric load: percent = prometheus('q', node: \"instance\")\nfilter f { require load < 50% }")
+    assert [d.help for d in found] == ["guard it, `has(load)`; or end the rule with `on missing pass` or `on missing reject`"]
+
+
 def test_an_earlier_clause_guards_later_ones():
     assert errors(f'filter f {{ require has({Z})\n require {Z} == "a" }}') == []
 

@@ -115,6 +115,11 @@ class TestDebug:
         assert asked.get("/debug/profile?seconds=0.01", headers={"X-Forwarded-For": "127.0.0.1"}).status_code == status
         assert asked.get("/healthz").status_code == 200
 
+    @pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-origin", 200), ("none", 200)])
+    def test_is_not_for_pages_of_other_sites_in_a_browser_on_the_machine(self, site, status):
+        answer = asking(debug=Debug()).get("/debug/profile?seconds=0.01", headers={"Sec-Fetch-Site": site})
+        assert answer.status_code == status
+
     @pytest.mark.parametrize(
         ("host", "status"),
         [

@@ -57,8 +57,8 @@ def why(cause: typed.Expr) -> str:
 
 
 def ways_out(cause: typed.Expr) -> str:
-    """How to say what holds where a cause is missing; there is no way to write a time, which could be a default."""
-    default = "" if cause.type.kind is Kind.TIME else f"give a default, `{default_text(cause)}`; or "
+    """How to say what holds where a cause is missing. No time can be written as a default, and a node that is not measured is not idle."""
+    default = "" if cause.type.kind is Kind.TIME or isinstance(cause, typed.MetricRef) else f"give a default, `{default_text(cause)}`; or "
     return f"{default}guard it, `{guard_text(cause)}`"
 
 
