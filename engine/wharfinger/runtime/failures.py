@@ -51,7 +51,7 @@ class Failures:
 
     def _say(self, pod: PodView, reason: str, message: str, nominated: str | None) -> None:
         self._writes.say(pod, wording.unscheduled(reason, message), nominated)
-        self._ports.events.record(pod, wording.failed(message))
+        self._ports.events.record(pod, wording.failed_scheduling(message))
 
     def _tell(  # noqa: PLR0913 — the pod, and what is said of it in three places
         self, queued: QueuedPod, *, result: str, reason: str, decided: Decided, message: str, nominated: str | None = None

@@ -58,7 +58,7 @@ class SchedulingCycle:
         pod = queued.pod
         if pod.terminating:
             self._queue.done(queued)
-            self._world.ports.events.record(pod, wording.failed(f"skip schedule deleting pod: {pod.key}"))
+            self._world.ports.events.record(pod, wording.failed_scheduling(f"skip schedule deleting pod: {pod.key}"))
             return True
         if self._world.state.is_placed(pod.uid):
             self._queue.done(queued)

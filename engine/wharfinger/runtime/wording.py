@@ -14,7 +14,7 @@ def unscheduled(reason: str, message: str) -> Condition:
     return Condition(type="PodScheduled", status="False", reason=reason, message=message)
 
 
-def failed(message: str) -> Event:
+def failed_scheduling(message: str) -> Event:
     """The event of a pod that was not placed."""
     return Event(type=WARNING, reason="FailedScheduling", action="Scheduling", note=message)
 

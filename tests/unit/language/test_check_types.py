@@ -279,3 +279,12 @@ def test_how_a_metric_names_nodes_is_read_at_once(relabel, found):
 def test_options_of_a_metric_that_can_bring_no_sample(options, found):
     declared = f"metric load: percent = prometheus('up', {options})"
     assert errors(f"{declared}\nfilter f {{ require load < 5% on missing pass }}") == found
+
+
+@pytest.mark.parametrize(
+    ("options", "refresh"), [("", 15.0), ("max_age: 5s", 2.5), ("max_age: 1s", 1.0), ("max_age: 5s, refresh: 5s", 5.0)]
+)
+def test_samples_are_refreshed_twice_as_often_as_they_grow_old_where_that_is_less_than_usual(options, refresh):
+    given = f", {options}" if options else ""
+    typed = policy(f'policy "p"\nmetric load: percent = prometheus(\'up\', node: "instance"{given})\nprefer a = has(load)')
+    assert typed.metrics[0].refresh == refresh

@@ -63,6 +63,8 @@ def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typ
     if query is None or given is None:
         return None
     values = {key: given.get(key, option.default) for key, option in options.items()}
+    if "refresh" not in given:
+        values["refresh"] = max(options["refresh"].low, min(values["refresh"], values["max_age"] / 2))
     if values["refresh"] > values["max_age"]:
         message = f"`refresh` of {values['refresh']:.10g}s is longer than `max_age` of {values['max_age']:.10g}s"
         help_ = "a sample has to last until the next one comes; best for several"
