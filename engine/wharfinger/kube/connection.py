@@ -58,6 +58,7 @@ class _Request:
     body: bytes | None
     content_type: str
     seconds: float
+    before: Callable[[], None]
 
 
 Answered = Callable[[str, int, float | None], None]
@@ -117,7 +118,7 @@ class Connection:
         raises, nothing is sent.
         """
         seconds = timeout or self.limits.request_timeout
-        asked = _Request(method=method, path=path, params=params, body=body, content_type=content_type, seconds=seconds)
+        asked = _Request(method=method, path=path, params=params, body=body, content_type=content_type, seconds=seconds, before=before)
 
         async def ask(authorization: str | None) -> bytes:
             if urgent:
@@ -168,7 +169,8 @@ class Connection:
             if asked.body is None or asked.params is not None or self._writes is None:
                 status, content, retry_after = await self._read(asked, authorization)
             else:
-                answer = await self._writes.ask(asked.method, asked.path, authorization, asked.body, asked.content_type, asked.seconds)
+                parts = asked.method, asked.path, authorization, asked.body, asked.content_type, asked.seconds, asked.before
+                answer = await self._writes.ask(*parts)
                 status, content, retry_after = answer.status, answer.content, answer.retry_after
         except _BROKEN as error:
             raise _unreachable(asked.method, asked.path, error) from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Callable
 from typing import cast
 
 from yarl import URL
@@ -19,6 +20,14 @@ from wharfinger.kube.sockets import notice_silence
 
 _IDLE = 60.0  # seconds after which an unused connection may be one that the server is just closing
 _FAREWELL = 1.0
+
+
+Condition = Callable[[], None]
+"""Raises when a request must not be sent any more."""
+
+
+def _nothing() -> None:
+    """Is no condition."""
 
 
 class Exchanges:
@@ -36,15 +45,25 @@ class Exchanges:
         self._open: set[_Channel] = set()
 
     async def ask(  # noqa: PLR0913, PLR0917 — the parts of a request
-        self, method: str, path: str, authorization: str | None, body: bytes, content_type: str, seconds: float
+        self,
+        method: str,
+        path: str,
+        authorization: str | None,
+        body: bytes,
+        content_type: str,
+        seconds: float,
+        before: Condition = _nothing,
     ) -> Answer:
-        """The answer. Raises OSError (TimeoutError, ConnectionError, ssl.SSLError) when none comes: what became of it is not known."""
+        """The answer. Raises OSError (TimeoutError, ConnectionError, ssl.SSLError) when none comes: what became of it is not known.
+
+        Where a connection has to be made first, `before` is called once there is one: when that raises, nothing is sent.
+        """
         if not path.isascii() or not path.isprintable() or " " in path:
             raise ValueError(f"not a path: {path!r}")
         credentials = "" if authorization is None else f"Authorization: {authorization}\r\n"
         head = f"{method} {self._prefix}{path}{self._head}{credentials}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
         async with asyncio.timeout(seconds):
-            channel = self._idle_one() or await self._connect()
+            channel = self._idle_one() or await self._connect(before)
             asked_at = asyncio.get_running_loop().time()
             try:
                 answer = await channel.ask(head.encode("latin-1") + body)
@@ -83,7 +102,7 @@ class Exchanges:
             self._idle.remove(channel)
             channel.abort()
 
-    async def _connect(self) -> _Channel:
+    async def _connect(self, before: Condition) -> _Channel:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._connect_timeout):
             _, made = await loop.create_connection(
@@ -91,6 +110,11 @@ class Exchanges:
             )
         self._open.add(made)
         made.gone.add_done_callback(lambda _: self._open.discard(made))
+        try:
+            before()
+        except BaseException:
+            self._idle.append(made)
+            raise
         return made
 
 

@@ -117,7 +117,7 @@ def test_who_lost_the_lease_binds_nothing(bind):
 
 
 def test_who_loses_the_lease_while_waiting_does_not_ask_again(bind):
-    leading = iter([True, False])
+    leading = iter([True, True, False])  # it is asked again once there is a connection
     _, server, _ = bind(refused(429), Answer(status=201), may_write=lambda: next(leading))
     assert len(server.requests("POST")) == 1
 

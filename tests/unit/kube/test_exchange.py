@@ -44,6 +44,25 @@ def test_a_refusal_leaves_the_connection_usable(run, status, error):
     run(scenario)
 
 
+def test_what_must_not_be_sent_any_more_once_there_is_a_connection_is_not_sent(run):
+    async def scenario(server, connection):
+        server.on("POST", PATH, Answer(status=201))
+        asked = []
+
+        def still_leading():
+            asked.append("again")
+            if len(asked) > 1:
+                raise RuntimeError("the lease was lost while the connection was made")
+
+        with pytest.raises(RuntimeError, match="was lost"):
+            await post(connection, before=still_leading)
+        assert server.seen == []
+        await post(connection)
+        assert len(server.seen) == 1
+
+    run(scenario)
+
+
 def test_the_wait_that_a_busy_server_asks_for_is_told(run):
     async def scenario(server, connection):
         server.on("POST", PATH, refused(429, "TooManyRequests", Retry_After="7"))
