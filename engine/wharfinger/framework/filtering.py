@@ -95,8 +95,8 @@ class Filtering:
             if self._global or self._timed:  # a STATIC or ROW PreFilter reads nothing that has changed
                 self.evaluate(asked)
             return ALL if self.refusal is None else NO_ROWS
-        renewed, timely = self._refresh_global(asked, changes), self._refresh_timed(asked)
-        if renewed is None or timely is None:
+        renewed = self._refresh_global(asked, changes)
+        if renewed is None or (timely := self._refresh_timed(asked)) is None:
             self.evaluate(asked)
             return ALL
         if self._refresh_local(asked, changes) or timely:

@@ -36,9 +36,7 @@ class Scoring:
             TierTotals(tier, lineup.quantum(tier), [slot for slot in self.slots if slot.term.tier == tier], self._n_groups)
             for tier in lineup.tiers
         )
-        self._static: tuple[
-            ScoreSlot, ...
-        ] = ()  # of the STATIC scores, and of the ROW and TIMED ones, those with something to say of the pod
+        self._static: tuple[ScoreSlot, ...] = ()  # of the STATIC scores, and of the ROW and TIMED ones, those with something to say
         self._row: tuple[ScoreSlot, ...] = ()
         self._timed = tuple(slot for slot in self.slots if slot.volatility is Volatility.TIMED)
         self._moment: Hashable = None  # that the TIMED scores were asked at

@@ -22,7 +22,7 @@ from yarl import URL
 
 from wharfinger.kube import refusals
 from wharfinger.kube.credentials import Credentials
-from wharfinger.kube.exchange import Exchanges
+from wharfinger.kube.exchange import Condition, Exchanges, no_condition
 from wharfinger.kube.lines import whole_lines
 from wharfinger.kube.sockets import notice_silence
 
@@ -58,15 +58,11 @@ class _Request:
     body: bytes | None
     content_type: str
     seconds: float
-    before: Callable[[], None]
+    before: Condition
 
 
 Answered = Callable[[str, int, float | None], None]
 """Told of a request: its method, the status of the answer (0 where none came), and the seconds it took (None for watches)."""
-
-
-def _nothing() -> None:
-    """Is no condition."""
 
 
 def _unnoticed(method: str, status: int, seconds: float | None) -> None:
@@ -110,7 +106,7 @@ class Connection:
         content_type: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109 — of the exchange with the server
         urgent: bool = False,
-        before: Callable[[], None] = _nothing,
+        before: Condition = no_condition,
     ) -> bytes:
         """The body of the answer; ApiError when it is not one of success. A 401 is asked again once if there are other credentials.
 

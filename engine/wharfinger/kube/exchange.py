@@ -26,7 +26,7 @@ Condition = Callable[[], None]
 """Raises when a request must not be sent any more."""
 
 
-def _nothing() -> None:
+def no_condition() -> None:
     """Is no condition."""
 
 
@@ -52,7 +52,7 @@ class Exchanges:
         body: bytes,
         content_type: str,
         seconds: float,
-        before: Condition = _nothing,
+        before: Condition = no_condition,
     ) -> Answer:
         """The answer. Raises OSError (TimeoutError, ConnectionError, ssl.SSLError) when none comes: what became of it is not known.
 
