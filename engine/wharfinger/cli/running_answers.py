@@ -7,6 +7,7 @@ from typing import Any, TypedDict, TypeVar
 import msgspec
 
 from wharfinger.errors import UsageError
+from wharfinger.model.printable import printable
 
 T = TypeVar("T")
 
@@ -95,10 +96,3 @@ def _printable(value: Any) -> Any:
     if isinstance(value, list):
         return [_printable(each) for each in value]
     return {key: _printable(each) for key, each in value.items()} if isinstance(value, dict) else value
-
-
-def printable(text: str) -> str:
-    """The text in one line: a space for whatever else is white, U+FFFD for every other character that cannot be seen."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text)

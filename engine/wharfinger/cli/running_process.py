@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import typer
 
-from wharfinger.cli.running_answers import printable
 from wharfinger.daemon.settings import PORT
 from wharfinger.errors import UsageError
+from wharfinger.model.printable import printable
 
 _SECONDS = 30.0
 _LONGEST_REFUSAL = 10_000

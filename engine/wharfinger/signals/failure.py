@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from wharfinger.errors import WharfingerError
+from wharfinger.model.printable import printable
 
 
 class Kind(Enum):
@@ -32,6 +33,4 @@ class SignalFailed(WharfingerError):
 def on_one_line(text: str, most: int | None = None) -> str:
     """The text without what would end a line or change a terminal, and no longer than that."""
     short = text if most is None or len(text) <= most else text[:most] + "…"
-    if short.isprintable():
-        return short
-    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in short).strip()
+    return short if short.isprintable() else printable(short).strip()

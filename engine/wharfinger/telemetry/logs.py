@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from wharfinger.model.printable import printable
 from wharfinger.telemetry.line_writer import LineWriter
 from wharfinger.telemetry.plain_console import plain_line
 from wharfinger.telemetry.plain_structlog import structlog
@@ -174,16 +175,12 @@ def _printable(_: Any, __: str, event: EventDict) -> EventDict:
         event["exception"] = "\n".join(filter(None, (event.pop("report"), event.get("exception"))))
     for key, value in event.items():
         if isinstance(value, str) and not value.isprintable():
-            event[key] = _below(value) if key == "exception" else _visible(value)
+            event[key] = _below(value) if key == "exception" else printable(value)
     return event
 
 
 def _below(text: str) -> str:
-    return "\n".join(map(_visible, text.splitlines()))
-
-
-def _visible(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return "\n".join(map(printable, text.splitlines()))
 
 
 def _gap(processors: list[Processor], missing: int) -> bytes:
