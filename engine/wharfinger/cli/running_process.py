@@ -8,10 +8,10 @@ import urllib.error
 import urllib.request
 from http import HTTPStatus
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
+from wharfinger.daemon import urls
 from wharfinger.daemon.settings import PORT
 from wharfinger.errors import UsageError
 from wharfinger.model.printable import printable
@@ -46,13 +46,8 @@ def text(url: str, path: str, seconds: float = _SECONDS) -> str:
 
 def check(url: str) -> None:
     """None; UsageError for what can never lead to a scheduler."""
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and parts.hostname and not (parts.query or parts.fragment or parts.username)
-        usable = usable and url.isprintable() and " " not in url and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
-    if not usable:
+    parts = urls.split(url)
+    if parts is None or not urls.is_http(parts) or not urls.has_port(parts) or parts.query or parts.fragment or parts.username:
         raise UsageError(f"{printable(url)}: expected a URL such as {HERE}")
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from wharfinger.daemon import urls
 from wharfinger.daemon.duration import Duration
 from wharfinger.daemon.part import Part
 from wharfinger.signals.settings import PrometheusServer
@@ -70,14 +70,14 @@ class Prometheus(Part):
     @field_validator("url")
     @classmethod
     def _reachable(cls, value: str) -> str:
-        parts = _split(value)
-        if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
+        parts = urls.split(value)
+        if parts is None or not urls.is_http(parts):
             raise ValueError("expected a URL such as https://prometheus.monitoring:9090")
         if parts.username is not None or parts.password is not None:
             raise ValueError("the URL has a password in it; name the file that holds it as basicAuth.passwordFile")
         if parts.query or parts.fragment:
             raise ValueError("expected the server's URL, without a query")
-        if not _has_port(parts):
+        if not urls.has_port(parts):
             raise ValueError("expected a port from 1 to 65535, as in https://prometheus.monitoring:9090")
         if parts.path.rstrip("/").endswith(_API):
             raise ValueError("expected the path before /api/v1 only, which is added")
@@ -161,21 +161,3 @@ class Prometheus(Part):
             verify=not self.tls.insecure_skip_verify,
             timeout=self.timeout,
         )
-
-
-def _split(url: str) -> SplitResult | None:
-    """The parts of a URL; None if it has none, or characters that no URL has."""
-    if not url.isprintable() or " " in url:
-        return None
-    try:
-        return urlsplit(url)
-    except ValueError:  # brackets that are not around an IPv6 address
-        return None
-
-
-def _has_port(parts: SplitResult) -> bool:
-    """Whether the port can be one, if there is one."""
-    try:
-        return parts.port != 0
-    except ValueError:
-        return False

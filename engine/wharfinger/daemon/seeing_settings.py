@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Self
-from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
+from wharfinger.daemon import urls
 from wharfinger.daemon.part import Part
 
 MEBIBYTE = 2**20
@@ -34,12 +34,8 @@ class TracingSettings(Part):
     @field_validator("endpoint")
     @classmethod
     def _reachable(cls, value: str) -> str:
-        try:
-            parts = urlsplit(value)
-            usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and value.isprintable() and " " not in value
-        except ValueError:
-            usable = False
-        if not usable:
+        parts = urls.split(value)
+        if parts is None or not urls.is_http(parts) or not urls.has_port(parts):
             raise ValueError("expected a URL such as http://collector:4318")
         if parts.username is not None or parts.password is not None:
             raise ValueError("the URL has a password in it; give it as a header, in the variable OTEL_EXPORTER_OTLP_HEADERS")
