@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
@@ -16,42 +17,77 @@ _NUMBER = re.compile(r"\.(\d{6,})$")
 
 
 def finished(path: Path) -> list[Path]:
-    """The finished files of a log, oldest first."""
+    """The finished files of a log, oldest first; without empty ones, whose process ended before it wrote."""
+    return [found for found in _numbered(path) if _size(found)]
+
+
+def begun(path: Path) -> FileIO:
+    """An empty file that no other process writes to, for its owner alone: it names every pod of the cluster.
+
+    What was there becomes the last finished one; a process that still writes to it goes on there. UsageError where there is something
+    else than a decision log, OSError when it cannot be written.
+    """
+    while True:
+        if wrong := _not_a_log(path):
+            raise UsageError(f"{path}: the decision log cannot be written: {wrong}")
+        try:
+            file = FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
+        except FileExistsError:
+            _finish(path)
+        else:
+            os.fchmod(file.fileno(), 0o600)
+            return file
+
+
+def _finish(path: Path) -> None:
+    """Give what is there the next number, taken first by an empty file: a rename would replace what another process just finished."""
+    before = _numbered(path)
+    target = path.with_name(f"{path.name}.{(_number(before[-1]) if before else 0) + 1:06d}")
+    try:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return
+    try:
+        path.rename(target)
+    except OSError as error:
+        target.unlink(missing_ok=True)
+        if not isinstance(error, FileNotFoundError):
+            raise
+
+
+def _numbered(path: Path) -> list[Path]:
     beside = (found for found in path.parent.glob(f"{_escaped(path.name)}.*") if _NUMBER.fullmatch(found.name.removeprefix(path.name)))
     return sorted(beside, key=_number)
 
 
-def begun(path: Path) -> FileIO:
-    """The empty file, for its owner alone: it names every pod of the cluster. What it held becomes the last finished one.
-
-    UsageError where there is something else than a decision log, OSError when it cannot be written.
-    """
-    if wrong := _not_a_log(path):
-        raise UsageError(f"{path}: the decision log cannot be written: {wrong}")
-    before = finished(path)
-    if path.exists() and path.stat().st_size:
-        path.rename(path.with_name(f"{path.name}.{(_number(before[-1]) if before else 0) + 1:06d}"))
-    file = FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w")
-    os.fchmod(file.fileno(), 0o600)
-    return file
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 for one that has just been removed."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _not_a_log(path: Path) -> str:
     """What is there that must not be moved or written over; "" if nothing is."""
-    if path.is_dir():
-        return "that is a folder; name a file in it"
-    if not path.exists():
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            return "that is a folder; name a file in it"
+        if not stat.S_ISREG(mode):
+            return "that is a device or a pipe, and parts of the log that are finished could not be kept beside it; name a file"
+        with path.open("rb") as stream:
+            return "" if HEAD.startswith(stream.read(len(HEAD))) else "the file holds something else; name another one"
+    except FileNotFoundError:
         return ""
-    if not path.is_file():
-        return "that is a device or a pipe, and parts of the log that are finished could not be kept beside it; name a file"
-    with path.open("rb") as stream:
-        return "" if HEAD.startswith(stream.read(len(HEAD))) else "the file holds something else; name another one"
 
 
 def prune(path: Path, most: int) -> None:
     """None; at most so many finished files are left, the latest."""
-    for old in finished(path)[: -most or None]:
-        old.unlink(missing_ok=True)
+    removed = finished(path)[: -most or None]
+    for old in _numbered(path):
+        if removed and _number(old) <= _number(removed[-1]):
+            old.unlink(missing_ok=True)
 
 
 def opened(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:

@@ -63,7 +63,7 @@ class LogWriter:
         self._waiting = threading.Event()
         self._closing = threading.Event()
         try:
-            files.begun(self._path).close()
+            self._empty: FileIO | None = files.begun(self._path)
         except OSError as error:
             raise UsageError(f"{path}: the decision log cannot be written: {error.strerror}") from error
         self._thread = threading.Thread(target=self._run, name="decision log", daemon=True)
@@ -109,6 +109,8 @@ class LogWriter:
             except Exception as error:  # noqa: BLE001 — a disk that is full must not end the log for good
                 self._gave_up(error)
         self._end_file()
+        if self._empty is not None:
+            self._empty.close()
 
     def _gave_up(self, error: BaseException) -> None:
         self._failed(error)
@@ -116,6 +118,8 @@ class LogWriter:
             # A part of a checkpoint is of no use, and would take the place of a file that can be replayed.
             with suppress(OSError):
                 self._file.truncate(0)
+                self._file.seek(0)
+                self._empty, self._file = self._file, None
         self._end_file()
         self._rests_until = time.monotonic() + REST
         self._lost = True
@@ -161,7 +165,7 @@ class LogWriter:
     def _begin_file(self, *, lost: bool) -> None:
         self._write()
         self._end_file()
-        begun = files.begun(self._path)
+        begun = self._new_file()
         files.prune(self._path, self._most_files - 1)
         self._n_files += 1
         self._n_bytes = 0
@@ -178,6 +182,16 @@ class LogWriter:
             lost=lost,
         )
         self._content.append(ENCODE(head))
+
+    def _new_file(self) -> FileIO:
+        """The empty file that is kept, unless somebody has removed it meanwhile."""
+        empty, self._empty = self._empty, None
+        if empty is None:
+            return files.begun(self._path)
+        if os.fstat(empty.fileno()).st_nlink:
+            return empty
+        empty.close()
+        return files.begun(self._path)
 
     def _end_file(self) -> None:
         if self._file is None:

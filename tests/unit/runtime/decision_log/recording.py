@@ -2,9 +2,11 @@
 
 import asyncio
 import random
+import time
 from contextlib import contextmanager
 
 import numpy as np
+import pytest
 from msgspec.structs import replace
 
 from tests.unit.runtime.clusters import policy
@@ -13,6 +15,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import BindFailed
 from wharfinger.model import objects
 from wharfinger.model.metric_table import MetricColumn
+from wharfinger.runtime.decision_log import writer as writing
 from wharfinger.runtime.decision_log.recorder import DecisionRecorder
 from wharfinger.runtime.decision_log.replay import Replay
 from wharfinger.runtime.decision_log.writer import LogWriter
@@ -31,13 +34,15 @@ SECOND = FIRST.replace("weight 3 = -here", "weight 30 = here")
 
 @contextmanager
 def recorder(path, *, most_bytes=2**30, most_files=8):
-    """(the recorder, what failed); everything is written when the context ends."""
+    """(the recorder, what failed); everything is written when the context ends, and what happens is hardly gathered before."""
     failures = []
-    writer = LogWriter(str(path), most_bytes=most_bytes, most_files=most_files, failed=failures.append)
-    try:
-        yield DecisionRecorder(writer), failures
-    finally:
-        writer.close()
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(writing, "GATHERING", 0.001)
+        writer = LogWriter(str(path), most_bytes=most_bytes, most_files=most_files, failed=failures.append)
+        try:
+            yield DecisionRecorder(writer), failures
+        finally:
+            writer.close()
 
 
 class Recorded(Running):
@@ -45,6 +50,7 @@ class Recorded(Running):
 
     def __init__(self, recording, text=FIRST, seed=1):
         super().__init__({"wharfinger": assemble([policy(text)])}, state=recording.state)
+        self.writer = recording._writer
         self.decisions = []
         self.scheduler.show_decisions(recording.decided)
         self.scheduler.show_decisions(lambda _profile, decision: self.decisions.append((decision.pod.key, decision.node)))
@@ -104,6 +110,11 @@ class Recorded(Running):
         if self.chance.random() < 0.1:
             raise BindFailed("the server is busy")
 
+    def keep_pace(self):
+        """Wait for the disk: time passes here as fast as the tests run, and files are to begin all along."""
+        while self.writer._entries or self.writer._content:
+            time.sleep(0.001)
+
     async def churn(self, rounds, change):
         """So many rounds of everything that happens in a cluster; in the middle, a change."""
         self.cluster.before_bind = self.refuse
@@ -119,6 +130,7 @@ class Recorded(Running):
                 self.chance.choice(changes)()
             await self.calm()
             await self.pass_time(1.0)
+            self.keep_pace()
         self.scheduler.stop()
         await self.calm()
         await scheduling

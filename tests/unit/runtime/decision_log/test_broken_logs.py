@@ -14,6 +14,7 @@ from wharfinger.errors import UsageError
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.runtime.decision_log import files
 from wharfinger.runtime.decision_log import writer as writing
+from wharfinger.runtime.decision_log.lines import HEAD
 from wharfinger.runtime.decision_log.playback import Playback
 from wharfinger.runtime.decision_log.reading import BrokenLog, LogReader
 from wharfinger.runtime.decision_log.recorded_state import RecordedState
@@ -225,6 +226,32 @@ def test_two_processes_that_share_a_log_spoil_nothing(path):
     assert len(found) == len(first.decisions) + len(second.decisions)
 
 
+def test_files_that_several_begin_at_once_are_all_there_and_each_has_one_writer(path):
+    """As scheduling processes that share a log do: each begins a file, writes two parts of a line, and begins the next."""
+
+    def write(writer):
+        for number in range(40):
+            with files.begun(path) as file:
+                file.write(HEAD + f"{writer} {number} ".encode())
+                file.write(b"end")
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = [stream.read() for _, stream in files.opened(path)]
+    assert sorted(found) == sorted(HEAD + f"{writer} {number} end".encode() for writer in range(8) for number in range(40))
+
+
+def test_an_empty_file_that_was_removed_before_it_was_used_is_begun_anew(path):
+    with recorder(path) as (recording, _):
+        path.unlink()
+        Recorded(recording)
+        recording.begin()
+    assert path.read_bytes().startswith(HEAD)
+
+
 def test_a_disk_that_does_not_keep_up_loses_entries_and_says_so(path, monkeypatch):
     monkeypatch.setattr(writing, "MOST_WAITING", 20)
     with recorder(path) as (recording, failures):
@@ -285,6 +312,7 @@ def test_a_disk_that_stays_full_costs_no_file_that_can_be_replayed(path, monkeyp
             recording.state.add_node(node(f"n{attempt}"))
             recording.begin()
             eventually(lambda attempt=attempt: len(failures) > attempt)
+    assert len(list(path.parent.iterdir())) == 2, "one file is tried again and again"
     found, _ = replayed(path)
     assert len(found) == len(whole.decisions)
 
