@@ -188,9 +188,9 @@ def test_an_interruption_leaves_nothing(server, kubeconfig, tmp_path, number):
     server.hangs_at = "/api/v1/pods"
     out = tmp_path / "now.json"
     with subprocess.Popen([WHARF, "snapshot", "-o", out, f"--kubeconfig={kubeconfig}"], stderr=subprocess.PIPE, text=True) as process:
-        assert server.hanging.wait(10)
+        assert server.hanging.wait(60)
         process.send_signal(number)
-        assert process.wait(5) == 130
+        assert process.wait(60) == 130
         assert process.stderr.read() == "wharf: interrupted\n"
     assert names_in(tmp_path) == {"config"}
 

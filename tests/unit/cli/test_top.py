@@ -187,7 +187,7 @@ def test_a_terminal_is_left_as_it_was(scheduler, term, number, code, wanted):
         if number is not None:
             top.send_signal(number)
             read = read_until(own, wanted)
-        assert top.wait(10) == code
+        assert top.wait(60) == code
         assert wanted in read
     finally:
         top.kill()
@@ -218,7 +218,7 @@ def test_a_terminal_is_redrawn_also_while_the_process_is_away(scheduler):
         process.text = lambda: "nothing that a scheduler says"
         read_until(own, b"asking again; what follows is the last that was known")
         top.send_signal(signal.SIGINT)
-        assert top.wait(10) == 0
+        assert top.wait(60) == 0
     finally:
         top.kill()
         os.close(own)

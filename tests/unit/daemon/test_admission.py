@@ -81,7 +81,7 @@ def test_it_answers_as_soon_as_there_is_a_certificate(tmp_path, monkeypatch):
                 with pytest.raises(aiohttp.ClientError):
                     await ask(server.url)
                 signed_by_itself(tmp_path)
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(30):
                     while not any(line["event"] == "admission has a certificate" for line in logged):  # noqa: ASYNC110 — what waits is logged
                         await asyncio.sleep(0.02)
                 return await ask(server.url), [line["event"] for line in logged]

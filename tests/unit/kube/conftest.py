@@ -18,7 +18,7 @@ from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.waits import Backoff
 from wharfinger.model.objects import key_of
 
-_PATIENCE = 5.0
+_PATIENCE = 15.0
 
 
 class RealClock:
@@ -96,7 +96,7 @@ async def connected(folder: Path, server: ScriptedServer, **limits: Any) -> Asyn
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., None]:
-    """Runs a scenario against a scripted server; it has five seconds."""
+    """Runs a scenario against a scripted server; it has fifteen seconds, which only a fault takes."""
 
     def start(scenario: Callable[[ScriptedServer, Connection], Awaitable[None]], **limits: Any) -> None:
         async def main() -> None:

@@ -87,13 +87,13 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_failed_binding_says_what_is_known(bind, case):
     answer, found, expected = CASES[case]
-    failure, _, _ = bind(answer, found=found, request_timeout=0.1)
+    failure, _, _ = bind(answer, found=found, request_timeout=0.5)
     assert {name for name in ("retriable", "gone", "bound", "unknown") if getattr(failure, name)} == expected
 
 
 @pytest.mark.parametrize("answer", [CONFLICT, LATE, refused(500), refused(504), Answer(dropped=True)])
 def test_a_pod_that_is_on_the_node_is_bound_whatever_the_answer(bind, answer):
-    assert bind(answer, found=stored("n1"), request_timeout=0.1)[0] is None
+    assert bind(answer, found=stored("n1"), request_timeout=0.5)[0] is None
 
 
 def test_a_busy_server_is_asked_again_when_it_says(bind):

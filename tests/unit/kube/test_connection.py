@@ -246,7 +246,7 @@ def test_no_answer_is_unreachable(run, answer):
             await connection.request("POST", "/x", body=b"{}")
         assert len(server.seen) == 1  # what may have been carried out is not repeated behind anybody's back
 
-    run(scenario, request_timeout=0.05)
+    run(scenario, request_timeout=0.3)
 
 
 @pytest.mark.parametrize("body", [None, b"{}"])

@@ -228,7 +228,7 @@ def test_bindings_without_an_end_do_not_keep_events_back_for_ever(recording):
         assert not server.seen
         await until(lambda: len(server.seen) == 2)
 
-    recording(scenario, busy=lambda: True, patience=0.15)
+    recording(scenario, busy=lambda: True, patience=0.6)
 
 
 def test_while_bindings_are_under_way_one_warning_at_a_time_is_written(recording):
@@ -244,14 +244,14 @@ def test_while_bindings_are_under_way_one_warning_at_a_time_is_written(recording
         binding = False
         await until(lambda: len(server.seen) >= 6)
 
-    recording(scenario, Answer(status=201), Answer(status=201, delay=0.2), busy=lambda: binding)
+    recording(scenario, Answer(status=201), Answer(status=201, delay=1.0), busy=lambda: binding)
 
 
 def test_draining_does_not_wait_for_bindings(recording):
     async def scenario(events, server, recorder):
         for index in range(20):
             failed(events, f"p{index}")
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             await events.drain()
         assert len(server.seen) == 20
 

@@ -51,7 +51,7 @@ def test_the_gate_opens_with_the_last_kind(run):
     async def scenario(server, connection):
         recorder = Recorder()
         serve(server, NODES, "a")
-        serve(server, PODS, "p", list_delay=0.05)
+        serve(server, PODS, "p", list_delay=0.5)
         informers = Informers(connection, RealClock(), recorder.report, resources=(NODES, PODS))
         assert informers.unsynced == {"Node", "Pod"}
         async with running(informers.run(recorder)):

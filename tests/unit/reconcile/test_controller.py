@@ -52,7 +52,7 @@ def run(script, test, known=()):
         await test(controller, clock, lead, told, failures)
         controller.stop()
         clock.move(1.0)
-        await asyncio.wait_for(running, 5)
+        await asyncio.wait_for(running, 30)
 
     asyncio.run(main())
 

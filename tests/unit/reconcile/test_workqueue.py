@@ -106,10 +106,10 @@ def test_a_stop_lets_workers_finish_and_sends_the_others_home():
         queue.stop()
         queue.add("b")
 
-        assert await asyncio.wait_for(idle, 1) is None
+        assert await asyncio.wait_for(idle, 10) is None
         assert not drained.done()
         queue.done("a")
-        await asyncio.wait_for(drained, 1)
+        await asyncio.wait_for(drained, 10)
         assert await queue.get() is None
 
     run(test)

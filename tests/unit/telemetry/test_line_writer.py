@@ -30,7 +30,7 @@ def test_a_line_is_written_soon_without_another():
     seen = threading.Event()
     writer = LineWriter(lambda _: seen.set(), gap=gap, gathering=0.01)
     writer.line(b"x")
-    assert seen.wait(5)
+    assert seen.wait(30)
     writer.close()
 
 
@@ -45,10 +45,9 @@ def test_whoever_logs_does_not_wait_for_a_reader_that_pauses():
     writer = LineWriter(write, gap=gap, gathering=0, most_bytes=10_000)
     writer.line(b"first")
     time.sleep(0.1)  # it is being written now
-    began = time.perf_counter()
     for _ in range(1000):
         writer.line(b"x" * 99)
-    assert time.perf_counter() - began < 1
+    assert written == [], "nobody waited until it was"
     going_on.set()
     writer.close()
     lines = b"".join(written).split()

@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import socket
-import time
 
 import aiohttp
 import pytest
@@ -82,8 +81,11 @@ def test_where_nobody_can_listen(host, port, sentence):
 
 
 def test_it_stops_though_somebody_keeps_a_connection_and_an_answer_takes_long(caplog):
+    waited = []
+
     async def slow(_request):
         await asyncio.sleep(30)
+        waited.append("to the end")
         return PlainTextResponse("late")
 
     async def main():
@@ -93,9 +95,8 @@ def test_it_stops_though_somebody_keeps_a_connection_and_an_answer_takes_long(ca
             async with aiohttp.ClientSession() as session:
                 async with session.get(f"{server.url}/healthz") as answer:
                     assert answer.status == 200
-                began = time.monotonic()
                 await server.__aexit__(None, None, None)
-                assert time.monotonic() - began < 4
+                assert waited == []
             assert b"503 Service Unavailable" in (answer := await reader.read())
             assert answer.endswith(b"the process stops\n")
             writer.close()
@@ -129,8 +130,8 @@ def test_a_profile_shows_the_functions_of_the_loop_and_there_is_one_at_a_time():
     async def main():
         async with Server(app()) as server:
             worker = asyncio.create_task(work_of_the_loop())
-            first = asyncio.create_task(get(f"{server.url}/debug/profile?seconds=0.4"))
-            await asyncio.sleep(0.15)
+            first = asyncio.create_task(get(f"{server.url}/debug/profile?seconds=1.5"))
+            await asyncio.sleep(0.5)
             second = await get(f"{server.url}/debug/profile?seconds=0.1")
             status, text = await first
             third = await get(f"{server.url}/debug/profile?seconds=0.05")

@@ -25,7 +25,7 @@ class Sink:
         self.news.set()
 
     async def hear(self, what):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not self.said or self.said[-1] != what:
                 self.news.clear()
                 await self.news.wait()
@@ -121,11 +121,11 @@ async def test_a_file_that_is_still_being_written_is_waited_for(tmp_path):
         await sink.hear({"a.policy": "one"})
         await asyncio.sleep(0.3)
         with (tmp_path / "a.policy").open("w") as stream:
-            for _ in range(20):
+            for _ in range(8):
                 stream.write("word ")
                 stream.flush()
                 await asyncio.sleep(0.01)
-        await sink.hear({"a.policy": "word " * 20})
+        await sink.hear({"a.policy": "word " * 8})
         assert len(sink.said) == 2
 
     await followed(watching(tmp_path), steps)
