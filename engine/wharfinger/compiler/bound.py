@@ -190,7 +190,8 @@ class BoundPolicy:
 
         def evaluate(rows: Rows) -> Any:
             fresh = schedule.framed(self._start, AtRows(snapshot, self._pod, rows))
-            schedule.run(part.steps, fresh)
+            with np.errstate(all="ignore"):  # also where one row alone asks, whose own steps divide nothing
+                schedule.run(part.steps, fresh)
             return fresh[part.register]
 
         return self._static.get(key, snapshot, evaluate)

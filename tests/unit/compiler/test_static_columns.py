@@ -6,7 +6,7 @@ import numpy as np
 
 from wharfinger.compiler.static_columns import StaticColumns
 
-from .texts import cluster, node, pod
+from .texts import cluster, compiled, node, pod
 
 
 def test_only_changed_rows_are_evaluated_again() -> None:
@@ -53,3 +53,16 @@ def test_the_oldest_are_forgotten() -> None:
     for key in (*range(3), 0):
         columns.get(key, snapshot, evaluate)
     assert len(calls) == 3
+
+
+def test_a_division_by_zero_is_missing_and_nothing_is_said_about_it() -> None:
+    """Asked about one node before it was about all."""
+    text = """
+    policy "p"
+    let whole = ratio(node.allocatable.cpu, node.allocatable.cpu) ?? 0%
+    score s weight 1 = clamp(node.pod_count + curve(whole, 0% -> 0, 100% -> 100), 0, 100)
+    """
+    policy, incoming = compiled(text), pod("p")
+    snapshot = cluster(node("a", cpu="0"), node("b")).snapshot()
+    one = policy.bind(incoming, snapshot).one_row
+    assert [one.score(0, incoming, snapshot, row) for row in range(2)] == [0, 100]
