@@ -103,7 +103,7 @@ def test_a_broken_file_at_the_start_ends_it_unless_it_was_good_before(control_pl
     with WharfProcess(control_plane, *flags, name="after") as wharf:
         assert policies(wharf) == {"where.policy": "kept"}
         assert revision(wharf) == before
-        assert "lables" in wharf.log
+        eventually(lambda: "lables" in wharf.log)
         pods(10, prefix="p", scheduler=NAME)
         eventually(lambda: len(scheduled(wharf)) == 10)
         assert pools_by_revision(wharf, pools).popitem()[1] == {"b"}

@@ -54,7 +54,7 @@ def test_a_key_that_is_broken_at_the_start_is_what_it_was_or_left_out(control_pl
     with WharfProcess(control_plane, *flags, name="after") as wharf:
         assert policies(wharf) == {"other.policy": "active", "where.policy": "kept" if kept else "refused"}
         assert found(wharf, "where.policy").get("revision") == (before if kept else None)
-        assert "lables" in wharf.log
+        eventually(lambda: "lables" in wharf.log)
         pods(5, scheduler=NAME)
         assert placed_in(wharf, pools) == {"b"}
 
