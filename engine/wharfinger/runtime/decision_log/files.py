@@ -83,11 +83,12 @@ def _not_a_log(path: Path) -> str:
 
 
 def prune(path: Path, most: int) -> None:
-    """None; at most so many finished files are left, the latest."""
-    removed = finished(path)[: -most or None]
-    for old in _numbered(path):
-        if removed and _number(old) <= _number(removed[-1]):
-            old.unlink(missing_ok=True)
+    """None; at most so many finished files are left, the latest, and no empty one but the last, which may be about to be replaced."""
+    sizes = {found: _size(found) for found in _numbered(path)}
+    there = [found for found, size in sizes.items() if size]
+    empty = [found for found in list(sizes)[:-1] if not sizes[found]]
+    for old in [*there[: -most or None], *empty]:
+        old.unlink(missing_ok=True)
 
 
 def opened(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:

@@ -64,6 +64,7 @@ class LogWriter:
         self._closing = threading.Event()
         try:
             self._empty: FileIO | None = files.begun(self._path)
+            files.prune(self._path, most_files)
         except OSError as error:
             raise UsageError(f"{path}: the decision log cannot be written: {error.strerror}") from error
         self._thread = threading.Thread(target=self._run, name="decision log", daemon=True)

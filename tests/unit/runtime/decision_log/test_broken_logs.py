@@ -252,6 +252,16 @@ def test_an_empty_file_that_was_removed_before_it_was_used_is_begun_anew(path):
     assert path.read_bytes().startswith(HEAD)
 
 
+def test_processes_that_end_before_they_record_anything_leave_no_heap_of_files(path):
+    whole = recorded(path, rounds=8)
+    for _ in range(10):
+        with recorder(path, most_files=2):
+            pass
+    assert len(list(path.parent.iterdir())) <= 3
+    found, _ = replayed(path)
+    assert len(found) == len(whole.decisions)
+
+
 def test_a_disk_that_does_not_keep_up_loses_entries_and_says_so(path, monkeypatch):
     monkeypatch.setattr(writing, "MOST_WAITING", 20)
     with recorder(path) as (recording, failures):
