@@ -186,9 +186,8 @@ class _Scheduling:
         """What changes some of the nodes besides their own rows: selections that are counted over domains, metrics and the time."""
         volatile = [node for node in nodes if node.volatility is Volatility.GLOBAL]
         selections_ = {arg.number: arg for node in volatile for arg in node.args if arg.op is SELECT}
-        steps = self._steps(
-            node for node in nodes if node.number in {inner.number for inner in self._run_nodes(list(selections_.values()))}
-        )
+        needed = {inner.number for inner in self._run_nodes(list(selections_.values()))}
+        steps = self._steps(node for node in nodes if node.number in needed)
         # The age of what is GLOBAL is GLOBAL itself, and yet changes with the time.
         timed = any(node.op.timed or node.volatility is Volatility.TIMED for node in nodes)
         return Watch(steps, tuple(self.places[number] for number in selections_), timed=timed)

@@ -17,9 +17,9 @@ Build = Callable[..., Any]
 
 
 @cache
-def _built_by(builder: type) -> tuple[str | None, ...]:
-    """For each rule the name of the method that builds its value, None where there is none."""
-    return tuple(rule.action if rule.action and hasattr(builder, rule.action) else None for rule in grammar.tables().rules)
+def _built_by(builder: type) -> tuple[Build | None, ...]:
+    """For each rule the method that builds its value, None where there is none."""
+    return tuple(getattr(builder, rule.action, None) if rule.action else None for rule in grammar.tables().rules)
 
 
 class ShiftReduce:
@@ -30,8 +30,8 @@ class ShiftReduce:
         self.rows = tables.rows
         self.rules = tables.rules
         self.last_state = tables.ends[start]
-        named = _built_by(type(builder))  # type: ignore[arg-type]  # mypy asks the class for the __hash__ of its instances
-        self.builds: list[Build | None] = [None if name is None else getattr(builder, name) for name in named]
+        self.builder = builder
+        self.builds = _built_by(type(builder))  # type: ignore[arg-type]  # mypy asks the class for the __hash__ of its instances
         self.states = [tables.starts[start]]
         self.values: list[Any] = []
         self.grown: list[tuple[list[Any], int]] = []  # lists that reductions for the current token have added to, and how long they were
@@ -73,7 +73,7 @@ class ShiftReduce:
             build = self.builds[number]
             if rule.layout is not None:
                 parts = self._arranged(rule.layout, parts)
-            values.append(build(*parts) if build else parts)
+            values.append(build(self.builder, *parts) if build else parts)
         states.append(self.rows[states[-1]][rule.origin])
 
     def accepts(self, kind: str, *following: str) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 0.0002
 """Seconds after which the lock is asked for; Python's own 0.005 would make a decision of 1 ms last 40."""
-REST = 0.004
+REST = 0.005
 """Seconds that whoever decides leaves to the building between two slices."""
 LONGEST = 3.0
 """Seconds of building after which nobody rests for it any more: what takes that long is not waited for."""
