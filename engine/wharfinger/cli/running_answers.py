@@ -11,6 +11,8 @@ from wharfinger.model.printable import printable
 
 T = TypeVar("T")
 
+POLICIES = "/policies?format=json"
+
 
 class Source(TypedDict):
     """Where policies come from; `lost` says why it cannot be read."""
@@ -77,6 +79,11 @@ class Decisions(TypedDict):
     """`/decisions`."""
 
     decisions: list[Decision]
+
+
+def is_refused(policy: PolicyState) -> bool:
+    """Whether the last text of a policy was refused."""
+    return policy["state"] in {"kept", "refused"}
 
 
 def shaped(answer: Any, shape: type[T], place: str) -> T:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from wharfinger.cli import running_process, streams
-from wharfinger.cli.running_answers import Finding, Policies, Policy, shaped
+from wharfinger.cli.running_answers import POLICIES, Finding, Policies, Policy, is_refused, shaped
+from wharfinger.runtime import layout
 
-PATH = "/policies?format=json"
 COLUMNS = ("POLICY", "STATE", "REVISION", "SINCE", "FROM")
 
 
@@ -20,15 +20,15 @@ def command(
     output: Annotated[bool, typer.Option("--json", help="Print what the scheduler answers instead of a table.")] = False,
 ) -> int:
     """Show the policies of a running scheduler: which versions hold, and what is wrong with the last texts. 1 if anything is."""
-    whole = running_process.plain(url, PATH)
-    answer = shaped(whole, Policies, f"{url}{PATH}")
+    whole = running_process.plain(url, POLICIES)
+    answer = shaped(whole, Policies, f"{url}{POLICIES}")
     streams.out(json.dumps(whole, indent=2, ensure_ascii=False) + "\n" if output else "".join(f"{line}\n" for line in lines(answer)))
-    return int(any(source["lost"] for source in answer["sources"]) or any(wrong(policy) for policy in answer["policies"]))
+    return int(any(source["lost"] for source in answer["sources"]) or any(is_refused(policy) for policy in answer["policies"]))
 
 
 def lines(answer: Policies) -> Iterator[str]:
     """A table of the policies, then what was found about them and their sources."""
-    yield from _table([COLUMNS, *(_row(policy) for policy in answer["policies"])])
+    yield from layout.columns([COLUMNS, *(_row(policy) for policy in answer["policies"])]).splitlines()
     for source in answer["sources"]:
         if source["lost"]:
             yield f"{source['name']} cannot be read: {source['lost']}"
@@ -39,25 +39,12 @@ def lines(answer: Policies) -> Iterator[str]:
             yield f"… and {policy['omittedDiagnostics']} more about {policy['key']}"
 
 
-def wrong(policy: Policy) -> bool:
-    """Whether the last text of a policy was refused."""
-    return policy["state"] in {"kept", "refused"}
-
-
 def _row(policy: Policy) -> tuple[str, ...]:
     name = policy["name"] or "?"
     revision = (policy["revision"] or "-")[:12]
     return name, policy["state"], revision, policy["activeSince"] or "-", f"{policy['source']}: {policy['key']}"
 
 
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
 def _finding(finding: Finding) -> str:
-    place = (
-        f"{finding.get('file', '')}:{finding['line']}:{finding.get('column', 1)}: " if "line" in finding else f"{finding.get('file', '')}: "
-    )
-    return f"{place}{finding.get('severity', '')} {finding.get('code', '')}: {finding.get('message', '')}"
+    position = f":{finding['line']}:{finding.get('column', 1)}" if "line" in finding else ""
+    return f"{finding.get('file', '')}{position}: {finding.get('severity', '')} {finding.get('code', '')}: {finding.get('message', '')}"

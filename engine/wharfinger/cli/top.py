@@ -12,7 +12,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from wharfinger.cli import running_process, streams
-from wharfinger.cli.running_answers import Decision, Decisions, PolicyStates, shaped
+from wharfinger.cli.running_answers import POLICIES, Decision, Decisions, PolicyStates, shaped
 from wharfinger.cli.top_readings import Between, Readings, readings
 from wharfinger.cli.top_screen import screen
 from wharfinger.errors import UsageError, WharfingerError
@@ -53,7 +53,7 @@ def _picture(url: str, before: Readings | None) -> Picture:
     rows = shutil.get_terminal_size((100, 40)).lines
     wanted = max(_FEWEST_DECISIONS, min(_MOST_DECISIONS, rows - _OTHER_LINES))
     decisions = _asked(url, f"/decisions?limit={wanted}", Decisions)["decisions"]
-    return Between(now=now, before=before), _asked(url, "/policies?format=json", PolicyStates), decisions
+    return Between(now=now, before=before), _asked(url, POLICIES, PolicyStates), decisions
 
 
 def _asked(url: str, path: str, shape: type[T]) -> T:
