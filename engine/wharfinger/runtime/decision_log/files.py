@@ -16,11 +16,6 @@ from wharfinger.runtime.decision_log.lines import HEAD
 _NUMBER = re.compile(r"\.(\d{6,})$")
 
 
-def finished(path: Path) -> list[Path]:
-    """The finished files of a log, oldest first; without empty ones, whose process ended before it wrote."""
-    return [found for found in _numbered(path) if _size(found)]
-
-
 def begun(path: Path) -> FileIO:
     """An empty file that no other process writes to, for its owner alone: it names every pod of the cluster.
 
@@ -41,8 +36,7 @@ def begun(path: Path) -> FileIO:
 
 def _finish(path: Path) -> None:
     """Give what is there the next number, taken first by an empty file: a rename would replace what another process just finished."""
-    before = _numbered(path)
-    target = path.with_name(f"{path.name}.{(_number(before[-1]) if before else 0) + 1:06d}")
+    target = path.with_name(f"{path.name}.{max(map(_number, _numbered(path)), default=0) + 1:06d}")
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
@@ -56,6 +50,7 @@ def _finish(path: Path) -> None:
 
 
 def _numbered(path: Path) -> list[Path]:
+    """The files beside a log that have a number, oldest first."""
     beside = (found for found in path.parent.glob(f"{_escaped(path.name)}.*") if _NUMBER.fullmatch(found.name.removeprefix(path.name)))
     return sorted(beside, key=_number)
 
@@ -121,8 +116,8 @@ def opened(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
 
 
 def _next(path: Path, before: int) -> Path | None:
-    """The first finished file with a higher number."""
-    return next((found for found in finished(path) if _number(found) > before), None)
+    """The first finished file with a higher number; an empty one is of a process that ended before it wrote."""
+    return next((found for found in _numbered(path) if _number(found) > before and _size(found)), None)
 
 
 def _number(path: Path) -> int:

@@ -187,12 +187,10 @@ class LogWriter:
     def _new_file(self) -> FileIO:
         """The empty file that is kept, unless somebody has removed it meanwhile."""
         empty, self._empty = self._empty, None
-        if empty is None:
-            return files.begun(self._path)
-        if os.fstat(empty.fileno()).st_nlink:
-            return empty
-        empty.close()
-        return files.begun(self._path)
+        if empty is not None and not os.fstat(empty.fileno()).st_nlink:
+            empty.close()
+            empty = None
+        return empty or files.begun(self._path)
 
     def _end_file(self) -> None:
         if self._file is None:

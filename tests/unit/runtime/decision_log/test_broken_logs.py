@@ -247,7 +247,6 @@ def test_files_that_several_begin_at_once_are_all_there_and_each_has_one_writer(
 def test_an_empty_file_that_was_removed_before_it_was_used_is_begun_anew(path):
     with recorder(path) as (recording, _):
         path.unlink()
-        Recorded(recording)
         recording.begin()
     assert path.read_bytes().startswith(HEAD)
 
