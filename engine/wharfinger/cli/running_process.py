@@ -14,7 +14,7 @@ import typer
 from wharfinger.daemon import urls
 from wharfinger.daemon.settings import PORT
 from wharfinger.errors import UsageError
-from wharfinger.model.printable import printable
+from wharfinger.model.printable import printable, printable_lines
 
 _SECONDS = 30.0
 _LONGEST_REFUSAL = 10_000
@@ -60,7 +60,7 @@ def _refusal(error: urllib.error.HTTPError, place: str) -> str:
             said = ""
     ours = (error.headers.get("Content-Type") or "").startswith("text/plain")
     if ours and said and not said.startswith(str(error.code)):
-        return "\n".join(map(printable, said.splitlines()))
+        return printable_lines(said)
     fix = "" if ours and error.code >= HTTPStatus.INTERNAL_SERVER_ERROR else f"; expected the address of a `wharf run`, such as {HERE}"
     return printable(f"{place}: {error.code} {error.reason.partition(chr(10))[0]}{fix}")
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from wharfinger.model.printable import printable
+from wharfinger.model.printable import printable, printable_lines
 from wharfinger.telemetry.line_writer import LineWriter
 from wharfinger.telemetry.plain_console import plain_line
 from wharfinger.telemetry.plain_structlog import structlog
@@ -175,12 +175,8 @@ def _printable(_: Any, __: str, event: EventDict) -> EventDict:
         event["exception"] = "\n".join(filter(None, (event.pop("report"), event.get("exception"))))
     for key, value in event.items():
         if isinstance(value, str) and not value.isprintable():
-            event[key] = _below(value) if key == "exception" else printable(value)
+            event[key] = printable_lines(value) if key == "exception" else printable(value)
     return event
-
-
-def _below(text: str) -> str:
-    return "\n".join(map(printable, text.splitlines()))
 
 
 def _gap(processors: list[Processor], missing: int) -> bytes:
