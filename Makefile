@@ -3,14 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+CLUSTER_ARGS := -n 2 --dist worksteal
 
-.PHONY: help demo test testbed test-cluster check format bench bench-cluster docs wheel lock clean
+.PHONY: help demo test testbed test-cluster test-cluster-twice check format bench bench-cluster docs wheel lock clean
 
 help:
 	@echo "make demo    place a production GPU cluster's pods under Kubernetes' rules and under a policy, side by side"
 	@echo "make test    run the tests (and policies/ with 'wharf test')"
 	@echo "make testbed build etcd, the API server and what else tests/cluster runs against (Go; minutes, once per machine)"
 	@echo "make test-cluster run the tests that need a real API server"
+	@echo "make test-cluster-twice the same; what fails is tried once more by itself, and named at the end"
 	@echo "make check   format, lint, types, import contracts"
 	@echo "make format  rewrite sources the way 'make check' wants them"
 	@echo "make bench   measure; the figures of docs/performance.md"
@@ -38,7 +40,10 @@ testbed: $(READY)
 	$(BIN)/python -m tests.testbed.build
 
 test-cluster: $(READY)
-	$(BIN)/python -m pytest tests/cluster -n 2 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/cluster $(CLUSTER_ARGS) $(PYTEST_ARGS)
+
+test-cluster-twice: $(READY)
+	$(BIN)/python -m tests.cluster.second_try tests/cluster $(CLUSTER_ARGS) $(PYTEST_ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check engine tests
