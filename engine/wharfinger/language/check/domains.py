@@ -115,17 +115,20 @@ def _ordered(op: typed.Op, low: float, high: float) -> Domain:
 
 
 def conjuncts(condition: typed.Expr, lets: Mapping[str, typed.Let]) -> list[typed.Expr]:
-    """The conditions that all hold where this one is true."""
+    """The conditions that all hold where this one is true, in order; those of a let are there once, however often it is used."""
     found: list[typed.Expr] = []
+    followed: set[str] = set()
     pending = [condition]
     while pending:
-        expr = pending.pop(0)
+        expr = pending.pop()
         if isinstance(expr, typed.LetRef) and expr.name in lets:
-            pending.insert(0, lets[expr.name].value)
+            if expr.name not in followed:
+                followed.add(expr.name)
+                pending.append(lets[expr.name].value)
         elif isinstance(expr, typed.Operation) and expr.op is typed.Op.AND:
-            pending[:0] = expr.operands
+            pending.extend(reversed(expr.operands))
         elif (inner := _negated_or(expr)) is not None:
-            pending[:0] = inner
+            pending.extend(reversed(inner))
         else:
             found.append(expr)
     return found

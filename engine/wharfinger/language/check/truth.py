@@ -17,6 +17,7 @@ Truth = frozenset[bool]
 EITHER: Truth = frozenset({True, False})
 ALWAYS: Truth = frozenset({True})
 NEVER: Truth = frozenset({False})
+NOTHING: Known = {}
 _ORDER = frozenset({typed.Op.LT, typed.Op.LE, typed.Op.GT, typed.Op.GE})
 
 
@@ -26,11 +27,14 @@ class Truths:
     def __init__(self, lets: Mapping[str, typed.Let], intervals: Intervals) -> None:
         self.lets = lets
         self.intervals = intervals
-        self._of_lets: dict[str, Truth] = {}
+        self._known: Known = {}
+        self._of_lets: dict[str, Truth] = {}  # under what is known
 
     def of(self, expr: typed.Expr, known: Known | None = None) -> Truth:
         """What a condition can be where it is not missing."""
-        known = known or {}
+        known = NOTHING if known is None else known
+        if known is not self._known:
+            self._known, self._of_lets = known, {}
         if isinstance(expr, typed.Const):
             return frozenset({bool(expr.value)})
         if isinstance(expr, typed.LetRef):
@@ -46,10 +50,8 @@ class Truths:
     def _let(self, expr: typed.LetRef, known: Known) -> Truth:
         if expr.name not in self.lets:
             return EITHER
-        if known:
-            return self.of(self.lets[expr.name].value, known) if expr.name not in self._of_lets else self._of_lets[expr.name]
         if expr.name not in self._of_lets:
-            self._of_lets[expr.name] = self.of(self.lets[expr.name].value)
+            self._of_lets[expr.name] = self.of(self.lets[expr.name].value, known)
         return self._of_lets[expr.name]
 
     def _if(self, expr: typed.If, known: Known) -> Truth:
@@ -70,12 +72,14 @@ class Truths:
         return self._atom(expr, known)
 
     def _and(self, expr: typed.Operation, known: Known) -> Truth:
-        sides = [self.of(side, known) for side in expr.operands]
+        """All conditions that are joined are looked at together and once, whatever `and`s and lets join them."""
+        joined = conjuncts(expr, self.lets)
+        sides = [self.of(side, known) for side in joined]
         if NEVER in sides:
             return NEVER
         if all(side == ALWAYS for side in sides):
             return ALWAYS
-        together = known_from(self.intervals, conjuncts(expr, self.lets), known)
+        together = known_from(self.intervals, joined, known)
         return NEVER if any(domain.empty for domain in together.values()) else EITHER
 
     def _atom(self, expr: typed.Expr, known: Known) -> Truth:

@@ -1,0 +1,34 @@
+"""How much work a call does, counted and not timed: the same number on every machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+MOST = 20_000_000
+
+
+class TooMuchWork(Exception):
+    """A call that does far more than any test should."""
+
+
+def calls(function: Callable[[], Any], most: int = MOST) -> int:
+    """How many functions a call enters, in Python and in C; raises `TooMuchWork` beyond `most`, so that what never ends fails soon."""
+    count = 0
+
+    def each(_frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal count
+        if event in {"call", "c_call"}:
+            count += 1
+            if count > most:
+                raise TooMuchWork(f"more than {most:,} calls")
+
+    before = sys.getprofile()
+    sys.setprofile(each)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return count
