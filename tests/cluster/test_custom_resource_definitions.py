@@ -74,8 +74,10 @@ def test_kubectl_prints_columns_and_scales(defined, kubectl):
     custom.create(defined, "SchedulingPolicy", "p", POLICY)
     custom.create(defined, "PolicyApp", "web", APP)
 
-    assert kubectl("get", "spol").splitlines()[0].split() == ["NAME", "MODE", "COMPILED", "ACTIVE", "MATCHED", "ELIGIBLE", "NODES", "AGE"]
-    assert kubectl("get", "papp").splitlines()[0].split() == ["NAME", "PHASE", "READY", "DESIRED", "POLICY", "DRIFTED", "MESSAGE", "AGE"]
+    assert kubectl("get", "spol").splitlines()[0].split() == ["NAME", "STATUS", "MODE", "MATCHED", "ELIGIBLE", "NODES", "MESSAGE", "AGE"]
+    assert kubectl("get", "papp").splitlines()[0].split() == ["NAME", "STATUS", "READY", "DESIRED", "POLICY", "DRIFTED", "MESSAGE", "AGE"]
+    custom.create(defined, "PlacementPreview", "more", {"template": {"spec": {}}})
+    assert kubectl("get", "pprev").splitlines()[0].split() == ["NAME", "STATUS", "PODS", "PLACED", "NODE", "MESSAGE", "AGE"]
     assert "policyapp.scheduling.wharfinger.dev/web" in kubectl("get", "wharfinger", "-o", "name")
     assert "at least" in kubectl("explain", "policyapps.spec.evictionIntervalSeconds")
     kubectl("scale", "papp/web", "--replicas=4")

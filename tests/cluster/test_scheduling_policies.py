@@ -50,9 +50,9 @@ def test_a_policy_becomes_active_and_says_whom_it_governs(defined, wharf, nodes,
     assert zones(defined, defined.api.list("Pod")) == {"east"}
     assert (status["eligible"], status["nodes"], status["policy"], len(status["revision"])) == (3, 6, "east", 64)
     assert {each["type"]: each["status"] for each in status["conditions"]} == dict.fromkeys(
-        ["Compiled", "Tested", "Active", "MetricsAvailable"], "True"
+        ["Ready", "Compiled", "Tested", "Active", "MetricsAvailable"], "True"
     )
-    assert kubectl("get", "spol", "east", "--no-headers").split()[:7] == ["east", "Enforce", "True", "True", "4", "3", "6"]
+    assert kubectl("get", "spol", "east", "--no-headers").split()[:6] == ["east", "Active", "Enforce", "4", "3", "6"]
     custom.delete(defined, "SchedulingPolicy", "east")
     eventually(lambda: custom.get(defined, "SchedulingPolicy", "east") is None)
 
@@ -76,6 +76,52 @@ def test_a_broken_edit_changes_nothing_and_says_where(defined, wharf):
 
     custom.patch(defined, "SchedulingPolicy", "east", {"spec": {"source": EAST}})
     eventually(lambda: condition(defined, "east", "Compiled") == "True" and "diagnostics" not in policy(defined, "east"))
+
+
+def rows(kubectl, kind):
+    """What kubectl prints of each object of a kind: what stands under STATUS, and the whole line with single spaces."""
+    found = [line.split() for line in kubectl("get", kind, "-n", "default", "--no-headers").splitlines()]
+    return {words[0]: (words[1], " ".join(words)) for words in found}
+
+
+def events_about(cluster, kind, name):
+    found = [event for event in cluster.api.list("Event") if event.get("regarding", {}).get("kind") == kind]
+    return [(event["reason"], event["note"]) for event in found if event["regarding"]["name"] == name]
+
+
+def test_kubectl_shows_the_worst_news_first_and_events_tell_them(defined, wharf, nodes, kubectl):
+    zoned(nodes)
+    custom.create(defined, "SchedulingPolicy", "east", {"source": EAST})
+    custom.create(defined, "SchedulingPolicy", "never", {"source": EAST.replace("node.labels", "node.lables").replace('"east"', '"n"', 1)})
+    custom.create(defined, "PlacementPreview", "lost", {"workloadRef": {"kind": "Job", "name": "none"}})
+    custom.create(defined, "PolicyApp", "bad", {"image": "web:1", "policy": {"inline": EAST.replace("node.labels", "node.lables")}})
+    eventually(lambda: condition(defined, "east", "Ready") == "True")
+    custom.patch(defined, "SchedulingPolicy", "east", {"spec": {"source": EAST.replace("require", "requires")}})
+    eventually(lambda: condition(defined, "east", "Ready") == "False" and condition(defined, "never", "Ready") == "False")
+    eventually(lambda: custom.status(defined, "PlacementPreview", "lost") and phase(defined, "bad") == "Failed")
+
+    policies = rows(kubectl, "spol")
+    assert policies["east"][0] == "FormerVersion"
+    assert "schedulingpolicies/east:3:3: P113" in policies["east"][1]
+    assert policies["never"][0] == "Refused"
+    assert "schedulingpolicies/never:3:17: P302: `node` has no field `lables`" in policies["never"][1]
+    assert "UnknownObject there is no Job none in namespace default" in rows(kubectl, "pprev")["lost"][1]
+    assert rows(kubectl, "papp")["bad"][0] == "Failed"
+
+    eventually(lambda: {reason for reason, _ in events_about(defined, "SchedulingPolicy", "east")} == {"PolicyAccepted", "PolicyRefused"})
+    told = dict(events_about(defined, "SchedulingPolicy", "east"))
+    assert told["PolicyAccepted"].endswith("is active")
+    assert told["PolicyRefused"].endswith("its former version goes on")
+    eventually(lambda: "P302" in str(events_about(defined, "SchedulingPolicy", "never")))
+    eventually(lambda: "PolicyRefused" in kubectl("describe", "spol", "never"))
+
+
+def test_what_becomes_of_an_apps_policy_is_told_in_its_namespace(defined, wharf, nodes, kubectl):
+    zoned(nodes)
+    defined.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    custom.create(defined, "PolicyApp", "web", {"image": "web:1", "policy": {"inline": EAST}}, namespace="team")
+    eventually(lambda: "PolicyAccepted" in kubectl("events", "--for", "policyapp/web", "-n", "team"))
+    assert events_about(defined, "SchedulingPolicy", "team.web") == []
 
 
 def test_params_are_held_to_their_ranges(defined, wharf):

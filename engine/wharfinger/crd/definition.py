@@ -94,9 +94,13 @@ class Definition:
         return _HEADER + yaml.safe_dump(self.document(), sort_keys=False, allow_unicode=True, width=130)
 
 
-def _condition(name: str) -> str:
-    return f".status.conditions[?(@.type=='{name}')].status"
+def _ready(part: str) -> str:
+    return f".status.conditions[?(@.type=='Ready')].{part}"
 
+
+_STATUS = ("Status", "string", _ready("reason"))
+_MESSAGE = ("Message", "string", _ready("message"))
+"""The first and the last column of every kind: the worst that there is to say of an object, as a word and as a line."""
 
 SCHEDULING_POLICY = Definition(
     kind="SchedulingPolicy",
@@ -107,12 +111,12 @@ SCHEDULING_POLICY = Definition(
     status=SchedulingPolicyStatus,
     description="A policy that decides where pods go. Its status says whether it is active, whom it governs and what is wrong with it.",
     columns=(
+        _STATUS,
         ("Mode", "string", ".spec.mode"),
-        ("Compiled", "string", _condition("Compiled")),
-        ("Active", "string", _condition("Active")),
         ("Matched", "integer", ".status.matched"),
         ("Eligible", "integer", ".status.eligible"),
         ("Nodes", "integer", ".status.nodes"),
+        _MESSAGE,
     ),
 )
 
@@ -125,10 +129,11 @@ PLACEMENT_PREVIEW = Definition(
     status=PlacementPreviewStatus,
     description="Where the scheduler would place some pods now. The answer is in the status and follows the cluster until it expires.",
     columns=(
+        _STATUS,
         ("Pods", "integer", ".status.pods"),
         ("Placed", "integer", ".status.placed"),
         ("Node", "string", ".status.placements[0].node"),
-        ("Message", "string", ".status.message"),
+        _MESSAGE,
     ),
     rules=(("has(self.spec.template) != has(self.spec.workloadRef)", "give either a template or a workloadRef"),),
 )
@@ -142,12 +147,12 @@ POLICY_APP = Definition(
     status=PolicyAppStatus,
     description="An application of alike pods that run where its policy says.",
     columns=(
-        ("Phase", "string", ".status.phase"),
+        _STATUS,
         ("Ready", "integer", ".status.readyReplicas"),
         ("Desired", "integer", ".spec.replicas"),
         ("Policy", "string", ".status.policy"),
         ("Drifted", "integer", ".status.drifted"),
-        ("Message", "string", ".status.message"),
+        _MESSAGE,
     ),
     rules=(
         ("self.metadata.name.size() <= 63", "the name is also a label of the app's pods: at most 63 characters"),

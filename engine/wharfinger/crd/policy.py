@@ -65,7 +65,7 @@ class SchedulingPolicyStatus(Part):
     last_known_good: LastKnownGood | None = Field(
         default=None, description="The version that decides, if its text has no more than 65,536 characters."
     )
-    conditions: Conditions = Field(default=(), description="`Compiled`, `Tested`, `Active` and `MetricsAvailable`.")
+    conditions: Conditions = Field(default=(), description="`Ready`, `Compiled`, `Tested`, `Active` and `MetricsAvailable`.")
     diagnostics: Annotated[tuple[PolicyDiagnostic, ...], Field(max_length=MOST_DIAGNOSTICS)] = Field(
         default=(), description="What is wrong with the text, the first findings."
     )

@@ -116,4 +116,4 @@ class PlacementPreviewStatus(Part):
     nearest_miss: NearestMiss | None = Field(default=None, description="The node that comes nearest for the first pod without one.")
     policy_revision: Word | None = Field(default=None, description="The revision of the policy set that answered.")
     expires_at: datetime | None = Field(default=None, description="When the preview is deleted.")
-    conditions: Conditions = Field(default=(), description="`Answered`: whether the question could be answered.")
+    conditions: Conditions = Field(default=(), description="`Ready`, and `Answered`: whether the question could be answered.")

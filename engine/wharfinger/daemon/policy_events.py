@@ -12,7 +12,7 @@ ACTION = "Reload"
 
 
 class PolicyEvents:
-    """A PolicyObserver that records events about ConfigMaps; what concerns a custom resource is told by its reconciler.
+    """A PolicyObserver that records events about the objects that hold policies.
 
     Of several replicas the one that `leads` tells.
     """
@@ -22,19 +22,20 @@ class PolicyEvents:
         self._leads = leads
 
     def policy_tried(self, status: PolicyStatus) -> None:
-        """None; an event says whether the new text holds, and if not, why."""
+        """Records whether the new text holds, and if not, why."""
         if status.result is Result.REFUSED:
             first = next((str(finding) for finding in status.findings if finding.severity == "error"), "")
             goes_on = "; its former version goes on" if status.kept else ""
-            self._record(status, WARNING, "PolicyRefused", f"{status.key}: {first}{goes_on}")
+            self._record(status, WARNING, "PolicyRefused", f"{first}{goes_on}")
         else:
-            revision = (status.revision or "")[:12]
+            subject = "it" if status.revision is None else f"revision {status.revision[:12]}"
             warnings = "".join(f"; {finding.message}" for finding in status.findings)
-            self._record(status, NORMAL, "PolicyAccepted", f"{status.key}: revision {revision} is {status.state}{warnings}")
+            self._record(status, NORMAL, "PolicyAccepted", f"{subject} is {status.state}{warnings}")
 
     def policy_removed(self, status: PolicyStatus) -> None:
-        """None; an event says so."""
-        self._record(status, NORMAL, "PolicyRemoved", f"{status.key}: removed")
+        """Records that a key of an object that is still there has been removed."""
+        if status.about is not None and status.about.kind == "ConfigMap":
+            self._record(status, NORMAL, "PolicyRemoved", "removed")
 
     def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
         """None; nobody wants an event of every reload."""
@@ -42,7 +43,8 @@ class PolicyEvents:
     def source_changed(self, status: SourceStatus) -> None:
         """None; a ConfigMap that is gone has no events."""
 
-    def _record(self, status: PolicyStatus, type_: str, reason: str, note: str) -> None:
-        if status.about is not None and status.about.kind == "ConfigMap" and self._leads():
-            event = Event(type=type_, reason=reason, action=ACTION, note=note)
-            self._recorder.record_about(status.about, event, distinct=note)
+    def _record(self, status: PolicyStatus, type_: str, reason: str, said: str) -> None:
+        if status.about is None or not self._leads():
+            return
+        note = f"{status.key}: {said}" if status.about.kind == "ConfigMap" else said  # it has several policies; other objects have one
+        self._recorder.record_about(status.about, Event(type=type_, reason=reason, action=ACTION, note=note), distinct=note)

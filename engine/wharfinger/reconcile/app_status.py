@@ -8,7 +8,7 @@ from typing import Any
 
 from wharfinger.crd.app import MOST_DRIFTED, AppPhase, DriftedPod, PolicyAppSpec
 from wharfinger.crd.parts import Condition
-from wharfinger.reconcile.conditions import condition, cut
+from wharfinger.reconcile.conditions import condition, cut, ready
 
 DEADLINE = "ProgressDeadlineExceeded"
 
@@ -93,7 +93,7 @@ def conditions_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> l
     problem = observed.problem
     governance = observed.governance
     found = [
-        condition("Ready", phase is AppPhase.RUNNING, phase.value, message_of(spec, observed, phase)),
+        _ready(spec, observed, phase),
         condition("Applied", problem is None, *(problem or ("Applied", "what is asked for has been written"))),
         condition("Governed", governance.governs, governance.reason, governance.message),
     ]
@@ -101,6 +101,16 @@ def conditions_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> l
         note = observed.drift_note or ("pods stand where the policy would not put them" if observed.drift else "every pod satisfies it")
         found.append(condition("Drifted", bool(observed.drift), "PolicyViolated" if observed.drift else "PolicySatisfied", note))
     return found
+
+
+def _ready(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> Condition:
+    """Whether it runs; of one that does, the reason is what is wrong with where it runs."""
+    governance = observed.governance
+    if phase is AppPhase.RUNNING and governance.governs is False:
+        return ready(True, governance.reason, governance.message)
+    if phase is AppPhase.RUNNING and observed.drift:
+        return ready(True, "Drifted", observed.drift_note)
+    return ready(phase is AppPhase.RUNNING, phase.value, message_of(spec, observed, phase))
 
 
 def _complete(spec: PolicyAppSpec, status: Mapping[str, Any]) -> bool:

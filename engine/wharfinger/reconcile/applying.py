@@ -28,6 +28,13 @@ def is_app_of(found: PlainObject, app: ObjectMeta) -> bool:
     return meta.labels.get(APP_LABEL) == app.name and meta.labels.get(NAMESPACE_LABEL) == app.namespace
 
 
+def app_key_of(obj: Any) -> str | None:
+    """The key of the app that an object was made for; None for one that was not made for an app."""
+    labels = obj.metadata.labels
+    name, namespace = labels.get(APP_LABEL), obj.metadata.namespace or labels.get(NAMESPACE_LABEL)
+    return f"{namespace}/{name}" if name and namespace else None
+
+
 async def apply_if_different(writer: ObjectWriter, wanted: Mapping[str, Any], found: PlainObject | None, app: ObjectMeta) -> bool:
     """Whether something had to be written. NotOurs when somebody else's object is in the way; ApiError as the writer."""
     if found is not None and is_app_of(found, app) and _as_wanted(wanted, found):

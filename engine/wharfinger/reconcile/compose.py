@@ -17,10 +17,11 @@ from wharfinger.kube.informers import Informers
 from wharfinger.kube.object_writer import ObjectWriter
 from wharfinger.kube.refusals import NotFound
 from wharfinger.reconcile.app_drift import AppDrift
+from wharfinger.reconcile.applying import app_key_of
 from wharfinger.reconcile.controller import Controller, ReconcileObserver, run_all
 from wharfinger.reconcile.judgement import Judge
 from wharfinger.reconcile.object_cache import AppPods, ObjectCache, key_of
-from wharfinger.reconcile.policy_app import PolicyAppReconciler, app_key_of
+from wharfinger.reconcile.policy_app import PolicyAppReconciler
 from wharfinger.reconcile.policy_source import KIND, SchedulingPolicySource
 from wharfinger.reconcile.policy_status import Policies, PolicyStatusReconciler
 from wharfinger.reconcile.preview import PreviewReconciler

@@ -10,12 +10,19 @@ from wharfinger.crd.parts import Condition
 from wharfinger.model.timestamps import time_text
 
 _LONGEST = 4000
+_LONGEST_SUMMARY = 160
 
 
 def condition(kind: str, holds: bool | None, reason: str, message: str = "") -> Condition:
     """A statement without its times; `holds` None is unknown."""
     status = {True: "True", False: "False", None: "Unknown"}[holds]
     return Condition.model_validate({"type": kind, "status": status, "reason": reason, "message": cut(message, _LONGEST)})
+
+
+def ready(holds: bool | None, reason: str, message: str = "") -> Condition:
+    """The condition `Ready`, of which kubectl shows the reason and the message: the worst that there is to say, in one short line."""
+    lines = message.splitlines()
+    return condition("Ready", holds, reason, cut(lines[0], _LONGEST_SUMMARY) if lines else "")
 
 
 def dated(wanted: Sequence[Condition], before: Mapping[str, Any], generation: int, now: float) -> list[dict[str, Any]]:

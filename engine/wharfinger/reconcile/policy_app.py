@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from wharfinger.crd.app import AppPhase, PolicyAppSpec
-from wharfinger.crd.names import APP_LABEL, FINALIZER, NAMESPACE_LABEL
+from wharfinger.crd.names import FINALIZER
 from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import PlainObject, PolicyApp, reference_of
@@ -205,13 +205,6 @@ class PolicyAppReconciler:
         policy = self._made("SchedulingPolicy", gone)
         if policy is not None and await living(self._writer, "PolicyApp", namespace, name) is None:
             await remove(self._writer, policy)
-
-
-def app_key_of(obj: Any) -> str | None:
-    """The key of the app that something was made for."""
-    labels = obj.metadata.labels
-    name, namespace = labels.get(APP_LABEL), obj.metadata.namespace or labels.get(NAMESPACE_LABEL)
-    return f"{namespace}/{name}" if name and namespace else None
 
 
 def _read(app: PolicyApp) -> tuple[PolicyAppSpec, tuple[str, str] | None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from pydantic import ValidationError
 
@@ -14,6 +15,7 @@ from wharfinger.crd.policy import SchedulingPolicySpec
 from wharfinger.framework.policy_source import Mode, PolicySink, PolicyText
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.custom_resources import SchedulingPolicy, reference_of
+from wharfinger.reconcile.applying import app_key_of
 from wharfinger.reconcile.last_known_good import remembered
 from wharfinger.reconcile.object_cache import ObjectCache
 from wharfinger.runtime.waiting import until
@@ -52,11 +54,20 @@ class SchedulingPolicySource:
             if KIND in self._cache.synced_kinds:
                 why = self._refused()
                 if why is None or (told == "" and self._absent()):
-                    sink.offer(SOURCE, {policy.metadata.name: text_of(policy) for policy in self._cache.all(KIND)})
+                    sink.offer(SOURCE, {policy.metadata.name: self._text(policy) for policy in self._cache.all(KIND)})
                 elif why != told:
                     sink.lose(SOURCE, f"SchedulingPolicies cannot be read: {why}")
                 told = why
             await self._news(told)
+
+    def _text(self, policy: SchedulingPolicy) -> PolicyText:
+        """The text of a resource; events about one that an app has brought along are about the app, and so in its namespace."""
+        text = text_of(policy)
+        key = app_key_of(policy)
+        if key is None:
+            return text
+        app = self._cache.get("PolicyApp", key)
+        return replace(text, about=None if app is None else reference_of(app))
 
     async def _news(self, told: str | None) -> None:
         """None, when a policy has changed, or whether they can be read has."""

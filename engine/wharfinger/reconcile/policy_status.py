@@ -18,7 +18,7 @@ from wharfinger.kube.custom_resources import SchedulingPolicy
 from wharfinger.kube.object_writer import ObjectWriter
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
-from wharfinger.reconcile.conditions import condition, cut, dated
+from wharfinger.reconcile.conditions import condition, cut, dated, ready
 from wharfinger.reconcile.judgement import Judge, eligible, typical
 from wharfinger.reconcile.last_known_good import last_known_good
 from wharfinger.reconcile.object_cache import ObjectCache
@@ -94,7 +94,7 @@ class PolicyStatusReconciler:
         conditions = conditions_of(found, None if held is None else suspended(held, self._judge.snapshot()))
         if held is not None and status.get("eligible") == 0 and status.get("nodes") and status.get("matched"):
             conditions = [_warned(each) if each.type == "Active" else each for each in conditions]
-        status["conditions"] = dated(conditions, policy.status, generation, self._clock.now())
+        status["conditions"] = dated([ready_of(found, conditions), *conditions], policy.status, generation, self._clock.now())
         return status
 
     async def _counts(self, key: str, held: CompiledPolicy | None) -> dict[str, Any]:
@@ -120,12 +120,25 @@ def conditions_of(found: PolicyStatus, lacking: Sequence[str] | None) -> list[Co
     conditions = [
         condition("Compiled", not of_text, "CompileErrors" if of_text else "Compiled", str(of_text[0]) if of_text else ""),
         _tested(of_text, of_tests),
-        _active(found, errors),
+        _active(found),
     ]
     if lacking is not None:
         told = f"too few nodes have samples of {', '.join(lacking)}; rules that use them stand aside" if lacking else ""
         conditions.append(condition("MetricsAvailable", not lacking, "TooFewSamples" if lacking else "Available", told))
     return conditions
+
+
+def ready_of(found: PolicyStatus, conditions: Sequence[Condition]) -> Condition:
+    """The condition `Ready` of a policy whose other conditions are these: whether its last text does what its mode says."""
+    if found.result is Result.REFUSED:
+        return ready(False, "FormerVersion" if found.holds else "Refused", _first_error(found))
+    by_type = {each.type: each for each in conditions}
+    active, metrics = by_type["Active"], by_type.get("MetricsAvailable")
+    if active.reason == "Pending":
+        return ready(False, active.reason, active.message)
+    if metrics is not None and metrics.status == "False":
+        return ready(True, metrics.reason, metrics.message)
+    return ready(True, active.reason, active.message)
 
 
 def suspended(policy: CompiledPolicy, snapshot: Snapshot) -> list[str]:
@@ -139,8 +152,8 @@ def _tested(of_text: Sequence[Finding], of_tests: Sequence[Finding]) -> Conditio
     return condition("Tested", not of_tests, "TestsFailed" if of_tests else "TestsPassed", str(of_tests[0]) if of_tests else "")
 
 
-def _active(found: PolicyStatus, errors: Sequence[Finding]) -> Condition:
-    why = str(errors[0]) if errors else ""
+def _active(found: PolicyStatus) -> Condition:
+    why = _first_error(found)
     if found.mode is Mode.OFF:
         return condition("Active", False, "Off", "its mode keeps it out")
     if found.result is Result.REFUSED:
@@ -161,6 +174,10 @@ def _warned(active: Condition) -> Condition:
     return condition(
         "Active", active.status == "True", "NoNodeEligible", f"{active.message} its rules let a typical pod go to no node".strip()
     )
+
+
+def _first_error(found: PolicyStatus) -> str:
+    return next((str(each) for each in found.findings if each.severity == "error"), "")
 
 
 def _diagnostic(found: Finding) -> PolicyDiagnostic:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
+from wharfinger.crd.parts import Condition
 from wharfinger.crd.preview import PlacementPreviewSpec
-from wharfinger.errors import WharfingerError
+from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.ports import Clock, WriteFailed
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import PlacementPreview
 from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.kube.refusals import ApiError
+from wharfinger.language.diagnostics import PolicyError
 from wharfinger.model.timestamps import time_text
 from wharfinger.reconcile.applying import remove
-from wharfinger.reconcile.conditions import condition, dated
+from wharfinger.reconcile.conditions import condition, dated, ready
 from wharfinger.reconcile.judgement import Judge
 from wharfinger.reconcile.object_cache import ObjectCache
-from wharfinger.reconcile.preview_answer import answered
+from wharfinger.reconcile.preview_answer import Answer, answered
 from wharfinger.reconcile.preview_question import Questions
 from wharfinger.reconcile.slices import in_slices
 
@@ -26,6 +30,9 @@ REFRESH = 3.0
 
 REST = 4.0
 """After an answer, questions that have one already wait for so many times as long as it took: many previews cost a fifth of the time."""
+
+_REASONS: Mapping[type[Exception], str] = {PolicyError: "InvalidPolicy", UnknownObject: "UnknownObject"}
+"""Words for why there is no answer; all other errors mean that the question cannot be asked."""
 
 _LATER = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)
 
@@ -75,13 +82,30 @@ class PreviewReconciler:
         except (*_LATER, WriteFailed):
             raise
         except (WharfingerError, ValidationError) as error:
-            told = condition("Answered", False, type(error).__name__, str(error))
+            conditions = unanswered(error)
         else:
             status |= answer.status()
-            told = condition("Answered", True, "Answered", asked.note)
-        status["conditions"] = dated([told], preview.status, meta.generation, self._clock.now())
+            conditions = conditions_of(answer, asked.note)
+        status["conditions"] = dated(conditions, preview.status, meta.generation, self._clock.now())
         if status != preview.status:
             await self._writer.apply_status(preview, status)
+
+
+def conditions_of(answer: Answer, note: str) -> list[Condition]:
+    """What is stated about a preview that has an answer; `note` is a sentence about how the question was taken."""
+    told = ready(True, "Answered", note) if answer.miss is None else ready(True, "Unschedulable", answer.miss.message)
+    return [told, condition("Answered", True, "Answered", note)]
+
+
+def unanswered(error: WharfingerError | ValidationError) -> list[Condition]:
+    """What is stated about a preview that has no answer."""
+    reason, message = _REASONS.get(type(error), "InvalidQuestion"), str(error)
+    if isinstance(error, ApiError):
+        reason = error.reason or reason
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        message = f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return [ready(False, reason, message), condition("Answered", False, reason, message)]
 
 
 def _expires(preview: PlacementPreview) -> float:

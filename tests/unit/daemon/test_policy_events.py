@@ -1,4 +1,4 @@
-"""What becomes of the policies of a ConfigMap is told by events about it, by the replica that leads."""
+"""What becomes of policies is told by events about the objects that hold them, by the replica that leads."""
 
 import pytest
 
@@ -8,6 +8,8 @@ from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, So
 from wharfinger.framework.ports import Reference
 
 MAP = Reference(kind="ConfigMap", namespace="default", name="policies", uid="u")
+RESOURCE = Reference(kind="SchedulingPolicy", name="p.policy", uid="v", api_version="scheduling.wharfinger.dev/v1alpha1")
+APP = Reference(kind="PolicyApp", namespace="shop", name="p", uid="w", api_version="scheduling.wharfinger.dev/v1alpha1")
 ERROR = Finding(severity="error", code="P100", message="unexpected `)`", file="f", line=2, column=3)
 WARNING = Finding(severity="warning", code="trial", message="p rejects all 3 nodes")
 
@@ -46,6 +48,10 @@ CASES = [
     (status(WARNING), "Normal", "PolicyAccepted", "p.policy: revision 0123456789ab is active; p rejects all 3 nodes"),
     (status(WARNING, ERROR), "Warning", "PolicyRefused", "p.policy: f:2:3: P100: unexpected `)`; its former version goes on"),
     (status(ERROR, revision=None), "Warning", "PolicyRefused", "p.policy: f:2:3: P100: unexpected `)`"),
+    (status(about=RESOURCE), "Normal", "PolicyAccepted", "revision 0123456789ab is active"),
+    (status(about=RESOURCE, mode=Mode.OFF, revision=None), "Normal", "PolicyAccepted", "it is off"),
+    (status(ERROR, about=RESOURCE), "Warning", "PolicyRefused", "f:2:3: P100: unexpected `)`; its former version goes on"),
+    (status(ERROR, about=APP, revision=None), "Warning", "PolicyRefused", "f:2:3: P100: unexpected `)`"),
 ]
 
 
@@ -55,7 +61,7 @@ def test_a_text_that_was_tried(tried, type_, reason, note):
 
     PolicyEvents(recorder, lambda: True).policy_tried(tried)
 
-    assert recorder.events == [(MAP, type_, reason, "Reload", note)]
+    assert recorder.events == [(tried.about, type_, reason, "Reload", note)]
 
 
 def test_a_key_that_was_removed():
@@ -66,10 +72,16 @@ def test_a_key_that_was_removed():
     assert recorder.events == [(MAP, "Normal", "PolicyRemoved", "Reload", "p.policy: removed")]
 
 
-@pytest.mark.parametrize(
-    ("about", "leads"), [(MAP, False), (None, True), (Reference(kind="SchedulingPolicy", namespace="", name="p", uid="v"), True)]
-)
-def test_nothing_is_told_by_who_stands_by_of_files_or_of_resources(about, leads):
+def test_a_resource_that_was_removed_has_no_events():
+    recorder = Recorded()
+
+    PolicyEvents(recorder, lambda: True).policy_removed(status(about=RESOURCE))
+
+    assert recorder.events == []
+
+
+@pytest.mark.parametrize(("about", "leads"), [(MAP, False), (RESOURCE, False), (None, True)])
+def test_nothing_is_told_by_who_stands_by_or_of_files(about, leads):
     recorder = Recorded()
     events = PolicyEvents(recorder, lambda: leads)
 

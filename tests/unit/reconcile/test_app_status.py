@@ -75,6 +75,27 @@ def test_drift_is_counted_in_full_and_listed_in_part():
     assert told == {"Ready": "True", "Applied": "True", "Governed": "Unknown", "Drifted": "True"}
 
 
+NOWHERE = Governance(policy="gold", governs=False, reason="OutOfScope", message="it is for others")
+DRIFTED = (DriftedPod(pod="web-0", node="a", reasons=("no",)),)
+WORST = [
+    (Observed(generation=1, deployment=deployment()), AppPhase.RUNNING, "True Running"),
+    (Observed(generation=1, deployment=deployment(), governance=NOWHERE), AppPhase.RUNNING, "True OutOfScope it is for others"),
+    (Observed(generation=1, deployment=deployment(), drift=DRIFTED, drift_note="gone"), AppPhase.RUNNING, "True Drifted gone"),
+    (Observed(generation=1, deployment=deployment(3, 1), drift=DRIFTED), AppPhase.DEGRADED, "False Degraded 1 of 3 pods are ready"),
+    (Observed(governance=NOWHERE), AppPhase.PENDING, "False Pending waits for its policy: it is for others"),
+    (Observed(problem=("Forbidden", "no such right\nand more")), AppPhase.FAILED, "False Failed no such right"),
+    (Observed(problem=("Invalid", "x" * 500)), AppPhase.FAILED, "False Failed " + "x" * 159 + "…"),
+]
+
+
+@pytest.mark.parametrize(("observed", "phase", "told"), WORST)
+def test_the_worst_news_comes_first(observed, phase, told):
+    ready = conditions_of(SPEC, observed, phase)[0]
+
+    assert ready.type == "Ready"
+    assert f"{ready.status} {ready.reason} {ready.message}".strip() == told
+
+
 def test_conditions_keep_the_time_of_their_last_transition():
     running = Observed(generation=1, deployment=deployment())
     first = dated(conditions_of(SPEC, running, AppPhase.RUNNING), {}, 1, 1000.0)

@@ -4,7 +4,7 @@ import pytest
 
 from wharfinger.framework.policy_source import Mode
 from wharfinger.framework.policy_status import Finding, PolicyStatus, Result
-from wharfinger.reconcile.policy_status import conditions_of
+from wharfinger.reconcile.policy_status import conditions_of, ready_of
 
 
 def status(*findings, mode=Mode.ENFORCE, revision="r", held=1):
@@ -50,6 +50,30 @@ def test_conditions(found, lacking, told, reason):
     names = ("Compiled", "Tested", "Active", "MetricsAvailable")
     assert tuple(conditions[name].status if name in conditions else None for name in names) == told
     assert conditions["Active"].reason == reason
+
+
+WORST = [
+    (status(), [], "True Active"),
+    (status(LINT), [], "True Active"),
+    (status(SYNTAX), [], "False FormerVersion p:3:1: P101: what is this"),
+    (status(LINT, TEST), [], "False FormerVersion p:9:1: test: the test fails"),
+    (status(SYNTAX), ["cpu5m"], "False FormerVersion p:3:1: P101: what is this"),
+    (status(SYNTAX, revision=None, held=0), None, "False Refused p:3:1: P101: what is this"),
+    (status(SYNTAX, mode=Mode.OFF, revision=None), None, "False Refused p:3:1: P101: what is this"),
+    (status(SYNTAX, mode=Mode.SHADOW), [], "False FormerVersion p:3:1: P101: what is this"),
+    (status(mode=Mode.SHADOW), [], "True Shadow it is compared with what is decided, and decides nothing"),
+    (status(mode=Mode.OFF, revision=None), None, "True Off its mode keeps it out"),
+    (status(revision=None), None, "False Pending"),
+    (status(), ["cpu5m"], "True TooFewSamples too few nodes have samples of cpu5m; rules that use them stand aside"),
+    (status(mode=Mode.SHADOW), ["cpu5m"], "True TooFewSamples too few nodes have samples of cpu5m; rules that use them stand aside"),
+]
+
+
+@pytest.mark.parametrize(("found", "lacking", "told"), WORST)
+def test_the_worst_news_comes_first(found, lacking, told):
+    ready = ready_of(found, conditions_of(found, lacking))
+
+    assert f"{ready.status} {ready.reason} {ready.message}".strip() == told
 
 
 def test_the_first_finding_is_the_message():
