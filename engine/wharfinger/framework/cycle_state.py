@@ -12,6 +12,10 @@ from typing import Any
 
 
 class CycleState(dict[Hashable, Any]):
-    """A dict from a plugin's own key (its name, or a tuple that starts with it) to whatever it needs later."""
+    """A dict from a plugin's own key (its name, or a tuple that starts with it) to whatever it needs later.
+
+    Policies are named by whoever writes them, so their keys are the policies and rules themselves: no name of one can ever equal a key of
+    a plugin.
+    """
 
     __slots__ = ()

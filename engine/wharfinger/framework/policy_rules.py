@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wharfinger.model.snapshot import Snapshot
 
 
-_CHANGED = ("", "changed rows")  # a key of the cycle state, where policies have keys with their names
+_CHANGED = object()  # the key of the rows that changed, which all rules of a template share
 
 
 class PolicyFilter(FilterPlugin):
@@ -59,16 +59,16 @@ class PolicyFilter(FilterPlugin):
         bound = _bound(self._policy, cycle, pod, snapshot)
         _remember(self._policy, self._rule, cycle, pod, snapshot)
         texts = bound.reasons(self._index)
-        known = cycle.get(self.name)
+        known = cycle.get(self)
         if known is None or known[0] is not texts:
             reasons = (Reason(text, bit.volatility is not Volatility.STATIC) for text, bit in zip(texts, self._rule.bits, strict=True))
-            cycle[self.name] = texts, tuple(reasons)
+            cycle[self] = texts, tuple(reasons)
         return None
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """The verdicts for `rows`."""
         bound = _bound(self._policy, cycle, pod, snapshot)
-        return Verdicts(cycle[self.name][1], bound.filter_bits(self._index, snapshot, rows))
+        return Verdicts(cycle[self][1], bound.filter_bits(self._index, snapshot, rows))
 
     def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
         """The rows on which something changed, unless what changed elsewhere matters to the rule."""
@@ -210,11 +210,11 @@ def _changed(snapshot: Snapshot, since: int) -> Rows | None:
 
 def _seen(policy: CompiledPolicy, rule: Rule) -> Hashable:
     """The key of the token that a rule was last answered under."""
-    return policy.name, id(rule)
+    return policy, id(rule)
 
 
 def _bound(policy: CompiledPolicy, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> BoundPolicy:
-    found: BoundPolicy | None = cycle.get(policy.name)
+    found: BoundPolicy | None = cycle.get(policy)
     if found is None:
-        found = cycle[policy.name] = policy.bind(pod, snapshot)
+        found = cycle[policy] = policy.bind(pod, snapshot)
     return found.of(pod)

@@ -51,6 +51,10 @@ class Registry(Mapping[str, type[extension.Plugin]]):
         """A registry of (origin, class) pairs; the origin is named when two claim one name."""
         found: dict[str, tuple[str, type[extension.Plugin]]] = {}
         for origin, plugin in classes:
+            if "/" in plugin.name:
+                raise PluginContractError(
+                    f'plugin {plugin.name} ({origin}): the name of a plugin has no "/"; rules of policies are called policy/rule'
+                )
             if plugin.name in found:
                 raise PluginContractError(f"plugin {plugin.name} is registered twice: by {found[plugin.name][0]} and by {origin}")
             found[plugin.name] = origin, plugin

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.unit.framework import fleet
 from wharfinger.errors import UnknownObject, UsageError
-from wharfinger.framework import chain, cycle
+from wharfinger.framework import chain, cycle, registry
 from wharfinger.framework.report import DecisionReport, report
 from wharfinger.model.pod import PodView
 
@@ -24,6 +24,25 @@ def policy(body, name="p", scope="", **params):
 def decided(*policies, state=None, pod=None, plugins=()):
     assembled = chain.assemble(policies) if plugins is None else fleet.chain_of(*plugins, policies=policies)
     return cycle.decide(assembled, (state or fleet.state(*EAST_WEST)).snapshot(), pod or fleet.pod())
+
+
+@pytest.mark.parametrize("name", [*registry.default_registry(), "", "changed rows", "beside nominated pods"])
+def test_a_policy_may_be_called_like_anything(name):
+    """Whatever it is called it decides as under any other name, and so do the plugins beside it; kept results included."""
+    rules = """
+    filter f { require node.labels["side"] == "east" or count(pods, within: "side") > 1 else "no" on missing reject }
+    score s weight 5 = -node.pod_count normalize minmax
+    """
+    namesake = chain.assemble([policy(rules, name or "p")])
+    other = chain.assemble([policy(rules, "q")])
+    decider = cycle.Decider(namesake)
+    state = fleet.state(*EAST_WEST)
+    for number in range(4):
+        pod = fleet.pod(f"web-{number}")
+        expected = cycle.decide(other, state.snapshot(), pod)
+        assert decider.decide(state.snapshot(), pod).node == expected.node
+        assert cycle.decide(namesake, state.snapshot(), pod).totals == expected.totals
+        state.assume(pod, expected.node)
 
 
 # ── filters ──

@@ -39,6 +39,11 @@ def test_a_name_claimed_twice_is_refused_and_both_claims_are_named():
         registry.Registry([("one", fleet.Stub), ("two", fleet.Stub)])
 
 
+def test_a_name_that_a_rule_of_a_policy_could_have_is_refused():
+    with pytest.raises(PluginContractError, match=r'plugin harbour/depth \(one\): the name of a plugin has no "/"'):
+        registry.Registry([("one", fleet.stub("harbour/depth"))])
+
+
 def test_plugins_of_other_packages_run_after_the_built_in_ones(monkeypatch):
     monkeypatch.syspath_prepend(PACKAGES)
     found = registry.Registry([*registry.built_in(), *registry.third_party()])
