@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from tests.property import clusters
 from wharfinger.builtins import CATALOGUE
@@ -199,6 +201,19 @@ POLICIES = [
     filter unlucky { reject pod.name == "asker" and node.pod_count == 1 else "{pod.name} wants no company" }
     score age = curve(age(node.created), 0s -> 0, 60s -> 100) on missing 20
     """,
+    """
+    policy "young"
+    for pods where age(pod.created) < 8s or pod.name == "sibling 1"
+    filter alone { require node.pod_count < 2 else "no company for the young" }
+    score empty weight 9 = -node.pod_count normalize minmax
+    preemption { never_evict when age(it.created) < 6s on missing keep }
+    """,
+    """
+    policy "waits"
+    for pods where pod.priority < 0 and age(pod.created) < 12s
+    filter later when age(pod.created) < 9s { reject node.pod_count > 0 else "{pod.name} waits" }
+    tie_break node.pod_count desc
+    """,
 ]
 
 
@@ -232,6 +247,15 @@ def told(decision: Decision) -> dict[str, Any]:
     }
 
 
+def siblings(pod: objects.Pod) -> Iterator[objects.Pod]:
+    """Pods of the same template that are others and came at other times."""
+    for number in range(2):
+        metadata = replace(
+            pod.metadata, name=f"sibling {number}", uid=f"uid-of-sibling-{number}", creation_timestamp=clusters.at(1_000 + 4 * number)
+        )
+        yield replace(pod, metadata=metadata)
+
+
 class Remembering(RuleBasedStateMachine):
     """Any change to the cluster, then the same questions to one that remembers and one that does not."""
 
@@ -251,7 +275,7 @@ class Remembering(RuleBasedStateMachine):
         pods=st.lists(clusters.pods(st.just("asker")), min_size=1, max_size=2), nodes=st.lists(clusters.nodes(), min_size=3, max_size=8)
     )
     def begin(self, pods: list[objects.Pod], nodes: list[objects.Node]) -> None:
-        self.askers = [PodView(pod) for pod in pods]
+        self.askers = [PodView(each) for pod in pods for each in (pod, *siblings(pod))]
         for node in nodes:
             self.state.add_node(node)
 

@@ -49,7 +49,7 @@ class BoundPolicy:
         if pod is not self._pod:
             self._pod = pod
             self._frame = None
-            if self._policy.reads_identity:
+            if self._policy.rules_read_identity:
                 self._reasons.clear()
         return self
 

@@ -10,10 +10,10 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from wharfinger.compiler import reads, schedule
+from wharfinger.compiler import leaves, reads, schedule
 from wharfinger.compiler.bound import BoundPolicy
 from wharfinger.compiler.freshness import Freshness
-from wharfinger.compiler.ir import Graph, Module
+from wharfinger.compiler.ir import Graph, Module, ordered
 from wharfinger.compiler.lower import Lowering
 from wharfinger.compiler.params import resolve
 from wharfinger.compiler.passes import optimized
@@ -50,7 +50,10 @@ class CompiledPolicy:
 
     `filters`, `scores`, `tie_break` and `base` are its rules with every number resolved, `params` the values of its params in base units;
     `victims` are its rules about preemption, None without any.
-    `reads` are the attributes it reads, as (subject, path, key); `reads_identity` says that it may treat pods of one template differently.
+    `reads` are the attributes it reads, as (subject, path, key).
+
+    Of pods of one template it may govern one and not the other (`scope_reads_identity`), or one now and not later (`scope_timed`); its
+    rules may treat those that it governs differently (`rules_read_identity`).
     """
 
     def __init__(self, policy: typed.Policy, params: Mapping[str, Any]) -> None:
@@ -73,9 +76,12 @@ class CompiledPolicy:
         self.reasons = Reasons(policy, params, self.filters)
         lets = {let.name: let.value for let in policy.lets}
         read = list(_expressions(policy))
-        self.reads = frozenset(attribute for expr in read for attribute in reads.attributes_read(expr, lets))
-        self.reads_identity = any(reads.reads_identity(expr, lets) for expr in read)
+        scope = [] if policy.scope is None else [policy.scope]
+        self.reads = frozenset(attribute for expr in (*scope, *read) for attribute in reads.attributes_read(expr, lets))
+        self.rules_read_identity = any(reads.reads_identity(expr, lets) for expr in read)
+        self.scope_reads_identity = any(reads.reads_identity(expr, lets) for expr in scope)
         self._scope = _scope(policy, params)
+        self.scope_timed = self._scope is not None and _timed(self._scope)
         self._static: OrderedDict[int, tuple[StringTable, StaticColumns]] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -83,6 +89,11 @@ class CompiledPolicy:
 
     def __str__(self) -> str:
         return str(self.program)
+
+    @property
+    def scope_varies(self) -> bool:
+        """Whether the policy may govern a pod and not another of its template, or the same pod at another time."""
+        return self.scope_timed or self.scope_reads_identity
 
     def governs(self, pod: PodView, now: float) -> bool:
         """Whether the policy applies to a pod (`for pods where`); `now` is what ages in the scope are relative to."""
@@ -114,9 +125,14 @@ def _scope(policy: typed.Policy, params: Mapping[str, Any]) -> schedule.Program 
     return schedule.schedule(optimized(Module(graph=lowering.graph, roots={SCOPE: root}), params), {})
 
 
+def _timed(scope: schedule.Program) -> bool:
+    """Whether a scope reads the time that it is asked about."""
+    return any(node.op is leaves.NOW_GIVEN for node in ordered(scope.module.roots.values()))
+
+
 def _expressions(policy: typed.Policy) -> Iterator[typed.Expr]:
-    """Every expression that a decision or a message depends on."""
-    optional = [policy.scope, *(rule.when for rule in policy.filters), *(score.when for score in policy.scores)]
+    """Every expression of the rules that a decision or a message depends on."""
+    optional = [*(rule.when for rule in policy.filters), *(score.when for score in policy.scores)]
     yield from (expr for expr in optional if expr is not None)
     for rule in policy.filters:
         for clause in rule.clauses:

@@ -105,18 +105,27 @@ class Chain:
         """The plugin of that name, or None."""
         return next((link.plugin for link in self.links if link.name == name), None)
 
-    def key(self, pod: PodView) -> Hashable:
-        """What a decision about the pod depends on besides the cluster: pods with equal keys get equal answers (ties apart)."""
+    def key(self, pod: PodView, now: float) -> Hashable:
+        """What a decision about the pod at time `now` depends on besides the cluster: pods with equal keys get equal answers (ties apart).
+
+        Pods of a template are told apart by what plugins ask for, by the policies that govern one of them and not another, and one by one
+        where a policy that governs them reads which pod it is. A policy that does not govern a pod costs it nothing.
+        """
         own = tuple(plugin.identity(pod) for plugin in self._identities)
-        return (pod.template, own, pod.uid) if self._reads_identity else (pod.template, own)
+        if not self._telling_apart:
+            return (pod.template, own)
+        governing = tuple(policy for policy in self._telling_apart if policy.governs(pod, now))
+        alone = pod.uid if any(policy.rules_read_identity for policy in governing) else None
+        return (pod.template, own, governing, alone)
 
     @cached_property
     def _identities(self) -> tuple[extension.Plugin, ...]:
         return tuple(link.plugin for link in self.links if type(link.plugin).identity is not extension.Plugin.identity)
 
     @cached_property
-    def _reads_identity(self) -> bool:
-        return any(policy.reads_identity for policy in self.policies)
+    def _telling_apart(self) -> tuple[CompiledPolicy, ...]:
+        """The policies for which two pods of one template, or one pod at two times, may be two cases."""
+        return tuple(policy for policy in self.policies if policy.scope_varies or policy.rules_read_identity)
 
     def lineup(self, pod: PodView, now: float) -> Lineup:
         """The rules that the pod meets at time `now`."""

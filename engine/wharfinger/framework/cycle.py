@@ -61,7 +61,7 @@ class Decider:
         return len(self._kept)
 
     def _evaluation(self, snapshot: Snapshot, pod: PodView) -> Evaluation:
-        key = self.chain.key(pod)
+        key = self.chain.key(pod, snapshot.now)
         if snapshot.placed(pod.uid) is not None:  # a policy's selections leave this very pod out: no other pod's answer is the same
             key = (key, pod.uid)
         evaluation = self._kept.get(key)

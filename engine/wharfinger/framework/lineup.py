@@ -66,6 +66,12 @@ class Lineup:
         """Whom preemption may evict for a pod that has this lineup."""
         return eviction.evictable(self.governing, pod, now)
 
+    @property
+    def spares_for_a_time(self) -> bool:
+        """Whether mere time may let preemption evict pods that it may not evict now."""
+        speaking = (policy for policy in self.governing if policy.victims is not None)
+        return any(policy.scope_timed or (policy.victims is not None and policy.victims.timed) for policy in speaking)
+
     def quantum(self, tier: int) -> float:
         """The step to which totals of a tier are rounded."""
         return self.quanta.get(tier, DEFAULT_QUANTUM)

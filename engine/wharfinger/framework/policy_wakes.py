@@ -1,7 +1,8 @@
 """Which events may help a pod that a policy's filter has rejected: found in what the filter reads.
 
 A filter that reads the label `zone` of nodes cares about changes of that label and of no other; one that counts pods cares about pods;
-what a builtin reads inside is known by its volatility. Every filter cares about new nodes.
+what a builtin reads inside is known by its volatility. Every filter cares about new nodes, and all filters of a policy whose scope reads
+the time care about the time: when the policy no longer governs the pod, none of them has a say.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def of_filter(policy: CompiledPolicy, index: int) -> Wakes:
     lets = {let.name: let.value for let in policy.policy.lets}
     rule = policy.policy.filters[index]
     roots = [*([] if rule.when is None else [rule.when]), *(clause.condition for clause in rule.clauses)]
-    events = ClusterEvent.NODE_ADD
+    events = ClusterEvent.NODE_ADD | (ClusterEvent.TIME if policy.scope_timed else NOTHING)
     keys: set[str | None] = set()
     for root in roots:
         for part in reads.walk(root, lets):

@@ -198,7 +198,7 @@ def _governed(policy: CompiledPolicy, pods: Sequence[PodView], now: float) -> Ge
     for count, pod in enumerate(pods):
         if count % _BATCH == _BATCH - 1:
             yield
-        governs = None if policy.reads_identity else known.get(pod.template)
+        governs = None if policy.scope_varies else known.get(pod.template)
         if governs is None:
             governs = known[pod.template] = policy.governs(pod, now)
         if governs:

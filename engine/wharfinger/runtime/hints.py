@@ -14,6 +14,7 @@ import numpy as np
 from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.extension import Plugin
 from wharfinger.framework.filtering import Filtering
+from wharfinger.framework.plugins import default_preemption
 
 if TYPE_CHECKING:
     from wharfinger.framework.cluster_event import Change
@@ -32,8 +33,30 @@ class Nominations(Plugin):
 NOMINATED = Nominations()
 
 
+class Spared(Plugin):
+    """Stands for pods that policies do not let be evicted for now: their rules read the time, and it passes."""
+
+    name = "preemption rules that read the time"
+    wakes_on = ClusterEvent.TIME
+
+
+SPARED = Spared()
+
+
 def rejectors(decision: Decision) -> frozenset[Plugin]:
     """The plugins that rejected nodes first, as kube-scheduler counts; asked right after the decision. Empty when there are no nodes."""
+    found = _rejectors(decision)
+    return found | {SPARED} if found and _spared(decision) else found
+
+
+def _spared(decision: Decision) -> bool:
+    """Whether there are pods that preemption could evict for the pod later, if not now."""
+    if decision.nominated is not None or not decision.evaluation.lineup.spares_for_a_time:
+        return False
+    return bool(default_preemption.has_lower(decision.pod.priority, decision.snapshot).any())
+
+
+def _rejectors(decision: Decision) -> frozenset[Plugin]:
     filtering = decision.evaluation.filtering
     by_name = {slot.plugin.name: slot.plugin for slot in filtering.slots}
     if filtering.refusal is not None:

@@ -31,7 +31,7 @@ class Concerned:
     def __call__(self, queued: QueuedPod) -> bool:
         """Whether another policy decides about the pod now; pods of one template get one answer, unless a scope tells them apart."""
         policies = self._changed.get(queued.profile, ())
-        if any(policy.reads_identity for policy in policies):
+        if any(policy.scope_varies for policy in policies):
             return self._governed(queued, policies)
         key = (queued.pod.template, queued.profile)
         if key not in self._answers:

@@ -81,7 +81,8 @@ def test_what_is_read() -> None:
     assert ("node", "labels", "disktype") in policy.reads
     assert ("it", "labels", "app") in policy.reads
     assert ("node", "free.memory", None) in policy.reads
-    assert not policy.reads_identity
+    assert not policy.rules_read_identity
+    assert not policy.scope_varies
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,24 @@ def test_what_is_read() -> None:
     ],
 )
 def test_reads_identity(rule: str, identity: bool) -> None:
-    assert compiled(f'policy "p"\n{rule}').reads_identity is identity
+    policy = compiled(f'policy "p"\n{rule}')
+    assert (policy.rules_read_identity, policy.scope_varies) == (identity, False)
+
+
+@pytest.mark.parametrize(
+    ("scope", "identity", "timed"),
+    [
+        ('pod.labels["app"] == "web"', False, False),
+        ('pod.name != "x"', True, False),
+        ("age(pod.created) < 5min", True, True),
+        ("pod.priority > 0 or young", True, True),
+        ("pod.priority > 0 or (false and young)", True, False),
+    ],
+)
+def test_what_a_scope_varies_with(scope: str, identity: bool, timed: bool) -> None:
+    rule = 'filter f { require node.pod_count < 5 else "no" }'
+    policy = compiled(f'policy "p"\nfor pods where {scope}\nlet young = age(pod.created) < 5min\n{rule}')
+    assert (policy.scope_reads_identity, policy.scope_timed, policy.rules_read_identity) == (identity, timed, False)
 
 
 def test_numbers_of_rules_are_resolved() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.framework import fleet
 from wharfinger.errors import StaleSnapshot, UnknownObject
-from wharfinger.framework import cycle
+from wharfinger.framework import chain, cycle
 from wharfinger.framework.extension import PostFilterOutcome, PostFilterPlugin
 from wharfinger.framework.normalization import DefaultNormalize
 from wharfinger.framework.verdict import Reason
@@ -227,3 +227,22 @@ def test_no_more_templates_are_remembered_than_there_is_room_for(monkeypatch):
         decider.decide(state.snapshot(1_000.0), alone(number))
 
     assert decider.n_remembered == 5
+
+
+@pytest.mark.parametrize(
+    ("rules", "labels", "remembered"),
+    [
+        ('for pods where pod.labels["app"] == "db"\nfilter f { require pod.name != "x" else "no" }', {"app": "db"}, 4),
+        ('for pods where pod.labels["app"] == "db"\nfilter f { require pod.name != "x" else "no" }', {"app": "web"}, 1),
+        ('for pods where pod.name == "pod-1"\nfilter f { require node.pod_count < 9 else "no" }', {}, 2),
+        ('for pods where pod.name == "pod-1"\nfilter f { require node.pod_count < 9 else "no {pod.name}" }', {}, 2),
+        ('filter f { require node.pod_count < 9 else "no {pod.name}" }', {}, 4),
+        ('filter f { require count(pods where it.name == "x", on: node) < 9 else "no" }', {}, 1),
+    ],
+)
+def test_only_pods_that_a_policy_tells_apart_are_decided_one_by_one(rules, labels, remembered):
+    decider = cycle.Decider(chain.assemble([fleet.policy(f'policy "p"\n{rules}')]))
+    state = fleet.state("a", "b")
+    for number in range(4):
+        decider.decide(state.snapshot(), fleet.pod(f"pod-{number}", labels=labels))
+    assert decider.n_remembered == remembered

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ class _Scored:
     """The evaluation of a pod by a chain."""
 
     chain: Chain
-    template: bytes
+    key: Hashable
     evaluation: Evaluation
 
 
@@ -110,8 +110,9 @@ class Shades:
 
     def _evaluation(self, chain: Chain, pod: PodView, snapshot: Snapshot) -> Evaluation:
         kept = self._scored.pop(pod.uid, None)
-        if kept is None or kept.chain is not chain or kept.template != pod.template:
-            kept = _Scored(chain, pod.template, Evaluation(chain.lineup(pod, snapshot.now)))
+        key = chain.key(pod, snapshot.now)
+        if kept is None or kept.chain is not chain or kept.key != key:
+            kept = _Scored(chain, key, Evaluation(chain.lineup(pod, snapshot.now)))
         self._scored[pod.uid] = kept
         while len(self._scored) > MOST_KEPT:
             self._scored.popitem(last=False)

@@ -114,7 +114,7 @@ class Search:
         self._seen = snapshot.revision, _objects_revision(pod, snapshot, rejection.trial), snapshot.now
         self._own = _own_row(pod, snapshot)
         self._asked_at = rejection.evictable.asked_at
-        lower = _has_lower(pod.priority, snapshot)
+        lower = has_lower(pod.priority, snapshot)
         for row in changed.tolist():
             self._drop(row)
             if resolvable[row]:
@@ -262,7 +262,7 @@ def _objects_revision(pod: PodView, snapshot: Snapshot, trial: Trial) -> int:
     return snapshot.objects.revision_of(objects.PodDisruptionBudget)
 
 
-def _has_lower(priority: int, snapshot: Snapshot) -> Mask:
+def has_lower(priority: int, snapshot: Snapshot) -> Mask:
     """The nodes that have a pod of lower priority, `(n_nodes,) bool`."""
     selection = snapshot.selection((NAME, "priority"), lambda _: True, value=lambda placed: float(placed.priority))
     return np.asarray(selection.extreme_by_node(highest=False) < priority)
