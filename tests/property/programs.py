@@ -137,7 +137,7 @@ class Expressions:
             n.map(lambda x: operation(typed.Op.NEG, x, type_=NUMBER)),
             st.builds(lambda c, x, y: typed.If(span=SPAN, type=NUMBER, condition=c, then=x, otherwise=y), b, n, n),
             st.builds(call, st.sampled_from(["min", "max", "ratio"]), n, n),
-            st.builds(call, st.sampled_from(["abs", "floor", "ceil", "sqrt"]), n),
+            st.builds(call, st.sampled_from(["abs", "floor", "ceil", "sqrt", "log", "exp", "sigmoid"]), n),
             st.builds(lambda x: call("round", x, const(5.0, Kind.NUMBER)), n),
             st.builds(lambda x, y, z: call("clamp", x, y, z), n, n, n),
             st.builds(lambda x: call("number", x), t),

@@ -57,7 +57,7 @@ def scores_at(bound: BoundPolicy, index: int, snapshot: Snapshot, rows: np.ndarr
 
 def same(found: object, wanted: object) -> bool:
     if isinstance(found, float) and isinstance(wanted, float):
-        return math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-9)
+        return found == wanted
     return found is wanted
 
 

@@ -1,24 +1,24 @@
 """Arithmetic: functions of numbers only.
 
-Scalar and vector forms are the same IEEE operations in the same order, so that both evaluators agree to the last bit; `exp`,
-`log` and `sigmoid` may differ by one unit in the last place between the C library and NumPy, far below the quantum that totals
-are rounded to.
+Scalar and vector forms are the same IEEE operations in the same order, so that both evaluators agree to the last bit on every
+machine; see `elementary` for `exp`, `log` and `sigmoid`.
 """
 
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.builtins import elementary
 from wharfinger.builtins.signatures import UNBOUNDED, Interval, always, numeric, plain, quotient, same_dimension
 from wharfinger.language.catalogue import Function, Parameter
 from wharfinger.language.types import NUMERIC, Kind
 
 Numbers = NDArray[np.float64]
-HIGHEST_EXPONENT = 700.0  # exp(710) is beyond float64
 
 
 def _positive(value: object) -> str | None:
@@ -50,18 +50,22 @@ def _greatest(*values: float) -> float:
     return max(values)
 
 
+def _lower(a: Any, b: Any) -> Any:
+    """The smaller of each pair, the first where they are equal, as Python's `min` has it: `np.minimum` may give either of 0 and -0."""
+    return np.where(np.less(b, a), b, a)
+
+
+def _higher(a: Any, b: Any) -> Any:
+    """The larger of each pair, the first where they are equal."""
+    return np.where(np.greater(b, a), b, a)
+
+
 def _least_kernel(*columns: Any) -> Any:
-    least = columns[0]
-    for column in columns[1:]:
-        least = np.minimum(least, column)
-    return least
+    return reduce(_lower, columns)
 
 
 def _greatest_kernel(*columns: Any) -> Any:
-    greatest = columns[0]
-    for column in columns[1:]:
-        greatest = np.maximum(greatest, column)
-    return greatest
+    return reduce(_higher, columns)
 
 
 def _clamp(x: float, low: float, high: float) -> float:
@@ -97,21 +101,11 @@ def _sqrt(x: float) -> float | None:
 
 
 def _log(x: float) -> float | None:
-    return math.log(x) if x > 0 else None
+    return elementary.log(x) if x > 0 else None
 
 
-def _exp(x: float) -> float:
-    return math.exp(min(x, HIGHEST_EXPONENT))
-
-
-def _sigmoid(x: float) -> float:
-    e = math.exp(-abs(x))
-    return 1 / (1 + e) if x >= 0 else e / (1 + e)
-
-
-def _sigmoid_kernel(x: Numbers) -> Numbers:
-    e = np.exp(-np.abs(x))
-    return np.where(np.greater_equal(x, 0), 1 / (1 + e), e / (1 + e))
+def _log_bound(x: float) -> float:
+    return elementary.log(x) if x > 0 else -math.inf
 
 
 FUNCTIONS = (
@@ -165,7 +159,7 @@ FUNCTIONS = (
         doc="`x`, but no less than `low` and no more than `high`; `high` wins where `low` is above it.",
         example="clamp(100 - node.pod_count, 0, 100)",
         scalar=_clamp,
-        vector=lambda x, low, high: np.minimum(np.maximum(x, low), high),
+        vector=lambda x, low, high: _lower(_higher(x, low), high),
         interval=_clamp_interval,
     ),
     Function(
@@ -219,8 +213,8 @@ FUNCTIONS = (
         doc="The natural logarithm of `x`; missing where `x` is not above 0.",
         example="log(1 + node.pod_count)",
         scalar=_log,
-        vector=lambda x: (np.log(x), np.greater(x, 0)),
-        interval=lambda x: (math.log(x[0]) if x[0] > 0 else -math.inf, math.log(x[1]) if x[1] > 0 else -math.inf),
+        vector=lambda x: (elementary.log_column(x), np.greater(x, 0)),
+        interval=lambda x: (_log_bound(x[0]), _log_bound(x[1])),
         absent=lambda x: x[0] <= 0,
     ),
     Function(
@@ -229,9 +223,9 @@ FUNCTIONS = (
         result=always(Kind.NUMBER),
         doc="e to the power of `x` (of 700, where `x` is larger).",
         example="exp(-node.pod_count)",
-        scalar=_exp,
-        vector=lambda x: np.exp(np.minimum(x, HIGHEST_EXPONENT)),
-        interval=lambda x: (_exp(x[0]), _exp(x[1])),
+        scalar=elementary.exp,
+        vector=elementary.exp_column,
+        interval=lambda x: (elementary.exp(x[0]), elementary.exp(x[1])),
     ),
     Function(
         name="sigmoid",
@@ -239,8 +233,8 @@ FUNCTIONS = (
         result=always(Kind.NUMBER),
         doc="`1 / (1 + exp(-x))`: rises from 0 to 1, with 0.5 at 0.",
         example="100 * sigmoid(node.pod_count - 10)",
-        scalar=_sigmoid,
-        vector=_sigmoid_kernel,
-        interval=lambda x: (_sigmoid(x[0]), _sigmoid(x[1])),
+        scalar=elementary.sigmoid,
+        vector=elementary.sigmoid_column,
+        interval=lambda x: (elementary.sigmoid(x[0]), elementary.sigmoid(x[1])),
     ),
 )

@@ -8,8 +8,10 @@ has some of it to give and, for extended resources, when the pod asks for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -136,8 +138,13 @@ def _most_allocated_kernel(context: AtRows, *names: str, **weights: float) -> Nu
 def _deviation(fractions: list[float]) -> float:
     if not fractions:
         return 0.0
-    mean = sum(fractions) / len(fractions)
-    return math.sqrt(sum((f - mean) * (f - mean) for f in fractions) / len(fractions))
+    mean = _added(fractions) / len(fractions)
+    return math.sqrt(_added((f - mean) * (f - mean) for f in fractions) / len(fractions))
+
+
+def _added(numbers: Iterable[float]) -> float:
+    """The sum, one number after the other as in the kernel: Python's `sum` corrects its rounding from version 3.12 on."""
+    return reduce(operator.add, numbers, 0.0)
 
 
 def _balanced(context: AtNode, *names: str) -> float:

@@ -84,11 +84,12 @@ def points(
 
 def scaled(raw: NDArray[np.float64], low: float, high: float, scaling: Scaling) -> NDArray[np.float64]:
     """The points of nodes that have a value, (n_rows,) float64, a new array."""
-    if scaling.normalize is Normalize.MAX:
-        raw = raw * MOST / high if high else raw
-    elif scaling.normalize is Normalize.MINMAX:
-        raw = (raw - low) * MOST / (high - low) if stretches(low, high, scaling.min_spread) else np.full(len(raw), MIDDLE)
-    return np.minimum(np.maximum(raw, 0.0), MOST)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float64 ends up as 0 or 100 like any other value
+        if scaling.normalize is Normalize.MAX:
+            raw = raw * MOST / high if high else raw
+        elif scaling.normalize is Normalize.MINMAX:
+            raw = (raw - low) * MOST / (high - low) if stretches(low, high, scaling.min_spread) else np.full(len(raw), MIDDLE)
+    return np.minimum(np.where(np.greater(raw, 0.0), raw, 0.0), MOST)  # never -0, which `np.maximum` leaves to the processor
 
 
 def stretches(low: float, high: float, min_spread: float) -> bool:
@@ -126,4 +127,4 @@ def _scaled_one(value: float, known: Sequence[float], scaling: Scaling) -> float
         value = value * MOST / high
     if scaling.normalize is Normalize.MINMAX:
         value = (value - low) * MOST / (high - low) if high > low and high - low >= scaling.min_spread else MIDDLE
-    return min(max(value, 0.0), MOST)
+    return min(value, MOST) if value > 0.0 else 0.0

@@ -81,7 +81,13 @@ MEMBERSHIP = Op(name="table member", scalar=lambda strings, members: by_code.Cod
 
 
 def _segments(x: float, *points: float) -> float:
-    return float(np.interp(x, points[::2], points[1::2]))
+    xs, ys = points[::2], points[1::2]
+    if x <= xs[0]:
+        return ys[0]
+    for left in range(len(xs) - 1):
+        if x < xs[left + 1]:
+            return _divide(ys[left + 1] - ys[left], xs[left + 1] - xs[left]) * (x - xs[left]) + ys[left]
+    return ys[-1]
 
 
 def _segment_columns(x: Any, *points: Any) -> Any:
@@ -98,12 +104,23 @@ CURVE = Op(name="curve", scalar=_segments, vector=_segment_columns, hazardous=Tr
 
 
 def fixed_curve(points: Sequence[float]) -> Op:
-    """A curve through known points."""
+    """A curve through known points.
+
+    `np.interp` is not used: a compiler may join its product and its sum into one rounding, and then the last bit is another one elsewhere.
+    """
     xs, ys = np.array(points[::2], dtype=np.float64), np.array(points[1::2], dtype=np.float64)
+    with np.errstate(all="ignore"):
+        slopes = np.diff(ys) / np.diff(xs)
+
+    def evaluate(x: Any) -> Any:
+        left = np.searchsorted(xs[1:-1], x, side="right")
+        inside = slopes[left] * (x - xs[left]) + ys[left]
+        return np.where(np.less_equal(x, xs[0]), ys[0], np.where(np.less(x, xs[-1]), inside, ys[-1]))
+
     return Op(
         name="curve " + ", ".join(f"{x:g} -> {y:g}" for x, y in zip(xs, ys, strict=True)),
-        scalar=lambda x: float(np.interp(x, xs, ys)),
-        vector=lambda x: np.interp(x, xs, ys),
+        scalar=lambda x: _segments(x, *points),
+        vector=evaluate,
         hazardous=True,
         key=tuple(points),
     )

@@ -88,4 +88,4 @@ class PolicyScale:
             low, high = extent[0], extent[1]
             stretched = normalize.stretches(low, high, self._scaling.min_spread)
             value = (value - low) * normalize.MOST / (high - low) if stretched else normalize.MIDDLE
-        return min(max(value, 0.0), normalize.MOST)
+        return min(value, normalize.MOST) if value > 0.0 else 0.0

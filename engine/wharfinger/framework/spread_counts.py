@@ -5,7 +5,6 @@ Both kinds are rebuilt when node objects (or Services and controllers, for defau
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.builtins import elementary
 from wharfinger.framework import domain_watch
 from wharfinger.framework import spread_constraints as spread
 from wharfinger.framework.domain_watch import DomainWatch
@@ -118,7 +118,7 @@ class SoftSpread(Spread):
         scored = feasible & np.logical_and.reduce([ids >= 0 for ids in domains]) if self._required else feasible
         n_scored = int(np.count_nonzero(scored))
         self._weights = tuple(
-            math.log((n_scored if constraint.topology_key == spread.HOSTNAME else _distinct(ids[scored])) + 2)
+            elementary.log((n_scored if constraint.topology_key == spread.HOSTNAME else _distinct(ids[scored])) + 2)
             for constraint, ids in zip(self.constraints, domains, strict=True)
         )
 

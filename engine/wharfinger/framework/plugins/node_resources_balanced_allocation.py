@@ -7,6 +7,7 @@ what others did to a node.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,10 +82,14 @@ def _balance(requested: NDArray[np.int64], allocatable: NDArray[np.int64]) -> ND
 
 
 def _deviation(fractions: NDArray[np.float64], present: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The standard deviation over the resources that a node has; 0 where that is one, half the difference where it is two."""
+    """The standard deviation over the resources that a node has; 0 where that is one, half the difference where it is two.
+
+    Resources are added one after the other, as in Kubernetes: NumPy's own sum of several takes another order for one node than for all.
+    """
     count = present.sum(axis=0)
-    mean = fractions.sum(axis=0) / np.maximum(count, 1)
-    spread = np.sqrt(np.where(present, (fractions - mean) ** 2, 0.0).sum(axis=0) / np.maximum(count, 1))
+    mean = reduce(np.add, fractions) / np.maximum(count, 1)
+    deviations = [np.where(there, np.square(fraction - mean), 0.0) for fraction, there in zip(fractions, present, strict=True)]
+    spread = np.sqrt(reduce(np.add, deviations) / np.maximum(count, 1))
     high = np.where(present, fractions, -1.0).max(axis=0)
     low = np.where(present, fractions, 2.0).min(axis=0)
     return np.where(count == 2, np.abs((high - low) / 2), np.where(count > 2, spread, 0.0))
