@@ -13,6 +13,7 @@ import numpy as np
 from wharfinger.builtins.context import AtRows
 from wharfinger.compiler import ops
 from wharfinger.compiler.ir import Node, Op, Rep, Stage, Value
+from wharfinger.compiler.selection_parts import SELECT
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Volatility
 from wharfinger.model.selection import Selection
@@ -20,7 +21,6 @@ from wharfinger.model.selection import Selection
 if TYPE_CHECKING:
     from wharfinger.compiler.lower import Lowering
 
-SELECT = Op(name="select")  # operands: selected, and where values are added up: the value and whether it is present
 VOLATILITY = {typed.Per.NODE: Volatility.ROW, typed.Per.DOMAIN: Volatility.GLOBAL, typed.Per.CLUSTER: Volatility.GLOBAL}
 
 

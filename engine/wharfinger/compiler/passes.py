@@ -17,14 +17,14 @@ from wharfinger.compiler.ir import CONST, Graph, Module, Node, Rep, Stage, order
 Rule = Callable[[Graph, Node, tuple[Node, ...]], Node | None]
 
 
-def optimized(module: Module, params: Mapping[str, Any]) -> Module:
-    """The module after all rules; of several that say something about a node the first counts."""
+def optimized(module: Module, params: Mapping[str, Any], *more: Rule) -> Module:
+    """The module after all rules and `more`; of several that say something about a node the first counts."""
 
     def substitute(graph: Graph, node: Node, _: tuple[Node, ...]) -> Node | None:
         """Params become constants."""
         return graph.const(params[node.value], node.rep) if node.op is leaves.PARAM else None
 
-    return rewrite(module, (substitute, simplify, fold_constants, fix_curves))
+    return rewrite(module, (substitute, simplify, fold_constants, fix_curves, *more))
 
 
 def rewrite(module: Module, rules: Sequence[Rule]) -> Module:

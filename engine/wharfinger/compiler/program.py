@@ -23,6 +23,7 @@ from wharfinger.compiler.revision import revision
 from wharfinger.compiler.roots import PolicyRoots
 from wharfinger.compiler.row_code import row_code
 from wharfinger.compiler.rules import BaseWeight, CompiledFilter, CompiledScore, CompiledTieKey
+from wharfinger.compiler.selection_parts import take_apart
 from wharfinger.compiler.static_columns import StaticColumns
 from wharfinger.compiler.victims import victims_of
 from wharfinger.language import typed
@@ -58,7 +59,7 @@ class CompiledPolicy:
 
     def __init__(self, policy: typed.Policy, params: Mapping[str, Any]) -> None:
         roots = PolicyRoots(policy)
-        self.program = schedule.schedule(optimized(roots.module, params), roots.groups)
+        self.program = schedule.schedule(optimized(roots.module, params, take_apart), roots.groups)
         rules = Resolved(policy, self.program, roots.bits)
         self.policy = policy
         self.params = params

@@ -14,7 +14,7 @@ from typing import Any
 from wharfinger.builtins.context import AtRows
 from wharfinger.compiler import leaves, selections
 from wharfinger.compiler.ir import CONST, Module, Node, Op, Rep, Stage, ordered
-from wharfinger.compiler.lower_pods import SELECT
+from wharfinger.compiler.selection_parts import is_selection
 from wharfinger.language.catalogue import Volatility
 from wharfinger.model.pod import PodView
 from wharfinger.model.strings import StringTable
@@ -110,6 +110,7 @@ class _Scheduling:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.nodes = [node for node in ordered(module.roots.values()) if node.stage is not Stage.ITEM]
+        self.selects = {node.number: selections.select_kernel(node) for node in self.nodes if is_selection(node)}
         self.places: dict[int, int] = {}
         self.initial: list[Any] = [None] * (1 + max(GIVEN.values()))
         for node in self.nodes:
@@ -128,9 +129,9 @@ class _Scheduling:
         self.initial.append(node.value if node.op is CONST else None)
 
     def _compute(self, node: Node) -> Callable[[Registers], Any]:
-        if node.op is SELECT:
-            program = selections.item_program(node.args)
-            return _call(selections.select_kernel(program), [FRAME, *(self.places[c.number] for c in program.captures)])
+        if is_selection(node):
+            select, captures = self.selects[node.number]
+            return _call(select, [FRAME, *(self.places[capture.number] for capture in captures)])
         function = node.op.vector if node.stage is Stage.RUN else node.op.scalar
         if function is None:
             raise TypeError(f"{node.op.name} has no form for stage {node.stage.name}")
@@ -174,9 +175,8 @@ class _Scheduling:
         steps = []
         for node in nodes:
             function, args, framed = node.op.at_row, node.args, node.op.framed
-            if node.op is SELECT:
-                program = selections.item_program(node.args)
-                function, args, framed = selections.select_kernel(program), program.captures, True
+            if is_selection(node):
+                (function, args), framed = self.selects[node.number], True
             if function is None:
                 return None
             steps.append(RowStep(self.places[node.number], node.op, function, tuple(self.places[arg.number] for arg in args), framed))
@@ -185,7 +185,7 @@ class _Scheduling:
     def _watch(self, nodes: Sequence[Node]) -> Watch:
         """What changes some of the nodes besides their own rows: selections that are counted over domains, metrics and the time."""
         volatile = [node for node in nodes if node.volatility is Volatility.GLOBAL]
-        selections_ = {arg.number: arg for node in volatile for arg in node.args if arg.op is SELECT}
+        selections_ = {arg.number: arg for node in volatile for arg in node.args if is_selection(arg)}
         needed = {inner.number for inner in self._run_nodes(list(selections_.values()))}
         steps = self._steps(node for node in nodes if node.number in needed)
         # The age of what is GLOBAL is GLOBAL itself, and yet changes with the time.

@@ -6,17 +6,17 @@ asked for and is part of the selection's key, so that pods whose captured values
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from wharfinger.builtins.context import AtRows
-from wharfinger.compiler import leaves
+from wharfinger.compiler import leaves, selection_parts
 from wharfinger.compiler.ir import Node, Stage, ordered
+from wharfinger.compiler.selection_parts import Parts
+from wharfinger.model.corrected import CorrectedSelection, Corrections
 from wharfinger.model.pod import PodView
+from wharfinger.model.pod_table import Placement, PodClass
 from wharfinger.model.selection import Selection
 from wharfinger.model.snapshot import Snapshot
 
@@ -47,8 +47,7 @@ def item_program(outputs: Sequence[Node]) -> ItemProgram:
     """The program that computes some nodes for one placed pod."""
     nodes = ordered(outputs)
     inner = [node for node in nodes if node.stage is Stage.ITEM and node.op is not leaves.ITEM]
-    needed = {arg.number: arg for node in inner for arg in node.args} | {node.number: node for node in outputs}
-    captures = tuple(node for node in needed.values() if node.stage is not Stage.ITEM)
+    captures = selection_parts.captures(outputs)
     places = {node.number: place for place, node in enumerate(captures)}
     places |= {node.number: len(captures) for node in nodes if node.op is leaves.ITEM}
     steps = []
@@ -62,7 +61,7 @@ def item_program(outputs: Sequence[Node]) -> ItemProgram:
         steps=tuple(steps),
         outputs=tuple(places[node.number] for node in outputs),
         text=_text(inner, places, outputs),
-        per_pod=any(node.op.key == leaves.IDENTITY for node in inner),
+        per_pod=selection_parts.reads_identity(outputs),
     )
 
 
@@ -71,100 +70,111 @@ def _text(inner: list[Node], places: dict[int, int], outputs: Sequence[Node]) ->
     return "; ".join([*lines, f"{[places[node.number] for node in outputs]}"])
 
 
-def select_kernel(program: ItemProgram) -> Callable[..., Selection | SelectionWithout]:
-    """The kernel of a selection: `(frame, *captured) -> selection`.
+Weigh = Callable[[PodView], float | None]
 
-    The first output of the program says whether a pod is selected; a second and third, if any, its value and whether that is present.
+
+class _Counted:
+    """What a placed pod counts in a selection, as a program whose captured values are among all `captures` of the selection."""
+
+    def __init__(self, outputs: Sequence[Node], captures: Sequence[Node]) -> None:
+        self._program = item_program(outputs)
+        self._places = [captures.index(capture) for capture in self._program.captures]
+
+    def weigh(self, captured: Sequence[Any]) -> Weigh:
+        """The function that says what a pod counts: 1 or its value, None where it is not selected or has no value."""
+        return _weigh(self._program.run, self._own(captured))
+
+    def kept(self, snapshot: Snapshot, captured: Sequence[Any]) -> Selection:
+        """The running counts over the cluster's pods."""
+        own = self._own(captured)
+        key: Hashable = (self._program.text, own)
+        return snapshot.selection(key, _every, per_pod=self._program.per_pod, value=_weigh(self._program.run, own))
+
+    def _own(self, captured: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple([captured[place] for place in self._places])
+
+
+def _weigh(run: Callable[[Sequence[Any], PodView], list[Any]], captured: Sequence[Any]) -> Weigh:
+    def weigh(pod: PodView) -> float | None:
+        selected, *value = run(captured, pod)
+        if not selected:
+            return None
+        if not value:
+            return 1.0
+        amount, present = value
+        return float(amount) if present else None
+
+    return weigh
+
+
+def _every(_: PodView) -> bool:
+    return True
+
+
+class _Comparison:
+    """`by == captured` as an index: the pods that have the captured value."""
+
+    def __init__(self, by: Node, captured: Node, captures: Sequence[Node]) -> None:
+        program = item_program([by])
+        constants = [capture.value for capture in program.captures]
+        self._key: Hashable = (program.text, tuple(constants))
+        self._value_of = lambda pod: program.run(constants, pod)[0]
+        self._place = captures.index(captured)
+
+    def placements(self, snapshot: Snapshot, captured: Sequence[Any]) -> Collection[Placement]:
+        """The pods with the captured value, where it is another one for each pod."""
+        return snapshot.placements_with(self._key, self._value_of, captured[self._place])
+
+    def classes(self, snapshot: Snapshot, captured: Sequence[Any]) -> Collection[PodClass]:
+        """The classes of pods with the captured value, where it is the same for all pods of a template."""
+        return snapshot.classes_with(self._key, self._value_of, captured[self._place])
+
+
+def select_kernel(node: Node) -> tuple[Callable[..., Selection | CorrectedSelection], tuple[Node, ...]]:
+    """The kernel of a selection, `(frame, *captured) -> selection`, and the nodes of what it captures.
+
+    The pod being decided is not selected, where the cluster has it already.
     """
-    valued = len(program.outputs) > 1
+    captures = selection_parts.captures(node.args)
+    apart = selection_parts.parts(node)
+    if apart is not None:
+        return _Apart(apart, captures).select, captures
+    counted = _Counted(node.args, captures)
 
-    def select(frame: AtRows, *captured: Any) -> Selection | SelectionWithout:
-        def selected(pod: PodView) -> bool:
-            return bool(program.run(captured, pod)[0])
+    def select(frame: AtRows, *captured: Any) -> Selection | CorrectedSelection:
+        kept = counted.kept(frame.snapshot, captured)
+        own = frame.snapshot.placement(frame.pod.uid)
+        return kept if own is None else frame.snapshot.corrected(kept, Corrections({}, {own.pod.uid: (own, None)}))
 
-        def value(pod: PodView) -> float | None:
-            _, amount, present = program.run(captured, pod)
-            return amount if present else None
-
-        key: Hashable = (program.text, captured)
-        selection = frame.snapshot.selection(key, selected, per_pod=program.per_pod, value=value if valued else None)
-        own = frame.snapshot.placed(frame.pod.uid)
-        if own is None:
-            return selection
-        weigh = value if valued else lambda _: 1.0
-        return SelectionWithout(frame.snapshot, selection, own, lambda pod: weigh(pod) if selected(pod) else None)
-
-    return select
+    return select, captures
 
 
-@dataclass(frozen=True, slots=True)
-class DomainsWithout:
-    """The numbers of a `SelectionWithout`, (n_domains,) float64."""
+class _Apart:
+    """A selection that was taken apart (`selection_parts`)."""
 
-    counts: NDArray[np.float64]
+    def __init__(self, apart: Parts, captures: Sequence[Node]) -> None:
+        self._others = _Counted(apart.others, captures)
+        self._few = _Counted(apart.few, captures)
+        self._comparisons = [_Comparison(by, captured, captures) for by, captured in zip(apart.by, apart.captured, strict=True)]
+        self._of_classes = apart.of_classes
 
-    def lowest(self) -> float | None:
-        """The smallest of them, None where there is no domain."""
-        return float(self.counts.min()) if len(self.counts) else None
-
-    def highest(self) -> float | None:
-        """The largest of them, None where there is no domain."""
-        return float(self.counts.max()) if len(self.counts) else None
-
-
-class SelectionWithout:
-    """A selection from which one placed pod is left out: the pod being decided, where the cluster has it already."""
-
-    __slots__ = ("_own", "_row", "_selection", "_snapshot", "_weigh", "_weight")
-
-    def __init__(
-        self, snapshot: Snapshot, selection: Selection, own: tuple[int, PodView], weigh: Callable[[PodView], float | None]
-    ) -> None:
-        self._snapshot = snapshot
-        self._selection = selection
-        self._row, self._own = own
-        self._weigh = weigh
-        self._weight = weigh(self._own) or 0.0
-
-    def follow(self) -> object:
-        """Something new at each call: nobody keeps answers about a pod that is placed already."""
-        return object()
-
-    @property
-    def by_node(self) -> NDArray[np.float64]:
-        """The count or sum of each node, (n_nodes,) float64."""
-        counts = self._selection.by_node.copy()
-        counts[self._row] -= self._weight
-        return counts
-
-    @property
-    def total(self) -> float:
-        """The count or sum over all nodes."""
-        return self._selection.total - self._weight
-
-    def domains(self, topology_key: str) -> DomainsWithout:
-        """The count or sum of each domain of a topology key."""
-        counts = self._selection.by_domain(topology_key).copy()
-        domain = self._snapshot.domain(topology_key)[0][self._row]
-        if domain >= 0:
-            counts[domain] -= self._weight
-        return DomainsWithout(counts)
-
-    def in_domain(self, topology_key: str) -> NDArray[np.float64]:
-        """The count or sum of each node's own domain, (n_nodes,) float64; 0 where the node lacks the key."""
-        return np.append(self.domains(topology_key).counts, 0.0)[self._snapshot.domain(topology_key)[0]]
-
-    def extreme_by_node(self, *, highest: bool) -> NDArray[np.float64]:
-        """The smallest (or largest) value among each node's selected pods, (n_nodes,) float64; NaN where none is selected."""
-        extremes = self._selection.extreme_by_node(highest=highest).copy()
-        others = [pod for pod in self._snapshot.pods_on(self._row) if pod.uid != self._own.uid]
-        values = [weight for pod in others if (weight := self._weigh(pod)) is not None]
-        extremes[self._row] = (max if highest else min)(values, default=np.nan)
-        return extremes
-
-    def extreme_in_domain(self, topology_key: str, *, highest: bool) -> NDArray[np.float64]:
-        """The smallest (or largest) value in each node's own domain, (n_nodes,) float64; NaN where there is none."""
-        ids, n_domains = self._snapshot.domain(topology_key)
-        by_domain = np.full(n_domains + 1, np.nan)  # the last one is for nodes without the key
-        (np.fmax if highest else np.fmin).at(by_domain, ids[ids >= 0], self.extreme_by_node(highest=highest)[ids >= 0])
-        return by_domain[ids]
+    def select(self, frame: AtRows, *captured: Any) -> Selection | CorrectedSelection:
+        """The kernel."""
+        snapshot = frame.snapshot
+        kept = self._others.kept(snapshot, captured)
+        placements: dict[str, tuple[Placement, float | None]] = {}
+        classes: dict[int, tuple[PodClass, float | None]] = {}
+        if self._of_classes:
+            groups = {g.serial: g for comparison in self._comparisons for g in comparison.classes(snapshot, captured) if g.count}
+            if groups:
+                weigh = self._few.weigh(captured)
+                classes = {serial: (group, weigh(group.example)) for serial, group in groups.items()}
+        else:
+            found = [placement for comparison in self._comparisons for placement in comparison.placements(snapshot, captured)]
+            if found:
+                weigh = self._few.weigh(captured)
+                placements = {placement.pod.uid: (placement, weigh(placement.pod)) for placement in found}
+        own = snapshot.placement(frame.pod.uid)
+        if own is not None:
+            placements[own.pod.uid] = (own, None)
+        return snapshot.corrected(kept, Corrections(classes, placements)) if classes or placements else kept

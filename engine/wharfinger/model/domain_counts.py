@@ -27,8 +27,7 @@ class DomainCounts:
         self.mask = mask
         self._ids = ids = topology.ids
         counted = ids >= 0 if mask is None else (ids >= 0) & mask
-        total = _whole_sums if integral else _exact_sums
-        self._counts = total(ids[counted], by_node[counted], topology.n_domains)
+        self._counts = summed(ids[counted], by_node[counted], topology.n_domains, integral=integral)
         self.counts: NDArray[np.float64] = read_only(self._counts)
         self.nodes: NDArray[np.int64] = np.bincount(ids[counted], minlength=topology.n_domains)
         self.nodes.setflags(write=False)
@@ -77,6 +76,11 @@ class DomainCounts:
                 self._gathered[self.topology.rows_of(domain)] = self._counts[domain]
         self._behind.clear()
         return read_only(self._gathered)
+
+
+def summed(ids: NDArray[np.int32], amounts: NDArray[np.float64], n_domains: int, *, integral: bool) -> NDArray[np.float64]:
+    """What the amounts add up to in each domain, (n_domains,) float64; `integral` says that all of them are whole."""
+    return (_whole_sums if integral else _exact_sums)(ids, amounts, n_domains)
 
 
 def _whole_sums(ids: NDArray[np.int32], amounts: NDArray[np.float64], n_domains: int) -> NDArray[np.float64]:

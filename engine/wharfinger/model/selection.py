@@ -19,7 +19,7 @@ from wharfinger.model.columns import read_only
 from wharfinger.model.domain_counts import DomainCounts, Mask
 from wharfinger.model.node_table import NodeTable
 from wharfinger.model.pod import PodView
-from wharfinger.model.pod_table import Change, Placement, PodTable
+from wharfinger.model.pod_table import Change, Placement, PodClass, PodTable
 
 Predicate = Callable[[PodView], bool]
 Value = Callable[[PodView], float | None]
@@ -91,6 +91,27 @@ class Selection:
             self._total = math.fsum(self._by_node.tolist())
         return self._total
 
+    @property
+    def integral(self) -> bool:
+        """Whether everything that was counted so far was a whole number."""
+        self._follow()
+        return self._integral
+
+    def weight(self, placement: Placement) -> float | None:
+        """What a placed pod counts, None for one that is not selected."""
+        if self._per_pod:
+            return self._evaluate(placement.pod)
+        return self.class_weight(placement.group)
+
+    def class_weight(self, group: PodClass) -> float | None:
+        """What each pod of a class counts, for a selection that is not told of single pods."""
+        if group.serial in self._memo:
+            return self._memo[group.serial]
+        if len(self._memo) > 2 * len(self._pods.classes) + 1024:
+            self._forget_classes()
+        weight = self._memo[group.serial] = self._evaluate(group.example)
+        return weight
+
     def domains(self, topology_key: str, *, mask_key: Hashable = None, mask: Mask | None = None) -> DomainCounts:
         """The counts per domain of a topology key; with a mask (n_nodes,) bool only over the nodes where it is true.
 
@@ -127,28 +148,14 @@ class Selection:
 
     def extreme_in_domain(self, topology_key: str, *, highest: bool) -> NDArray[np.float64]:
         """The smallest (or largest) value in each node's own domain, (n_nodes,) float64; NaN if none is selected or the key absent."""
-        by_node = self.extreme_by_node(highest=highest)
-        topology = self._nodes.topologies.of(topology_key)
-        by_domain = np.full(topology.n_domains + 1, np.nan)  # the last one is for nodes without the key
-        present = topology.ids >= 0
-        (np.fmax if highest else np.fmin).at(by_domain, topology.ids[present], by_node[present])
-        return by_domain[topology.ids]
+        return self._nodes.topologies.of(topology_key).extremes(self.extreme_by_node(highest=highest), highest=highest)
 
     def _extreme(self, row: int, *, highest: bool) -> float:
         values = self._values(row)
         return (max(values) if highest else min(values)) if values else math.nan
 
     def _values(self, row: int) -> list[float]:
-        return [weight for placement in self._pods.by_row[row].values() if (weight := self._weight(placement)) is not None]
-
-    def _weight(self, placement: Placement) -> float | None:
-        if self._per_pod:
-            return self._evaluate(placement.pod)
-        serial = placement.group.serial
-        if serial in self._memo:
-            return self._memo[serial]
-        weight = self._memo[serial] = self._evaluate(placement.group.example)
-        return weight
+        return [weight for placement in self._pods.by_row[row].values() if (weight := self.weight(placement)) is not None]
 
     def _follow(self) -> None:
         if self._layout != self._nodes.rows.layout:
@@ -169,7 +176,7 @@ class Selection:
             weight = memo.get(placement.group.serial, UNASKED)
             if weight is not None:  # most pods are of a template that is known not to be selected
                 if weight is UNASKED:
-                    weight = self._weight(placement)
+                    weight = self.weight(placement)
                 if weight is not None:
                     self._apply(row, weight, sign)
 
@@ -213,7 +220,7 @@ class Selection:
     def _weights(self) -> NDArray[np.float64]:
         """What each entry of the pod table counts, (n_pods,) float64."""
         if self._per_pod:
-            return np.array([self._weight(placement) or 0.0 for placement in self._pods.entries], dtype=np.float64)
+            return np.array([self.weight(placement) or 0.0 for placement in self._pods.entries], dtype=np.float64)
         by_class = np.zeros(self._pods.class_numbers)
         for group in self._pods.classes.values():
             if group.serial not in self._memo:

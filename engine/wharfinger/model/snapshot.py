@@ -7,7 +7,7 @@ changes copies it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from wharfinger.errors import StaleSnapshot
 from wharfinger.model import objects
+from wharfinger.model.corrected import CorrectedSelection, Corrections
 from wharfinger.model.images import ImageState
 from wharfinger.model.metric_table import MetricColumn, Samples
 from wharfinger.model.node_view import NodeView
 from wharfinger.model.object_store import ObjectStore
 from wharfinger.model.pod import PodView
+from wharfinger.model.pod_table import Placement, PodClass
 from wharfinger.model.selection import Selection
 from wharfinger.model.strings import StringTable
 from wharfinger.model.tables import ClusterTables
@@ -89,6 +91,10 @@ class Snapshot:
         """The row a pod is on and the pod itself, assumed ones included; None if it is not placed."""
         placement = self._current().pods.by_uid.get(uid)
         return None if placement is None else (placement.row, placement.pod)
+
+    def placement(self, uid: str) -> Placement | None:
+        """Where a pod is, None if it is not placed; not to be changed by the caller."""
+        return self._current().pods.by_uid.get(uid)
 
     def nominated(self, row: int) -> Sequence[PodView]:
         """The pending pods for which preemption makes room on a node."""
@@ -232,6 +238,19 @@ class Snapshot:
         uid, times, node).
         """
         return self._current().selections.of(key, predicate, per_pod=per_pod, value=value)
+
+    def corrected(self, selection: Selection, corrections: Corrections) -> CorrectedSelection:
+        """The numbers of a selection of this cluster, where some pods count otherwise."""
+        tables = self._current()
+        return CorrectedSelection(tables.nodes, tables.pods, selection, corrections)
+
+    def placements_with(self, key: Hashable, value_of: Callable[[PodView], Hashable], value: Hashable) -> Collection[Placement]:
+        """The pods of which `value_of` is equal to a value, by an index that is kept; `key` stands for `value_of`."""
+        return self._current().pod_indexes.placements(key, value_of).of(value)
+
+    def classes_with(self, key: Hashable, value_of: Callable[[PodView], Hashable], value: Hashable) -> Collection[PodClass]:
+        """The same for what is equal for all pods of a template: the classes of pods that have the value, `count` in each."""
+        return self._current().pod_indexes.classes(key, value_of).of(value)
 
     def tally(self, key: Hashable, derive: Callable[[PodView], Iterable[Hashable]]) -> Tally:
         """Running counts of what placed pods bring with them: how many pods for each thing that `derive` finds in a pod.

@@ -19,6 +19,7 @@ from wharfinger.model.node_table import NodeTable, conditions
 from wharfinger.model.nominations import Nominations
 from wharfinger.model.object_store import ObjectStore
 from wharfinger.model.pod import PodView
+from wharfinger.model.pod_index import PodIndexes
 from wharfinger.model.pod_table import Placement, PodTable
 from wharfinger.model.selection import Selections
 from wharfinger.model.tally import Tallies
@@ -42,6 +43,7 @@ class ClusterTables:
         "nodes",
         "nominations",
         "objects",
+        "pod_indexes",
         "pods",
         "ports",
         "revision",
@@ -55,6 +57,7 @@ class ClusterTables:
         self.pods = PodTable()
         self.ports = HostPorts()
         self.selections = Selections(self.nodes, self.pods)
+        self.pod_indexes = PodIndexes(self.pods)
         self.tallies = Tallies(self.pods)
         self.metrics = MetricTable(self.nodes, self.pods)
         self.nominations = Nominations()

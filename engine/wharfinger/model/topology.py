@@ -62,6 +62,14 @@ class Topology:
             self._starts = np.searchsorted(ids, np.arange(self.n_domains + 1), sorter=self._members).astype(np.intp)
         return self._members[self._starts[domain] : self._starts[domain + 1]]
 
+    def extremes(self, by_node: NDArray[np.float64], *, highest: bool) -> NDArray[np.float64]:
+        """The smallest (or largest) number in each node's own domain, (n_rows,) float64; NaN where none is or it lacks the key."""
+        ids = self._ids.view
+        by_domain = np.full(self.n_domains + 1, np.nan)  # the last one is for nodes without the key
+        (np.fmax if highest else np.fmin).at(by_domain, ids[ids >= 0], by_node[ids >= 0])
+        found: NDArray[np.float64] = by_domain[ids]
+        return found
+
     def _changed(self) -> None:
         self.revision += 1
         self._members = None
