@@ -16,6 +16,7 @@ from wharfinger.daemon import files
 from wharfinger.daemon.settings import Settings
 from wharfinger.errors import UsageError
 from wharfinger.language import suggest
+from wharfinger.language.authority import TenantPolicies
 
 
 class LogFormat(Enum):
@@ -74,6 +75,14 @@ class Flags:
             help="Whether to act on SchedulingPolicies, PlacementPreviews and PolicyApps; the default is to, once they are defined.",
         ),
     ] = None
+    tenant_policies: Annotated[
+        TenantPolicies | None,
+        typer.Option(
+            "--tenant-policies",
+            case_sensitive=False,
+            help="What policies of PolicyApps and PlacementPreviews may do; the default is Restricted: what concerns their namespace only.",
+        ),
+    ] = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide and report, but write nothing to the API server.")] = False
     bind_address: Annotated[
         str | None, typer.Option("--bind-address", metavar="ADDRESS", help="Where health and metrics are served; default: 127.0.0.1.")
@@ -121,7 +130,7 @@ def settings_of(flags: Flags) -> Settings:
     _set(document["leaderElection"], leaderElect=flags.leader_elect)
     _set(document["logging"], format=_value(flags.log_format), level=_value(flags.log_level))
     _set(document, bindAddress=flags.bind_address, port=flags.port, dryRun=flags.dry_run or None, customResources=flags.custom_resources)
-    _set(document, policyConfigMap=flags.policy_configmap, stateDirectory=flags.state_dir)
+    _set(document, policyConfigMap=flags.policy_configmap, stateDirectory=flags.state_dir, tenantPolicies=_value(flags.tenant_policies))
     _set_admission(document, certificate=flags.admission_certificate, key=flags.admission_key, port=flags.admission_port)
     if flags.decision_log is not None:
         document["decisionLog"] = {**(document["decisionLog"] or {}), "path": flags.decision_log}

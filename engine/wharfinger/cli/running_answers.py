@@ -44,6 +44,7 @@ class Finding(TypedDict, total=False):
 class Policy(PolicyState):
     """All that is told of a policy."""
 
+    authority: str
     source: str
     key: str
     activeSince: str | None

@@ -12,7 +12,7 @@ from wharfinger.cli import running_process, streams
 from wharfinger.cli.running_answers import POLICIES, Finding, Policies, Policy, is_refused, shaped
 from wharfinger.runtime import layout
 
-COLUMNS = ("POLICY", "STATE", "REVISION", "SINCE", "FROM")
+COLUMNS = ("POLICY", "WHOSE", "STATE", "REVISION", "SINCE", "FROM")
 
 
 def command(
@@ -42,7 +42,7 @@ def lines(answer: Policies) -> Iterator[str]:
 def _row(policy: Policy) -> tuple[str, ...]:
     name = policy["name"] or "?"
     revision = (policy["revision"] or "-")[:12]
-    return name, policy["state"], revision, policy["activeSince"] or "-", f"{policy['source']}: {policy['key']}"
+    return name, policy["authority"], policy["state"], revision, policy["activeSince"] or "-", f"{policy['source']}: {policy['key']}"
 
 
 def _finding(finding: Finding) -> str:

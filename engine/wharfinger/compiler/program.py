@@ -50,7 +50,7 @@ class CompiledPolicy:
     """A policy ready to decide; prints as its intermediate representation.
 
     `filters`, `scores`, `tie_break` and `base` are its rules with every number resolved, `params` the values of its params in base units;
-    `victims` are its rules about preemption, None without any.
+    `victims` are its rules about preemption, None without any; `authority` says whose policy it is.
     `reads` are the attributes it reads, as (subject, path, key).
 
     Of pods of one template it may govern one and not the other (`scope_reads_identity`), or one now and not later (`scope_timed`); its
@@ -63,6 +63,7 @@ class CompiledPolicy:
         rules = Resolved(policy, self.program, roots.bits)
         self.policy = policy
         self.params = params
+        self.authority = policy.authority
         self.name = policy.name
         self.version = policy.version
         self.revision = revision(policy, params)
@@ -97,7 +98,9 @@ class CompiledPolicy:
         return self.scope_timed or self.scope_reads_identity
 
     def governs(self, pod: PodView, now: float) -> bool:
-        """Whether the policy applies to a pod (`for pods where`); `now` is what ages in the scope are relative to."""
+        """Whether the policy applies to a pod (`for pods where`, and its authority); `now` is what ages in the scope are relative to."""
+        if not self.authority.covers(pod.namespace):
+            return False
         if self._scope is None:
             return True
         registers = schedule.bound(self._scope, pod, now=now)

@@ -21,6 +21,8 @@ def revision(policy: typed.Policy, params: Mapping[str, Any]) -> str:
 
 def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
     yield f"policy {policy.name!r} version {policy.version!r} for {_text(policy.scope)}"
+    if policy.authority.namespace is not None:
+        yield f"authority {policy.authority.namespace!r} {policy.authority.allowed.value}"
     for param in policy.params:
         yield f"param {param.name}: {param.type} = {_plain(params[param.name], param.type)}"
     for let in policy.lets:

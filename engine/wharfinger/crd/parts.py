@@ -38,6 +38,7 @@ def map_list(*keys: str) -> dict[str, Any]:
 
 PolicyName = Annotated[str, Field(min_length=1, max_length=253)]
 ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+NamespaceName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 PolicyText = Annotated[str, Field(min_length=1, max_length=262_144)]
 Sentence = Annotated[str, Field(max_length=1024)]
 Word = Annotated[str, Field(max_length=253)]

@@ -8,7 +8,18 @@ from typing import Annotated
 
 from pydantic import Field
 
-from wharfinger.crd.parts import Conditions, Count, Generation, Params, Part, PolicyName, PolicyText, Sentence, Word
+from wharfinger.crd.parts import (
+    Conditions,
+    Count,
+    Generation,
+    NamespaceName,
+    Params,
+    Part,
+    PolicyName,
+    PolicyText,
+    Sentence,
+    Word,
+)
 
 MOST_DIAGNOSTICS = 20
 MOST_REMEMBERED = 65_536
@@ -33,6 +44,10 @@ class SchedulingPolicySpec(Part):
     )
     params: Params = Field(
         default_factory=dict, description='Values of its params as in a policy\'s text ("10%", "2Gi"), within their ranges.'
+    )
+    namespace: NamespaceName | None = Field(
+        default=None,
+        description="The namespace whose policy it is: it governs and sees the pods of that one only. By default it is the cluster's.",
     )
 
 
@@ -61,6 +76,7 @@ class SchedulingPolicyStatus(Part):
 
     observed_generation: Generation | None = Field(default=None, description="The generation that all of this is about.")
     policy: PolicyName | None = Field(default=None, description="The name that the text gives to the policy.")
+    authority: Word | None = Field(default=None, description="Whose policy it is: `cluster`, or `namespace` and its name.")
     revision: Word | None = Field(default=None, description="The revision (SHA-256) of the policy that is active, if one is.")
     last_known_good: LastKnownGood | None = Field(
         default=None, description="The version that decides, if its text has no more than 65,536 characters."

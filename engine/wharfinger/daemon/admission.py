@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from typing import Any
 
 from wharfinger.daemon.admission_settings import AdmissionSettings
 from wharfinger.daemon.tasks import Tasks
 from wharfinger.framework.ports import Clock
+from wharfinger.language.authority import TenantRights
 from wharfinger.reconcile.policy_admission import foreseen
 from wharfinger.web.admission import Admission, Verdict
 from wharfinger.web.server import Server
@@ -25,12 +27,12 @@ _LONGEST = 8192  # characters of a refusal: enough for the twenty findings that 
 
 
 @asynccontextmanager
-async def admission_served(
-    settings: AdmissionSettings, host: str, seen: Callable[[str], None], clock: Clock, log: Any
+async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, whom it tells, and by what it judges
+    settings: AdmissionSettings, host: str, seen: Callable[[str], None], clock: Clock, log: Any, rights: TenantRights
 ) -> AsyncIterator[Server]:
     """The server of the webhook while the context lasts; UsageError when the port cannot be had."""
     certificate = ServingCertificate(settings.certificate, settings.key)
-    admission = Admission(judged, seen)
+    admission = Admission(partial(judged, rights=rights), seen)
     with closing(admission):
         async with Server(admission.application(), host, settings.port, certificate.context) as server, Tasks() as tasks:
             log.info("serving admission", url=server.url)
@@ -38,9 +40,9 @@ async def admission_served(
             yield server
 
 
-def judged(obj: Mapping[str, Any]) -> Verdict:
+def judged(obj: Mapping[str, Any], rights: TenantRights) -> Verdict:
     """The verdict about a SchedulingPolicy: a text that could not decide is refused with what is wrong with it."""
-    outcome = foreseen(obj)
+    outcome = foreseen(obj, rights)
     if outcome is None:
         return Verdict()
     if outcome.version is None:

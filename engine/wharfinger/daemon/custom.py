@@ -8,6 +8,7 @@ from wharfinger.daemon.tasks import Tasks
 from wharfinger.framework.ports import Clock, Observer
 from wharfinger.kube.api_server import ApiServer
 from wharfinger.kube.connection import Connection
+from wharfinger.language.authority import TenantRights
 from wharfinger.reconcile.compose import CustomResources, Reconcilers
 from wharfinger.reconcile.controller import ReconcileObserver
 from wharfinger.reconcile.policy_status import Policies
@@ -17,12 +18,19 @@ from wharfinger.runtime.scheduler import Scheduler
 class Custom:
     """The custom resources of one process."""
 
-    def __init__(self, connection: Connection, clock: Clock, observer: Observer, reconciles: ReconcileObserver | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        clock: Clock,
+        observer: Observer,
+        reconciles: ReconcileObserver | None = None,
+        rights: TenantRights | None = None,
+    ) -> None:
         self._connection = connection
         self._clock = clock
         self._observer = observer
         self._reconciles = reconciles
-        self.resources = CustomResources(connection, clock, observer.failed)
+        self.resources = CustomResources(connection, clock, observer.failed, rights)
         self.reconcilers: Reconcilers | None = None
 
     def reconcile(self, scheduler: Scheduler, server: ApiServer, policies: Policies) -> None:

@@ -55,7 +55,7 @@ async def policies_of(  # noqa: PLR0913 — what the policies come from, and who
     ]
     chains = {profile.scheduler_name: assemble((), chain_config(profile, note)) for profile in settings.profiles}
     kept = None if settings.state_directory is None else LastKnownGood(Path(settings.state_directory))
-    store = PolicyStore(supplies, chains, clock, observer=observer, kept=kept)
+    store = PolicyStore(supplies, chains, clock, observer=observer, kept=kept, rights=settings.tenants)
     for _, source in folders:
         await source.tell(store)
     await store.settle()

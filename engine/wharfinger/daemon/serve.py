@@ -47,13 +47,15 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         telling = telling_of(settings, clock, opened)
         log, metrics, observer = telling.log, telling.metrics, telling.observer
         connection = connection_of(settings, clock)
-        custom = Custom(connection, clock, observer, TelemetryReconcileObserver(metrics)) if settings.custom_resources else None
+        reconciles = TelemetryReconcileObserver(metrics)
+        custom = Custom(connection, clock, observer, reconciles, settings.tenants) if settings.custom_resources else None
         store = await _policies(settings, telling, connection, custom, clock)
         if settings.port:
             await _served(settings, telling, store, health, connection, clock, opened)
         if settings.admission is not None:
             seen = reviews_seen(metrics)
-            await opened.enter_async_context(admission_served(settings.admission, settings.bind_address, seen, clock, log))
+            served = admission_served(settings.admission, settings.bind_address, seen, clock, log, settings.tenants)
+            await opened.enter_async_context(served)
         await opened.enter_async_context(connection)
         connection.answered = requests_seen(metrics, connection.credentials.server)
         version = await _reached(connection, clock, log, stop)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from wharfinger.language.authority import CLUSTER, Authority
+
 if TYPE_CHECKING:
     from wharfinger.framework.ports import Reference
 
@@ -40,6 +42,7 @@ class PolicyText:
     `params` are texts or plain values in base units, as in `compiler.params`. `generation` is that of a custom resource, 0 elsewhere.
     `about` is the object that holds the text and gets the events about it; None for a file. `trouble` says why there is no content.
     One that is not `wanted` is only there for others to import. `former` is for a process that has just begun, and knows no better.
+    `authority` is whose policy it is: said by the source, never by the text, so it holds for former versions as well.
     """
 
     name: str
@@ -51,6 +54,7 @@ class PolicyText:
     trouble: str = ""
     wanted: bool = True
     former: FormerText | None = None
+    authority: Authority = CLUSTER
 
 
 class PolicySink(Protocol):

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from wharfinger.framework.policy_source import FormerText, Mode
+from wharfinger.language.authority import CLUSTER, Authority
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +52,7 @@ class PolicyStatus:
     `name` is None for a text that never was one. `revision` is that of the policy that holds in its `mode`, None if there is none; `since`
     is when it began to (seconds since 1970). `generation` and `attempted` belong to the last text, `held_generation` to the one that
     holds: they differ while an older one is kept; `held` makes it again, None if it imports something. `omitted` findings are too many to
-    list; `report` is them as text for people.
+    list; `report` is them as text for people. `authority` is whose policy it is.
     """
 
     name: str | None
@@ -70,6 +71,7 @@ class PolicyStatus:
     report: str = ""
     about: Reference | None = None
     held: FormerText | None = None
+    authority: Authority = CLUSTER
 
     @property
     def holds(self) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from wharfinger.language import ast, typed
+from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.language.catalogue import Catalogue
 from wharfinger.language.check import check
 from wharfinger.language.check.fights import report_fights
@@ -45,8 +46,8 @@ class TextSet:
     imports: bool = True
     _parsed: dict[str, tuple[ast.File | None, Diagnostics]] = field(default_factory=dict)
 
-    def check(self, name: str, catalogue: Catalogue, diagnostics: Diagnostics) -> CheckedText:
-        """The policy of one text with its tests and imports; whatever is wrong goes to `diagnostics`."""
+    def check(self, name: str, catalogue: Catalogue, diagnostics: Diagnostics, authority: Authority = CLUSTER) -> CheckedText:
+        """The policy of one text with its tests and imports, as that of `authority`; whatever is wrong goes to `diagnostics`."""
         file = self._read(name, diagnostics)
         beside = partner_of(name)
         needs = {beside} if beside is not None else set()
@@ -57,7 +58,7 @@ class TextSet:
             return CheckedText(policy=None, title=None, silent=True, needs=frozenset(needs))
         file = self._with_tests(name, file, diagnostics)
         files = imported(file, partial(self._fetch, needs, diagnostics), diagnostics, _IMPORT_HELP)
-        policy = check(file, catalogue, diagnostics, dict(files))
+        policy = check(file, catalogue, diagnostics, dict(files), authority)
         if policy is not None and file.policy is not None:
             report_fights([policy], allowed_by(file.policy), diagnostics)
         title = file.policy.name.value if file.policy is not None else None

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from wharfinger.language.ast import MissingAction, Normalize, Test
+from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.language.catalogue import Attribute, Function, Subject
 from wharfinger.language.source import Source, Span
 from wharfinger.language.types import Type
@@ -382,3 +383,4 @@ class Policy:
     tie_break: tuple[TieKey, ...]
     tests: tuple[Test, ...]
     victims: tuple[VictimRule, ...] = ()  # every one must allow it before a placed pod is evicted for a governed one
+    authority: Authority = CLUSTER

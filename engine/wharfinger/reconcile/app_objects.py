@@ -92,6 +92,7 @@ def inline_policy(app: ObjectMeta, spec: PolicyAppSpec) -> dict[str, Any] | None
         "spec": {
             "source": held_to(spec.policy.inline, name=name, namespace=app.namespace, app=app.name),
             "mode": "Enforce",
+            "namespace": app.namespace,
             **({"params": dict(spec.policy.params)} if spec.policy.params else {}),
         },
     }

@@ -16,6 +16,7 @@ from wharfinger.kube.events import EventRecorder
 from wharfinger.kube.informers import Informers
 from wharfinger.kube.object_writer import ObjectWriter
 from wharfinger.kube.refusals import NotFound
+from wharfinger.language.authority import TenantRights
 from wharfinger.reconcile.app_drift import AppDrift
 from wharfinger.reconcile.applying import app_key_of
 from wharfinger.reconcile.controller import Controller, ReconcileObserver, run_all
@@ -41,11 +42,13 @@ def _unless_absent(report: Callable[[str, BaseException], None]) -> Callable[[st
 class CustomResources:
     """What this process knows of custom resources: watched from the start, whether or not it leads; `source` is for the policy store."""
 
-    def __init__(self, connection: Connection, clock: Clock, report: Callable[[str, BaseException], None]) -> None:
+    def __init__(
+        self, connection: Connection, clock: Clock, report: Callable[[str, BaseException], None], rights: TenantRights | None = None
+    ) -> None:
         self.cache = ObjectCache([resource.name for resource in CUSTOM])
         self.informers = Informers(connection, clock, _unless_absent(report), resources=CUSTOM, settings=watching())
         self.source = SchedulingPolicySource(
-            self.cache, clock, lambda: self.informers.refused.get(KIND), lambda: KIND in self.informers.absent
+            self.cache, clock, lambda: self.informers.refused.get(KIND), lambda: KIND in self.informers.absent, rights
         )
 
     async def run(self) -> None:

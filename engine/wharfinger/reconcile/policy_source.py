@@ -11,10 +11,12 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
+from wharfinger.crd.names import MANAGED_BY, MANAGER, NAMESPACE_LABEL
 from wharfinger.crd.policy import SchedulingPolicySpec
 from wharfinger.framework.policy_source import Mode, PolicySink, PolicyText
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.custom_resources import SchedulingPolicy, reference_of
+from wharfinger.language.authority import TenantRights
 from wharfinger.reconcile.applying import app_key_of
 from wharfinger.reconcile.last_known_good import remembered
 from wharfinger.reconcile.object_cache import ObjectCache
@@ -28,6 +30,8 @@ _LOOK_AGAIN = 2.0  # seconds between two looks whether the kind can be read
 class SchedulingPolicySource:
     """A `PolicySource` over what the informers know. `refused` says why the kind cannot be listed, None if it can.
 
+    `rights` are those of policies that belong to a namespace.
+
     A kind that is `absent` from the start has no policies; one that vanishes later leaves those that there were.
     """
 
@@ -36,12 +40,18 @@ class SchedulingPolicySource:
     imports = False
 
     def __init__(
-        self, cache: ObjectCache, clock: Clock, refused: Callable[[], str | None], absent: Callable[[], bool] = lambda: False
+        self,
+        cache: ObjectCache,
+        clock: Clock,
+        refused: Callable[[], str | None],
+        absent: Callable[[], bool] = lambda: False,
+        rights: TenantRights | None = None,
     ) -> None:
         self._cache = cache
         self._clock = clock
         self._refused = refused
         self._absent = absent
+        self._rights = rights or TenantRights()
         self._changed = asyncio.Event()
         cache.watch(KIND, lambda _obj: self._changed.set())
         cache.when_synced(KIND, self._changed.set)
@@ -62,7 +72,7 @@ class SchedulingPolicySource:
 
     def _text(self, policy: SchedulingPolicy) -> PolicyText:
         """The text of a resource; events about one that an app has brought along are about the app, and so in its namespace."""
-        text = text_of(policy)
+        text = text_of(policy, self._rights)
         key = app_key_of(policy)
         if key is None:
             return text
@@ -76,7 +86,7 @@ class SchedulingPolicySource:
                 return
 
 
-def text_of(policy: SchedulingPolicy) -> PolicyText:
+def text_of(policy: SchedulingPolicy, rights: TenantRights) -> PolicyText:
     """The text of a resource; one whose spec cannot be read is an empty text, which is no policy."""
     meta = policy.metadata
     about = reference_of(policy)
@@ -84,7 +94,12 @@ def text_of(policy: SchedulingPolicy) -> PolicyText:
         spec = SchedulingPolicySpec.model_validate(policy.spec)
     except ValidationError:
         return PolicyText(
-            name=f"{SOURCE}/{meta.name}", content=b"", generation=meta.generation, about=about, former=remembered(policy.status)
+            name=f"{SOURCE}/{meta.name}",
+            content=b"",
+            generation=meta.generation,
+            about=about,
+            former=remembered(policy.status),
+            authority=rights.of(namespace_of(policy)),
         )
     return PolicyText(
         name=f"{SOURCE}/{meta.name}",
@@ -94,4 +109,18 @@ def text_of(policy: SchedulingPolicy) -> PolicyText:
         generation=meta.generation,
         about=about,
         former=remembered(policy.status),
+        authority=rights.of(namespace_of(policy)),
     )
+
+
+def namespace_of(policy: SchedulingPolicy) -> str | None:
+    """The namespace whose policy it is, None for the cluster's.
+
+    What is made for a PolicyApp says so in `spec.namespace`, and also in a label: an API server whose definition of SchedulingPolicies is
+    older drops the field in silence. Either can only be written by who may write policies of the cluster.
+    """
+    said = policy.spec.get("namespace")
+    if isinstance(said, str) and said:
+        return said
+    labels = policy.metadata.labels
+    return labels.get(NAMESPACE_LABEL) if labels.get(MANAGED_BY) == MANAGER else None

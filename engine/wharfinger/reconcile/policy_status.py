@@ -80,7 +80,7 @@ class PolicyStatusReconciler:
     async def _status(self, key: str, policy: SchedulingPolicy, found: PolicyStatus) -> dict[str, Any]:
         held = None if found.name is None or not found.holds else self._policies.compiled(found.name)
         generation = policy.metadata.generation
-        status: dict[str, Any] = {"observedGeneration": generation}
+        status: dict[str, Any] = {"observedGeneration": generation, "authority": cut(str(found.authority), 253)}
         if found.name:
             status["policy"] = cut(found.name, 253)
         if found.revision is not None:

@@ -56,6 +56,7 @@ def plain(status: PolicyStatus) -> dict[str, Any]:
         "name": status.name,
         "state": status.state,
         "mode": status.mode.value,
+        "authority": str(status.authority),
         "source": status.source,
         "key": status.key,
         "version": status.version,
@@ -118,13 +119,14 @@ def _sources(sources: Sequence[SourceStatus]) -> Iterator[str]:
 
 
 def _table(policies: Policies) -> Iterator[str]:
-    yield "<table><tr><th>policy</th><th>state</th><th>revision</th><th>since</th><th>from</th><th>what was found</th></tr>"
+    yield "<table><tr><th>policy</th><th>whose</th><th>state</th><th>revision</th><th>since</th><th>from</th><th>what was found</th></tr>"
     for status in policies.statuses():
         name = escape(status.name or "?")
         shadow = f' <a href="policies/{quote(status.name or "", safe="")}/shadow">decisions</a>' if status.state == "shadow" else ""
         report = f"<pre>{escape(status.report)}</pre>" if status.report else ""
         cells = (
             name,
+            escape(str(status.authority)),
             f'<span class="{status.state}">{status.state}</span>{shadow}',
             escape((status.revision or "")[:12]),
             _time(status.since) or "",

@@ -10,6 +10,7 @@ POLICY = {
     "name": "spread",
     "state": "active",
     "mode": "Enforce",
+    "authority": "cluster",
     "source": "policies/",
     "key": "a.policy",
     "version": "1.0.0",
@@ -48,8 +49,8 @@ def test_all_is_well(wharf, scheduler):
     code, out, _ = wharf("status", "--url", scheduler(sources=[], policies=[POLICY]))
     assert code == 0
     assert out.splitlines() == [
-        "POLICY  STATE   REVISION      SINCE                 FROM",
-        "spread  active  ffffffffffff  2026-01-02T03:04:05Z  policies/: a.policy",
+        "POLICY  WHOSE    STATE   REVISION      SINCE                 FROM",
+        "spread  cluster  active  ffffffffffff  2026-01-02T03:04:05Z  policies/: a.policy",
     ]
 
 

@@ -11,7 +11,10 @@ from tests.unit.web.certificates import signed_by_itself
 from wharfinger.daemon import admission
 from wharfinger.daemon.admission import admission_served, judged
 from wharfinger.daemon.admission_settings import AdmissionSettings
+from wharfinger.language.authority import TenantRights
 from wharfinger.runtime.system_clock import SystemClock
+
+RIGHTS = TenantRights()
 
 TESTED = """policy "p"
 score s = 1
@@ -41,22 +44,22 @@ def policy(source, **spec):
     ids=["syntax", "types", "tests", "params", "none", "imports"],
 )
 def test_a_policy_that_could_not_decide_is_refused_with_what_is_wrong(spec, said):
-    verdict = judged(policy(**spec))
+    verdict = judged(policy(**spec), RIGHTS)
 
     assert verdict.refusal.startswith("the policy would not become active\n")
     assert said in verdict.refusal
 
 
 def test_a_good_one_passes_and_remarks_are_warnings():
-    assert not judged(policy('policy "p"\nscore s = 1')).refusal
-    odd = judged(policy('policy "p"\nparam unused: percent = 5% range 0%..50%\nscore s = 1'))
+    assert not judged(policy('policy "p"\nscore s = 1'), RIGHTS).refusal
+    odd = judged(policy('policy "p"\nparam unused: percent = 5% range 0%..50%\nscore s = 1'), RIGHTS)
     assert not odd.refusal
     assert "unused" in odd.warnings[0]
 
 
 @pytest.mark.parametrize("obj", [{}, {"spec": []}, {"spec": {"mode": "New"}}, {"metadata": 3}], ids=repr)
 def test_what_the_schema_would_refuse_is_left_to_it(obj):
-    assert not judged(obj).refusal
+    assert not judged(obj, RIGHTS).refusal
 
 
 def test_it_answers_as_soon_as_there_is_a_certificate(tmp_path, monkeypatch):
@@ -77,7 +80,7 @@ def test_it_answers_as_soon_as_there_is_a_certificate(tmp_path, monkeypatch):
 
     async def main():
         with structlog.testing.capture_logs() as logged:
-            async with admission_served(settings, "127.0.0.1", results.append, SystemClock(), structlog.get_logger()) as server:
+            async with admission_served(settings, "127.0.0.1", results.append, SystemClock(), structlog.get_logger(), RIGHTS) as server:
                 with pytest.raises(aiohttp.ClientError):
                     await ask(server.url)
                 signed_by_itself(tmp_path)

@@ -8,6 +8,7 @@ from wharfinger.crd.policy import MOST_REMEMBERED
 from wharfinger.framework.policy_source import FormerText, Mode
 from wharfinger.framework.policy_status import PolicyStatus, Result
 from wharfinger.kube.custom_resources import SchedulingPolicy
+from wharfinger.language.authority import TenantRights
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.reconcile.last_known_good import last_known_good, remembered
 from wharfinger.reconcile.policy_source import text_of
@@ -69,4 +70,4 @@ def test_what_cannot_be_read_is_nothing(status):
 def test_the_source_of_policies_offers_it_beside_the_text(spec):
     policy = SchedulingPolicy(metadata=ObjectMeta(name="p", generation=4), spec=spec, status={"lastKnownGood": GOOD})
 
-    assert text_of(policy).former == FORMER
+    assert text_of(policy, TenantRights()).former == FORMER

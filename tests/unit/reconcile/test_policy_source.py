@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from wharfinger.crd.names import GROUP
+from wharfinger.crd.names import GROUP, MANAGED_BY, MANAGER, NAMESPACE_LABEL
 from wharfinger.kube.custom_resources import PolicyApp, SchedulingPolicy
+from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies, TenantRights
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.reconcile.object_cache import ObjectCache
-from wharfinger.reconcile.policy_source import KIND, SOURCE, SchedulingPolicySource
+from wharfinger.reconcile.policy_source import KIND, SOURCE, SchedulingPolicySource, text_of
 from wharfinger.runtime.in_memory import ManualClock
 
 
@@ -96,3 +97,28 @@ def test_a_kind_that_vanishes_later_is_lost():
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(story())
+
+
+MADE = {MANAGED_BY: MANAGER, NAMESPACE_LABEL: "team-a"}
+AUTHORITIES = {
+    "of the cluster": ({}, {}, CLUSTER),
+    "of a namespace": ({"namespace": "team-a"}, {}, Authority("team-a")),
+    "made for a PolicyApp": ({"namespace": "team-a"}, MADE, Authority("team-a")),
+    "made for a PolicyApp, where the definition has no such field": ({}, MADE, Authority("team-a")),
+    "whose text cannot be read": ({"namespace": "team-a", "source": 3}, {}, Authority("team-a")),
+    "with the label of somebody else": ({}, {NAMESPACE_LABEL: "team-a"}, CLUSTER),
+}
+
+
+@pytest.mark.parametrize(("spec", "labels", "expected"), AUTHORITIES.values(), ids=AUTHORITIES)
+def test_whose_policy_it_is_is_said_by_the_object_and_not_by_its_text(spec, labels, expected):
+    found = SchedulingPolicy(metadata=ObjectMeta(name="p", labels=labels), spec={"source": 'policy "p"', **spec})
+
+    assert text_of(found, TenantRights()).authority == expected
+
+
+def test_what_a_namespace_may_is_said_by_the_settings():
+    found = SchedulingPolicy(metadata=ObjectMeta(name="p"), spec={"source": 'policy "p"', "namespace": "team-a"})
+    rights = TenantRights(TenantPolicies.TRUSTED, frozenset({"default"}))
+
+    assert text_of(found, rights).authority == Authority("team-a", TenantPolicies.TRUSTED, frozenset({"default"}))

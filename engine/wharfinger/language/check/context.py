@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from wharfinger.language import typed
+from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.language.catalogue import Catalogue, Subject
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import MOST_PER_FILE, Diagnostics, Label
@@ -61,11 +62,13 @@ class Binding:
 class Context:
     """Everything that checking an expression needs.
 
-    `lets`, `heights` and `intervals` hold what has been checked so far, by qualified name.
+    `lets`, `heights` and `intervals` hold what has been checked so far, by qualified name. `authority` is that of the text: what is
+    imported has been shared by the cluster, and may read what the cluster may.
     """
 
     catalogue: Catalogue
     diagnostics: Diagnostics
+    authority: Authority = CLUSTER
     place: Place = RULE
     names: dict[str, Binding] = field(default_factory=dict)
     lets: dict[str, typed.Let] = field(default_factory=dict)

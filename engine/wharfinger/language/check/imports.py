@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from wharfinger.language import ast
+from wharfinger.language.authority import CLUSTER
 from wharfinger.language.check.attributes import SUBJECTS
 from wharfinger.language.check.context import Binding, Context
 from wharfinger.language.check.declarations import Declared, declare
@@ -79,7 +80,7 @@ def _library(context: Context, libraries: _Libraries, item: ast.Import, prefix: 
         )
         return None
     libraries.names[key] = None
-    inner = replace(context, names={})
+    inner = replace(context, names={}, authority=CLUSTER)  # whoever shares a library has seen what it reads
     _import_into(inner, libraries, file, f"{prefix}{item.name}.")
     declare(inner, libraries.declared, file.items, f"{prefix}{item.name}.")
     libraries.declared.sources.append(file.span.source)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from wharfinger.language import ast, typed
+from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.language.catalogue import Catalogue
 from wharfinger.language.check import calls, keys, literals, operators, references
 from wharfinger.language.check.arrangement import annotations_of, base_of, quantum_of, tie_break_of
@@ -33,13 +34,18 @@ T = TypeVar("T", bound=ast.Item)
 
 
 def check(
-    file: ast.File, catalogue: Catalogue, diagnostics: Diagnostics, imports: Mapping[str, ast.File] | None = None
+    file: ast.File,
+    catalogue: Catalogue,
+    diagnostics: Diagnostics,
+    imports: Mapping[str, ast.File] | None = None,
+    authority: Authority = CLUSTER,
 ) -> typed.Policy | None:
     """The typed policy of a file, or None when it has errors or holds no policy; never raises because of what the file says.
 
-    `imports` holds the files that `import` can mean, by `imports.import_key`.
+    `imports` holds the files that `import` can mean, by `imports.import_key`. What they declare may read what the cluster's policies may,
+    whoever's policy it is (`authority`).
     """
-    context = Context(catalogue=catalogue, diagnostics=diagnostics)
+    context = Context(catalogue=catalogue, diagnostics=diagnostics, authority=authority)
     if _too_long(context, file):
         return None
     _declare_lost(context, file)
@@ -112,6 +118,7 @@ def _checked(context: Context, declared: Declared, policy: ast.Policy, presence:
         tie_break=tie_break_of(context, of_type(policy.items, ast.TieBreak)),
         tests=file.tests,
         victims=victims_of(rules, of_type(policy.items, ast.Preemption)),
+        authority=context.authority,
     )
 
 

@@ -108,7 +108,11 @@ def _policy(policy: CompiledPolicy) -> Line:
     found = policy.policy
     texts = {source.name: source.text for source in (found.source, *found.imports)}
     params = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in policy.params.items()}
-    return Line(t="policy", policy=policy.revision, name=policy.name, source=found.source.name, texts=texts, params=params)
+    line = Line(t="policy", policy=policy.revision, name=policy.name, source=found.source.name, texts=texts, params=params)
+    whose = policy.authority
+    if whose.namespace is not None:
+        line.namespace, line.allowed, line.servers = whose.namespace, whose.allowed.value, tuple(sorted(whose.servers))
+    return line
 
 
 def _object(name: str, obj: objects.AnyObject) -> Iterator[Line]:

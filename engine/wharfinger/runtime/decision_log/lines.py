@@ -77,6 +77,9 @@ class Line(msgspec.Struct, kw_only=True, omit_defaults=True):
     texts: dict[str, str] = {}
     source: str = ""
     params: dict[str, Any] = {}
+    namespace: str | None = None
+    allowed: str = ""
+    servers: tuple[str, ...] = ()
     profile: str = ""
     chain: str = ""
     policies: tuple[str, ...] = ()

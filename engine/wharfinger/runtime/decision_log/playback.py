@@ -12,6 +12,7 @@ from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.configuration import ChainConfig
+from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies
 from wharfinger.language.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.text_set import TextSet
 from wharfinger.model import decode, objects
@@ -113,13 +114,20 @@ def compiled(line: Line, params: Mapping[str, Any] | None = None) -> CompiledPol
     """The policy of a line, with other values of params where they are given. PolicyError when it does not compile any more."""
     diagnostics = Diagnostics()
     texts = TextSet(texts={name: text.encode() for name, text in line.texts.items()})
-    found = texts.check(line.source, CATALOGUE, diagnostics).policy
+    found = texts.check(line.source, CATALOGUE, diagnostics, authority_of(line)).policy
     if found is None or diagnostics.has_errors:
         raise PolicyError(diagnostics)
     policy = compile_policy(found, {**line.params, **(params or {})})
     if params is None and policy.revision != line.policy:
         raise BrokenLog(f"policy {line.name} reads as another one than that which was recorded: this version understands it differently")
     return policy
+
+
+def authority_of(line: Line) -> Authority:
+    """Whose policy the one of a line is."""
+    if line.namespace is None:
+        return CLUSTER
+    return Authority(line.namespace, TenantPolicies(line.allowed), frozenset(line.servers))
 
 
 def config_of(line: Line) -> ChainConfig:

@@ -76,7 +76,7 @@ def digest(content: bytes | None) -> bytes | None:
 
 def _build(text: PolicyText, texts: TextSet, params: Mapping[str, Any], sample: Sample | None, needs: dict[str, bytes | None]) -> Outcome:
     diagnostics = Diagnostics()
-    checked = texts.check(text.name, CATALOGUE, diagnostics)
+    checked = texts.check(text.name, CATALOGUE, diagnostics, text.authority)
     needs |= {name: digest(texts.texts.get(name)) for name in checked.needs}
     findings = [_of_diagnostic(diagnostic) for diagnostic in diagnostics]
     report = render.render(diagnostics, "human")

@@ -52,7 +52,12 @@ class Entry:
         if outcome.version is not None:
             self.candidate = outcome.version
         else:
-            self.candidate = None if outcome.silent else self.held
+            self.candidate = None if outcome.silent or self._has_changed_hands else self.held
+
+    @property
+    def _has_changed_hands(self) -> bool:
+        """Whether what holds was accepted as another's policy, which may have been allowed more."""
+        return self.held is not None and self.held.policy.authority != self.text.authority
 
     def reviewed(self, findings: Sequence[Finding]) -> None:
         """None; this was found when what holds was tried on the cluster. It holds nevertheless: without it there would be fewer rules."""
@@ -112,6 +117,7 @@ class Entry:
             report=report,
             about=self.text.about,
             held=None if held is None else self._remembered(held),
+            authority=self.text.authority,
         )
 
     def _remembered(self, held: Version) -> FormerText | None:

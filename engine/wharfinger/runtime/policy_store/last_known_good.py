@@ -20,7 +20,10 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What a policy was made of. `texts` are by name, its own under `name`; `params` are the ones of the text itself."""
+    """What a policy was made of. `texts` are by name, its own under `name`; `params` are the ones of the text itself.
+
+    `namespace` is the one whose policy it was, None for the cluster's.
+    """
 
     source: str
     key: str
@@ -30,6 +33,7 @@ class Record:
     params: Mapping[str, Any] = field(default_factory=dict)
     generation: int = 0
     since: float = 0.0
+    namespace: str | None = None
 
 
 def latest(kept: Record | None, remembered: Record | None) -> Record | None:
@@ -67,6 +71,7 @@ class LastKnownGood:
             "generation": record.generation,
             "since": record.since,
             "params": dict(record.params),
+            "namespace": record.namespace,
             "texts": {name: content.decode() for name, content in sorted(record.texts.items())},
         }
         _replace(self._path(record.source, record.key), {"format": FORMAT, "sha256": _digest(body), "policy": body})

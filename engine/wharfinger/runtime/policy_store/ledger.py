@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wharfinger.framework.policy_source import Mode, PolicySource, PolicyText
 from wharfinger.framework.policy_status import SourceStatus
+from wharfinger.language.authority import TenantRights
 from wharfinger.language.text_set import TextSet
 from wharfinger.runtime.policy_store.entry import Entry
 from wharfinger.runtime.policy_store.last_known_good import Record, latest
@@ -45,13 +46,14 @@ EMPTIED = "nothing is left there; what was there last stays"
 
 
 class Ledger:
-    """The entries of all supplies."""
+    """The entries of all supplies; `rights` are those of namespaces whose policies are made again from records."""
 
-    def __init__(self, supplies: Sequence[Supply], records: Sequence[Record] = ()) -> None:
+    def __init__(self, supplies: Sequence[Supply], records: Sequence[Record] = (), rights: TenantRights | None = None) -> None:
         self.supplies = {supply.source.name: supply for supply in supplies}
         self.entries: dict[tuple[str, str], Entry] = {}
         self._order = {name: index for index, name in enumerate(self.supplies)}
         self._sources: dict[str, SourceStatus] = {}
+        self._rights = rights or TenantRights()
         self._stored = {(record.source, record.key): record for record in records}
 
     def __iter__(self) -> Iterator[Entry]:
@@ -94,7 +96,7 @@ class Ledger:
     def _lost(self, source: str) -> list[Job]:
         """What is on disk of a source that cannot be read from the start."""
         found = [] if self._has(source) else self._kept(source)
-        return [self._job(self._entry(record.source, record.key, text_of(record)), record) for record in found]
+        return [self._job(self._entry(record.source, record.key, text_of(record, self._rights)), record) for record in found]
 
     def _changed(self, source: str, texts: Mapping[str, PolicyText]) -> list[Job]:
         by_name = {text.name: text.content for text in texts.values()}
@@ -117,11 +119,10 @@ class Ledger:
         return entry
 
     def _job(self, entry: Entry, record: Record) -> Job:
-        """The job to build what is on disk of an entry."""
+        """The job to build what is on disk of an entry, as the policy of whom its source says it is."""
         supply = self.supplies[entry.source]
-        return Job(
-            entry=entry, text=text_of(record), texts=TextSet(texts=record.texts, imports=supply.source.imports), params=supply.params
-        )
+        text = replace(text_of(record, self._rights), authority=entry.text.authority)
+        return Job(entry=entry, text=text, texts=TextSet(texts=record.texts, imports=supply.source.imports), params=supply.params)
 
     def fallback(self, entry: Entry) -> Job | None:
         """The job to build what is on disk of an entry of which nothing holds; None if nothing is."""
@@ -133,7 +134,8 @@ class Ledger:
             del self.entries[entry.source, entry.key]
         for place in [place for place in self._stored if place[0] == source]:
             record = self._stored.pop(place)  # removed while nobody was running
-            gone.append(Entry(source=source, key=record.key, place=(self._order[source], record.key), text=text_of(record), stored=record))
+            text = text_of(record, self._rights)
+            gone.append(Entry(source=source, key=record.key, place=(self._order[source], record.key), text=text, stored=record))
         return gone
 
     def _has(self, source: str) -> bool:
@@ -157,10 +159,11 @@ def _remembered(source: str, key: str, text: PolicyText) -> Record | None:
         params=former.params,
         generation=former.generation,
         since=former.since,
+        namespace=text.authority.namespace,
     )
 
 
-def text_of(record: Record) -> PolicyText:
+def text_of(record: Record, rights: TenantRights) -> PolicyText:
     """The text that a record was made of, as its source would offer it."""
     return PolicyText(
         name=record.name,
@@ -168,6 +171,7 @@ def text_of(record: Record) -> PolicyText:
         mode=Mode(record.mode),
         params=record.params,
         generation=record.generation,
+        authority=rights.of(record.namespace),
     )
 
 
@@ -177,4 +181,5 @@ def _wanted(texts: Mapping[str, PolicyText]) -> dict[str, PolicyText]:
 
 def _differs(entry: Entry, text: PolicyText, by_name: Mapping[str, bytes]) -> bool:
     old = entry.text
-    return (old.name, old.params, old.trouble) != (text.name, text.params, text.trouble) or entry.stale(by_name)
+    said = [(each.name, each.params, each.trouble, each.authority) for each in (old, text)]
+    return said[0] != said[1] or entry.stale(by_name)

@@ -67,4 +67,5 @@ def record_of(entry: Entry) -> Record | None:
         params=held.text.params,
         generation=held.text.generation,
         since=entry.since or 0.0,
+        namespace=held.text.authority.namespace,
     )

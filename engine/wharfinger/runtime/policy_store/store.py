@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.chain import Chain
     from wharfinger.framework.ports import Clock
+    from wharfinger.language.authority import TenantRights
     from wharfinger.runtime.policy_store.entry import Entry
     from wharfinger.runtime.policy_store.last_known_good import LastKnownGood
     from wharfinger.runtime.policy_store.sample import Sample
@@ -37,10 +38,10 @@ class PolicyStore:
 
     `failed` is told of what should not have happened. `heard` is set once something is known of every source: before that nobody should
     decide. `adopt` is told of every new set, on the event loop; `sample` gives a part of the live cluster to try policies on, None as long
-    as there is none. `beside` is where policies are built.
+    as there is none. `beside` is where policies are built; `rights` are those of namespaces.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 — what policies are made of, and who is told
         self,
         supplies: Sequence[Supply],
         chains: Mapping[str, Chain],
@@ -48,9 +49,10 @@ class PolicyStore:
         *,
         observer: PolicyObserver | None = None,
         kept: LastKnownGood | None = None,
+        rights: TenantRights | None = None,
     ) -> None:
         self._records = Records(kept)
-        self._ledger = Ledger(supplies, self._records.loaded)
+        self._ledger = Ledger(supplies, self._records.loaded, rights)
         self._clock = clock
         self._observers = [observer or SilentPolicyObserver()]
         self._pending: dict[str, Offer] = {}

@@ -1,0 +1,63 @@
+"""Whose policy it is: the cluster's own, or that of one namespace, which sees and decides about its own pods only.
+
+The authority never comes from the text itself. Files, folders, the ConfigMap that the settings name and SchedulingPolicies are written by
+those who run the cluster; the inline policy of a PolicyApp, and what a PlacementPreview brings along, by those who may write in one
+namespace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class TenantPolicies(Enum):
+    """What policies of namespaces may do: nothing at all, what harms nobody else, or what those of the cluster may."""
+
+    OFF = "Off"
+    RESTRICTED = "Restricted"
+    TRUSTED = "Trusted"
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Who answers for a policy; `namespace` is None for the cluster itself.
+
+    `allowed` and `servers` (the Prometheus servers that may be asked, by name) matter for policies of namespaces only.
+    """
+
+    namespace: str | None = None
+    allowed: TenantPolicies = TenantPolicies.RESTRICTED
+    servers: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return "cluster" if self.namespace is None else f"namespace {self.namespace}"
+
+    @property
+    def confined_to(self) -> str | None:
+        """The namespace whose pods alone the policy may look at, None where it may look at all."""
+        return None if self.allowed is TenantPolicies.TRUSTED else self.namespace
+
+    @property
+    def restricted(self) -> bool:
+        """Whether the policy may read and cost less than those of the cluster."""
+        return self.confined_to is not None
+
+    def covers(self, namespace: str) -> bool:
+        """Whether the policy may decide about pods of a namespace."""
+        return self.namespace is None or self.namespace == namespace
+
+
+CLUSTER = Authority()
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRights:
+    """What the settings let policies of namespaces do, whichever namespace it is."""
+
+    policies: TenantPolicies = TenantPolicies.RESTRICTED
+    servers: frozenset[str] = frozenset()
+
+    def of(self, namespace: str | None) -> Authority:
+        """The authority of a namespace; that of the cluster for None."""
+        return CLUSTER if namespace is None else Authority(namespace, self.policies, self.servers)
