@@ -14,8 +14,36 @@ PIXEL = """([x, y]) => { const map = document.getElementById("map"), ratio = map
   return [...map.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].join() }"""
 
 
+SHOWN = "([s, t]) => { const found = document.querySelector(s); return found?.checkVisibility() && found.innerText.includes(t) }"
+RING = """([x, y]) => { const map = document.getElementById("map"), ratio = map.width / map.clientWidth, at = (x, y) =>
+  [...map.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].join();
+  const probe = document.createElement("canvas").getContext("2d");
+  probe.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--cursor");
+  probe.fillRect(0, 0, 1, 1);
+  return at(x, y) === [...probe.getImageData(0, 0, 1, 1).data].join() }"""
+FIRST, SECOND = (1, 30), (31, 30)
+"""Places on the left edge of the first and of the second tile, where the ring is."""
+
+
 def wait_text(tab, selector, text):
-    tab.wait_for_function("([s, t]) => document.querySelector(s)?.innerText.includes(t)", arg=[selector, text])
+    """Waits until people can read a text there: a dialog that is closed has its text still."""
+    tab.wait_for_function(SHOWN, arg=[selector, text])
+
+
+def held(tab):
+    """What has the keyboard, in short."""
+    return tab.evaluate(
+        "(({ id, innerText, tagName }) => id || innerText?.split(String.fromCharCode(10))[0] || tagName)(document.activeElement)"
+    )
+
+
+def tab_to(tab, name, most=60):
+    """Presses the tabulator until the keyboard is where `name` is."""
+    for _ in range(most):
+        tab.keyboard.press("Tab")
+        if held(tab) == name:
+            return
+    raise AssertionError(f"the tabulator does not lead to {name}")
 
 
 def test_the_cluster_is_drawn_and_follows_what_happens(scheduler, visit):
@@ -82,14 +110,115 @@ def test_nodes_open_with_what_is_on_them(scheduler, visit):
     assert "2 cores of 8 cores" in found.tab.inner_text("#detail")
 
 
+def test_a_click_takes_the_ring_and_the_caption_along(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    tab.locator("#map").click(position={"x": 10, "y": 30})
+    wait_text(tab, "#detail-title", "node-00000")
+    tab.keyboard.press("Escape")
+    tab.locator("#map").click(position={"x": 40, "y": 30})
+    wait_text(tab, "#detail-title", "node-00010")
+    tab.keyboard.press("Escape")
+    tab.mouse.move(2, 2)
+
+    wait_text(tab, "#under", "node-00010 ·")
+    assert tab.evaluate(RING, SECOND)
+    assert not tab.evaluate(RING, FIRST)
+    tab.keyboard.press("ArrowLeft")
+    wait_text(tab, "#under", "node-00000 ·")
+    assert tab.evaluate(RING, FIRST)
+
+
+def test_the_first_click_opens_the_node_it_is_on_however_far_the_map_is_scrolled(visit):
+    with SchedulerPage() as page:
+        page.put(nodes(5000), NODE)
+        tab = visit(page.url, viewport={"width": 700, "height": 500}).tab
+        tab.evaluate("document.getElementById('frame').scrollTop = 1e6")
+        scrolled = tab.evaluate("document.getElementById('frame').scrollTop")
+        frame = tab.locator("#frame").bounding_box()
+        tab.mouse.move(frame["x"] + 20, frame["y"] + frame["height"] - 20)
+        name = tab.inner_text("#under").split(" ·")[0]
+
+        tab.mouse.down()
+        tab.mouse.up()
+
+        wait_text(tab, "#detail-title", name)
+        assert scrolled == tab.evaluate("document.getElementById('frame').scrollTop") > 0
+
+
+def test_enter_opens_a_node_and_the_same_key_does_not_close_it(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    tab.focus("#map")
+    tab.keyboard.down("Enter")
+    wait_text(tab, "#detail-title", "node-00000")
+    for _ in range(5):
+        tab.keyboard.down("Enter")  # a key that is held comes again and again
+    tab.keyboard.up("Enter")
+    wait_text(tab, "#detail", "Requested")
+    assert tab.evaluate("document.getElementById('detail').open")
+    tab.keyboard.press("Tab")
+    assert held(tab) == "detail-close"
+    tab.keyboard.press("Enter")
+    assert not tab.evaluate("document.getElementById('detail').open")
+    tab.wait_for_function("() => document.activeElement.id === 'map'")
+
+
+def test_the_whole_page_is_used_by_keyboard(scheduler, visit):
+    """From the first tabulator to the last dialog, nothing is clicked."""
+    scheduler.put([pod("old", cpu="2", node="node-00000"), pod("web"), pod("huge", cpu="900")], POD)
+    found = visit(scheduler.url)
+    tab = found.tab
+    wait_text(tab, "#decisions", "shop/web")
+    wait_text(tab, "#pending", "NodeResourcesFit")
+
+    tab.keyboard.press("Tab")
+    assert held(tab) == "Skip the map"
+    tab_to(tab, "shade")
+    tab.keyboard.press("ArrowDown")
+    tab.wait_for_function("() => document.getElementById('shade').value !== 'cpu'")
+    tab_to(tab, "find")
+    tab.keyboard.type("zone-3")
+    wait_text(tab, "#found", "6 found")
+    tab.keyboard.press("Control+A")
+    tab.keyboard.press("Delete")
+    tab_to(tab, "map")
+    tab.keyboard.press("Home")
+    wait_text(tab, "#under", "node-00000 ·")
+
+    tab.keyboard.press("Enter")
+    wait_text(tab, "#detail", "shop/old")
+    tab_to(tab, "shop/old")
+    tab.keyboard.press("Enter")
+    wait_text(tab, "#detail-title", "shop/old")
+    wait_text(tab, "#detail", "If it were decided now")
+    tab_to(tab, "Colour the map by its scores")
+    tab.keyboard.press("Escape")
+    assert held(tab) == "map"
+
+    for section, button, opened in (("#decisions", "shop/web", "Decided at"), ("#pending", "shop/huge", "If it were decided now")):
+        if section == "#pending":
+            tab_to(tab, "1")  # the group of pods that wait
+            tab.keyboard.press("Enter")
+        tab_to(tab, button)
+        tab.keyboard.press("Enter")
+        wait_text(tab, "#detail", opened)
+        time.sleep(1.5)  # the panels are drawn anew meanwhile, and with them the button that the dialog was opened from
+        tab.keyboard.press("Escape")
+        assert held(tab) == button
+        assert tab.evaluate("(s) => document.querySelector(s).contains(document.activeElement)", section)
+
+    tab.keyboard.press("Enter")
+    tab_to(tab, "Colour the map by its scores")
+    tab.keyboard.press("Enter")
+    wait_text(tab, "#legend", "not feasible")
+    assert tab.input_value("#shade") == "pod:shop/huge"
+    assert held(tab) == "map"
+    found.complaints = [said for said in found.complaints if "404" not in said]  # of shop/old there are no decisions
+
+
 def test_the_keyboard_is_enough(scheduler, visit):
     found = visit(scheduler.url)
     tab = found.tab
-    for _ in range(6):
-        tab.keyboard.press("Tab")
-        if tab.evaluate("document.activeElement.id") == "map":
-            break
-    assert tab.evaluate("document.activeElement.id") == "map"
+    tab_to(tab, "map")
     wait_text(tab, "#under", "node-00000 ·")
     tab.keyboard.press("ArrowRight")
     wait_text(tab, "#under", "node-00010 ·")
@@ -253,6 +382,18 @@ def test_small_screens_need_no_scrolling_sideways(scheduler, visit):
     found = visit(scheduler.url, viewport={"width": 400, "height": 800})
     wait_text(found.tab, "#policies", "active")
     assert found.tab.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_on_a_telephone_each_decision_still_says_where(scheduler, visit):
+    scheduler.put([pod("web"), pod("huge", cpu="900")], POD)
+    tab = visit(scheduler.url, viewport={"width": 390, "height": 844}).tab
+    wait_text(tab, "#decisions", "shop/web")
+    cut_off = tab.evaluate(
+        """() => { const box = document.querySelector("#decisions .scroll").getBoundingClientRect();
+             return [...document.querySelectorAll("#decisions td, #policies td")].filter((cell) => cell.checkVisibility())
+               .filter((cell) => cell.getBoundingClientRect().right > box.right + 1).map((cell) => cell.innerText) }"""
+    )
+    assert cut_off == []
 
 
 @pytest.mark.parametrize("count", [1000, 5000])

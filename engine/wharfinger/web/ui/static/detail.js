@@ -16,16 +16,21 @@ const part = (title, ...content) => make("div", {}, make("h3", {}, title), ...co
 export class Detail {
   constructor({ colourBy }) {
     this.dialog = byId("detail");
+    this.dialog.addEventListener("close", () => this.back());
     this.colourBy = colourBy;
     byId("detail-close").addEventListener("click", () => this.dialog.close());
     this.dialog.addEventListener("click", (event) => { if (event.target === this.dialog) this.dialog.close(); });
   }
 
   async show(title, content) {
-    const body = byId("detail-body");
-    byId("detail-title").textContent = title;
+    const body = byId("detail-body"), head = byId("detail-title");
+    head.textContent = title;
     body.replaceChildren(make("p", { class: "quiet" }, "asking …"));
-    if (!this.dialog.open) this.dialog.showModal();
+    if (!this.dialog.open) {
+      this.from = document.activeElement;
+      this.dialog.showModal();
+    }
+    head.focus(); // and no button: a key that is held would press it
     const turn = (this.turn = Symbol(title));
     try {
       const made = await content();
@@ -33,6 +38,12 @@ export class Detail {
     } catch (error) {
       if (this.turn === turn) body.replaceChildren(make("p", {}, error.message));
     }
+  }
+
+  // The keyboard goes back to where it was; the panels may have been drawn anew meanwhile, with other buttons of the same keys.
+  back() {
+    const { key } = this.from.dataset, alike = [...document.querySelectorAll("[data-key]")].find((found) => found.dataset.key === key);
+    (this.from.isConnected ? this.from : (alike ?? byId("map"))).focus({ preventScroll: true });
   }
 
   node(name, pod) {
@@ -58,7 +69,7 @@ export class Detail {
 
   pod(pod) {
     return this.show(pod, async () => {
-      const colour = make("button", { type: "button", onclick: () => { this.dialog.close(); this.colourBy(pod); } }, "Colour the map by its scores");
+      const colour = make("button", { type: "button", onclick: () => { this.from = byId("map"); this.dialog.close(); this.colourBy(pod); } }, "Colour the map by its scores");
       const past = await asked(`decisions/${encoded(pod)}`).catch(() => ({ decisions: [] }));
       return [colour, part("If it were decided now", await this.explained(pod)), ...past.decisions.slice(0, 10).map((found) => this.decided(found))];
     });

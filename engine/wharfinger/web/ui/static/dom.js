@@ -47,7 +47,7 @@ export const since = (seconds) => {
 
 // An amount in the scheduler's units as people write it: cpu in cores, bytes in binary multiples.
 export function amount(resource, value) {
-  if (resource === "cpu") return `${number(value / 1000)} cores`;
+  if (resource === "cpu") return `${number(value / 1000)} ${value === 1000 ? "core" : "cores"}`;
   if (!/memory|storage|hugepages/.test(resource)) return count(value);
   const power = value > 0 ? Math.min(5, Math.floor(Math.log2(value) / 10)) : 0;
   return `${number(value / 1024 ** power)} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][power]}`;

@@ -36,7 +36,9 @@ export class ClusterMap {
     new ResizeObserver(() => this.place()).observe(canvas.parentElement);
     canvas.addEventListener("mousemove", (event) => this.hover(this.hit(event)));
     canvas.addEventListener("mouseleave", () => this.hover(-1));
-    canvas.addEventListener("click", (event) => { const node = this.hit(event); if (node >= 0) this.opened(this.names[node]); });
+    // The cursor is on the node before the canvas has the keyboard: otherwise it would begin at the first node, and scroll there.
+    canvas.addEventListener("mousedown", (event) => { const node = this.hit(event); if (node >= 0) this.take(node); });
+    canvas.addEventListener("click", (event) => { if (this.hit(event) >= 0) this.open(); });
     canvas.addEventListener("keydown", (event) => this.key(event));
     canvas.addEventListener("focus", () => { if (this.cursor < 0 && this.order.length) this.move(0); });
   }
@@ -211,26 +213,36 @@ export class ClusterMap {
     if (event.key in moves && last >= 0) {
       event.preventDefault();
       this.move(Math.min(last, Math.max(0, moves[event.key])));
-    } else if (event.key === "Enter" && this.cursor >= 0) this.opened(this.names[this.cursor]);
+    } else if (event.key === "Enter") {
+      event.preventDefault(); // the button that the dialog gives the keyboard to would take this very key for itself
+      if (!event.repeat) this.open();
+    }
+  }
+
+  open() {
+    if (this.cursor >= 0) this.opened(this.names[this.cursor]);
+  }
+
+  take(node) {
+    const before = this.cursor;
+    this.cursor = node;
+    for (const each of [before, node]) if (each >= 0) this.tile(each);
+    this.say();
   }
 
   move(index) {
-    const before = this.cursor;
-    this.cursor = this.order[index];
-    for (const each of [before, this.cursor]) if (each >= 0) this.tile(each);
+    this.take(this.order[index]);
     const [, top] = this.places[this.cursor], frame = this.canvas.parentElement;
     if (top < frame.scrollTop) frame.scrollTop = top - HEAD;
     else if (top + this.size > frame.scrollTop + frame.clientHeight) frame.scrollTop = top + this.size - frame.clientHeight;
-    this.say();
   }
 
   // Nodes that have a text in their name or zone stay bright, the others fade.
   find(text) {
     this.searched = text.trim().toLowerCase();
     this.match();
-    if (this.matched?.size) this.cursor = this.order.find((node) => this.matched.has(node));
     this.draw();
-    this.say();
+    if (this.matched?.size) this.move(this.order.findIndex((node) => this.matched.has(node)));
   }
 
   match() {

@@ -48,7 +48,7 @@ export function decisions({ latest }, showPod, showNode) {
   const rows = latest.map((found) => make("tr", {}, cell(clock(Date.parse(found.at) / 1000), "time"),
     cell(make("button", { class: "link", type: "button", "data-key": `decision ${found.uid} ${found.attempts}`, onclick: () => showPod(found.pod) }, found.pod), "name"),
     cell(badge(found.result, RESULTS[found.result])),
-    cell(found.node === null ? make("div", { class: "clamp", title: found.message }, found.message) : make("button", { class: "link", type: "button", onclick: () => showNode(found.node) }, found.node), "wide"),
+    cell(found.node === null ? make("div", { class: "clamp", title: found.message }, found.message) : make("button", { class: "link", type: "button", "data-key": `node of ${found.uid} ${found.attempts}`, onclick: () => showNode(found.node) }, found.node), "wide"),
     cell(`${count(found.feasible)} of ${count(found.nodes)}`, "number"), cell(found.milliseconds.decide === undefined ? "" : number(found.milliseconds.decide), "number")));
   fill(body("decisions"), rows.length ? table(["time", "pod", "result", "node, or why not", "#feasible", "#ms"], rows, "Recent decisions") : nothing("No pod has been tried yet."));
 }
