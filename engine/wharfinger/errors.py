@@ -9,6 +9,7 @@ instead of showing a traceback:
     ├── StaleSnapshot        a snapshot was read after the state behind it moved on
     ├── UnknownObject        a node, pod, rule or plugin that was asked for by name does not exist
     ├── PluginContractError  a plugin returned something of the wrong shape, dtype or range; names the offender
+    ├── PluginFault          a plugin raised something; names the plugin and its method
     └── UsageError           flags that do not go together, a file that cannot be read or written
 """
 
@@ -39,6 +40,16 @@ class UnknownObject(WharfingerError):
 
 class PluginContractError(WharfingerError):
     """A plugin broke the contract of its extension point."""
+
+
+class PluginFault(WharfingerError):
+    """A method of a plugin raised something, or answered what it must not; `error` is what."""
+
+    def __init__(self, plugin: str, method: str, error: Exception) -> None:
+        self.plugin = plugin
+        self.method = method
+        self.error = error
+        super().__init__(f"plugin {plugin} failed in {method}: {type(error).__name__}: {error}")
 
 
 class UsageError(WharfingerError):

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.errors import UsageError
-from wharfinger.framework import extension, overrides, scale
+from wharfinger.framework import extension, fence, overrides, scale
 from wharfinger.framework.configuration import ChainConfig, arguments
 from wharfinger.framework.extension import FilterPlugin, PostFilterPlugin, PreEnqueuePlugin, QueueSortPlugin, ScorePlugin
 from wharfinger.framework.lineup import Lineup, ScoreTerm, in_summing_order
@@ -34,6 +34,9 @@ class Link:
 
     plugin: extension.Plugin
     weight: int | None
+
+    def __post_init__(self) -> None:
+        fence.fenced(self.plugin)
 
     @property
     def name(self) -> str:
@@ -212,7 +215,7 @@ def _base_terms(link: Link, settled: overrides.Settled) -> list[ScoreTerm]:
     plugin = link.plugin
     if link.name in settled.arguments:  # only the score is another: filters keep the arguments of the chain
         own = plugin.arguments.model_dump(by_alias=True, exclude_unset=True)
-        plugin = type(plugin)(arguments(type(plugin), {**own, **settled.arguments[link.name]}))
+        plugin = fence.fenced(type(plugin)(arguments(type(plugin), {**own, **settled.arguments[link.name]})))
     assert isinstance(plugin, ScorePlugin)  # noqa: S101 — weight is None for the others
     return [ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=scale.of(plugin.name, plugin.normalization))]
 

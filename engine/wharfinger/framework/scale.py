@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.errors import PluginFault
 from wharfinger.framework import contract
 from wharfinger.framework.extension import Normalization
 from wharfinger.framework.normalization import MAX_NODE_SCORE
@@ -113,7 +114,11 @@ class Normalized:
 
     def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:
         """The normalised scores, checked where feasible; 0 elsewhere."""
-        scores = contract.whole_numbers(self._plugin, self._normalization.points(raw, *extent), len(raw))
+        try:
+            answer = self._normalization.points(raw, *extent)
+        except Exception as error:
+            raise PluginFault(self._plugin, "normalization", error) from error
+        scores = contract.whole_numbers(self._plugin, answer, len(raw))
         return contract.points(self._plugin, scores * feasible, len(raw))
 
     def checked(self, value: float) -> float:

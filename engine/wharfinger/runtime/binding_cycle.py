@@ -90,9 +90,15 @@ class BindingCycle:
         self._background.cancel()
 
     def undo(self, queued: QueuedPod, placement: Placement, *, known: bool = True) -> None:
-        """Give back what was reserved and forget the pod; if its place was `known` to be taken, say that it is free."""
+        """Give back what was reserved and forget the pod; if its place was `known` to be taken, say that it is free.
+
+        A plugin that fails to give something back is reported, and the pod is forgotten all the same.
+        """
         for plugin in reversed(queued.profile.reserves):
-            plugin.unreserve(placement)
+            try:
+                plugin.unreserve(placement)
+            except Exception as error:  # noqa: BLE001 — plugins may raise anything, and no pod may be lost by it
+                self._ports.observer.failed(f"pod {placement.pod.key}", error)
         if self._world.state.forget(placement.pod) and known:
             freed = Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=placement.node, pod=placement.pod)
             self._queue.notify(freed)

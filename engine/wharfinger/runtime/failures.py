@@ -8,6 +8,7 @@ from wharfinger.runtime import wording
 from wharfinger.runtime.world import NOT_DECIDED, Decided, World, attempt
 
 if TYPE_CHECKING:
+    from wharfinger.errors import PluginFault
     from wharfinger.framework.extension import Plugin
     from wharfinger.model.pod import PodView
     from wharfinger.runtime.queue import SchedulingQueue
@@ -37,6 +38,12 @@ class Failures:
         self._queue.fail(queued)
         message = str(error) or type(error).__name__
         self._tell(queued, result="error", reason=wording.SCHEDULER_ERROR, decided=decided, message=message)
+
+    def gate_failed(self, queued: QueuedPod, fault: PluginFault) -> None:
+        """The pod waits because a plugin failed to say whether it may be tried; it is asked about again after the error backoff."""
+        self._ports.observer.failed(f"pod {queued.pod.key}", fault)
+        if self._ports.leadership.is_leader:
+            self._say(queued.pod, wording.SCHEDULER_ERROR, str(fault), None)
 
     def vanished(self, queued: QueuedPod, error: BaseException, decided: Decided) -> None:
         """The pod is said to be gone. Nobody is told; should the watch never say so, the pod is tried again after the error backoff."""

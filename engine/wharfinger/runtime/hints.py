@@ -7,10 +7,11 @@ about the very change, does not rule it out. Pods of one template rejected by th
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from wharfinger.errors import PluginFault
 from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.extension import Plugin
 from wharfinger.framework.filtering import Filtering
@@ -19,8 +20,13 @@ from wharfinger.framework.plugins import default_preemption
 if TYPE_CHECKING:
     from wharfinger.framework.cluster_event import Change
     from wharfinger.framework.decision import Decision
+    from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
     from wharfinger.runtime.queued_pod import QueuedPod
+
+
+Faulty: TypeAlias = Callable[[str, BaseException], None]
+"""Told where something went wrong, and what."""
 
 
 class Nominations(Plugin):
@@ -109,8 +115,11 @@ class WaitingPods:
         if not pods:
             del self._by_rejectors[queued.rejectors]
 
-    def helped_by(self, change: Change, snapshot: Callable[[], Snapshot]) -> list[QueuedPod]:
-        """The pods that a change may help. `snapshot` is the cluster after the change; taken only if somebody looks closer."""
+    def helped_by(self, change: Change, snapshot: Callable[[], Snapshot], faulty: Faulty) -> list[QueuedPod]:
+        """The pods that a change may help. `snapshot` is the cluster after the change; taken only if somebody looks closer.
+
+        `faulty` is told of plugins that fail to say; what they could not judge helps.
+        """
         found: list[QueuedPod] = []
         for rejected_by, pods in self._by_rejectors.items():
             if rejected_by and not any(plugin.wakes_on & change.events for plugin in rejected_by):
@@ -119,15 +128,23 @@ class WaitingPods:
             for queued in pods.values():
                 key = (queued.pod.template, queued.pod.priority)
                 if key not in answers:
-                    answers[key] = may_help(queued, change, snapshot)
+                    answers[key] = may_help(queued, change, snapshot, faulty)
                 if answers[key]:
                     found.append(queued)
         return found
 
 
-def may_help(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot]) -> bool:
+def may_help(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot], faulty: Faulty) -> bool:
     """Whether one of the plugins that rejected a pod would think again after a change; new policies may have others reject it, or none."""
     if not queued.rejectors or change.events & ClusterEvent.POLICY:
         return True
     concerned = [plugin for plugin in queued.rejectors if plugin.wakes_on & change.events]
-    return any(plugin.may_help(queued.pod, change, snapshot()) for plugin in concerned)
+    return any(_asked(plugin, queued.pod, change, snapshot, faulty) for plugin in concerned)
+
+
+def _asked(plugin: Plugin, pod: PodView, change: Change, snapshot: Callable[[], Snapshot], faulty: Faulty) -> bool:
+    try:
+        return plugin.may_help(pod, change, snapshot())
+    except PluginFault as fault:
+        faulty(f"plugin {plugin.name}", fault)
+        return True

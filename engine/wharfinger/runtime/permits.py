@@ -84,11 +84,11 @@ class Permits:
         others = [other for other in self._waiting.values() if other is not question.placement]
         try:
             permission = question.plugin.permit(question.placement, others)
+            question.wait_seconds = float(permission.wait_seconds)
         except Exception as error:  # noqa: BLE001 — raised again where the placement is being bound, not where another one is
             question.error = error
             question.answered.set()
             return
-        question.wait_seconds = permission.wait_seconds
         if permission.approved or permission.reason is not None:
             question.refusal = permission.reason
             question.answered.set()

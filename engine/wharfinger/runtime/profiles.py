@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from wharfinger.errors import UsageError
+from wharfinger.errors import PluginFault, UsageError
+from wharfinger.framework import fence
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.extension import BindPlugin, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
@@ -18,12 +19,48 @@ DEFAULT_SCHEDULER = "default-scheduler"
 """What an empty `spec.schedulerName` stands for."""
 
 
-class Profile:
-    """A scheduler name, its chain, and the decider that remembers for it."""
+class SortKey:
+    """A plugin's key for a pod, in the order that the plugin gives; where it has none, or keys cannot be compared, by priority.
 
-    def __init__(self, name: str, chain: Chain, stopwatch: Stopwatch | None = None) -> None:
+    `faulty` is told of keys that cannot be compared.
+    """
+
+    __slots__ = ("_faulty", "_key", "_plugin", "_priority")
+
+    def __init__(self, key: Any, priority: int, plugin: str, faulty: Callable[[str, BaseException], None]) -> None:
+        self._key = key
+        self._priority = priority
+        self._plugin = plugin
+        self._faulty = faulty
+
+    def __lt__(self, other: SortKey) -> bool:
+        if self._key is not None and other._key is not None:
+            try:
+                return bool(self._key < other._key)
+            except Exception as error:  # noqa: BLE001 — keys of plugins may raise anything
+                self._faulty(f"plugin {self._plugin}", PluginFault(self._plugin, "sort_key", error))
+        return self._priority > other._priority
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SortKey) and not self < other and not other < self
+
+    def __hash__(self) -> int:
+        raise TypeError("keys are compared, never looked up")
+
+
+class Profile:
+    """A scheduler name, its chain, and the decider that remembers for it; `observer` is told of plugins that fail to order the queue."""
+
+    def __init__(
+        self,
+        name: str,
+        chain: Chain,
+        stopwatch: Stopwatch | None = None,
+        observer: Observer | None = None,
+    ) -> None:
         self.name = name
         self._stopwatch = stopwatch
+        self._faulty = (observer or SilentObserver()).failed
         self.adopt(chain)
 
     def adopt(self, chain: Chain) -> None:
@@ -40,8 +77,15 @@ class Profile:
         return f"Profile({self.name!r})"
 
     def sort_key(self, pod: PodView) -> Any:
-        """What compares smaller for the pod to be tried first."""
-        return self.chain.sort_key(pod)
+        """What compares smaller for the pod to be tried first: by priority where a plugin fails to say."""
+        plugin = self.chain.queue_sort
+        if plugin is None or not fence.is_foreign(plugin):
+            return self.chain.sort_key(pod)
+        try:
+            return SortKey(plugin.sort_key(pod), pod.priority, plugin.name, self._faulty)
+        except PluginFault as fault:
+            self._faulty(f"plugin {plugin.name}", fault)
+            return SortKey(None, pod.priority, plugin.name, self._faulty)
 
     def gate(self, pod: PodView) -> Reason | None:
         """Why the pod must not be tried yet, or None."""
@@ -55,7 +99,7 @@ class Profiles:
         if not chains:
             raise UsageError("a scheduler needs at least one profile")
         observer = observer or SilentObserver()
-        self._by_name = {name: Profile(name, chain, observer.stopwatch(name)) for name, chain in chains.items()}
+        self._by_name = {name: Profile(name, chain, observer.stopwatch(name), observer) for name, chain in chains.items()}
         if len({type(profile.chain.queue_sort) for profile in self._by_name.values()}) > 1:
             raise UsageError(f"profiles {', '.join(sorted(self._by_name))} share one queue; they must order it by the same plugin")
 

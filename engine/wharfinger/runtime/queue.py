@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.ports import Clock, Observer, SilentObserver
 from wharfinger.runtime import hints
-from wharfinger.runtime.backoff import Backoff
-from wharfinger.runtime.queue_places import REJECTED, QueuePlaces
+from wharfinger.runtime.queue_places import REJECTED, QueuePlaces, QueueSettings
 from wharfinger.runtime.queued_pod import Place, QueuedPod
 
 if TYPE_CHECKING:
+    from wharfinger.errors import PluginFault
     from wharfinger.framework.extension import Plugin
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
@@ -32,15 +31,6 @@ POLICY = "PolicyUpdate"
 
 SWEEP = 30.0
 """Seconds between two looks for pods that have waited too long."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
-    """Backoffs after a rejection and after an error, and after how many seconds an unschedulable pod is tried again without a reason."""
-
-    backoff: Backoff = field(default_factory=Backoff)
-    error_backoff: Backoff = field(default_factory=Backoff)
-    longest_wait: float = 300.0
 
 
 class SchedulingQueue:
@@ -64,11 +54,15 @@ class SchedulingQueue:
         self._settings = settings or QueueSettings()
         self._observer: Observer = observer or SilentObserver()
         self._pods: dict[str, QueuedPod] = {}
-        self._places = QueuePlaces(clock, self._settings.backoff, self._observer, stirred)
+        self._places = QueuePlaces(clock, self._settings, self._observer, stirred)
         self._unschedulable = self._places.unschedulable
         self._in_flight = self._places.in_flight
         self._next_sweep = 0.0
         self.flushes = 0
+
+    def on_faulty_gate(self, told: Callable[[QueuedPod, PluginFault], None]) -> None:
+        """None; from now on this is told of pods that wait because a plugin failed to say whether they may be tried."""
+        self._places.faulty_gate = told
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -134,7 +128,7 @@ class SchedulingQueue:
     def notify(self, change: Change) -> int:
         """How many pods a change has woken."""
         self._in_flight.happened(change)
-        helped = self._unschedulable.helped_by(change, self._snapshot)
+        helped = self._unschedulable.helped_by(change, self._snapshot, self._observer.failed)
         self._wake(helped, change.label)
         return len(helped)
 
@@ -182,7 +176,9 @@ class SchedulingQueue:
         queued.errors = 0
         queued.flushed = False
         queued.queued_at = self._clock.monotonic()
-        if queued.pod.template != queued.tried or any(hints.may_help(queued, change, self._snapshot) for change in missed):
+        if queued.pod.template != queued.tried or any(
+            hints.may_help(queued, change, self._snapshot, self._observer.failed) for change in missed
+        ):
             self._places.let_in(queued, REJECTED)
         elif hints.timed(rejectors):
             self._places.back_off(queued, self._settings.backoff.ready_at(queued.queued_at, queued.rejections))
@@ -218,7 +214,7 @@ class SchedulingQueue:
     def activate(self, uid: str) -> bool:
         """Whether the pod was waiting; it is ready now, without backoff. Gated pods stay."""
         queued = self._pods.get(uid)
-        if queued is None or queued.place in {Place.IN_FLIGHT, Place.GATED, Place.ACTIVE}:
+        if queued is None or queued.gate is not None or queued.place in {Place.IN_FLIGHT, Place.ACTIVE}:
             return False
         self._places.take_out(queued)
         self._places.activate(queued, ACTIVATED)

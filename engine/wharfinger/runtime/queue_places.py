@@ -8,8 +8,11 @@ being tried; and gated pods. A pod is in exactly one of these places.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
+from wharfinger.errors import PluginFault
 from wharfinger.framework.ports import Clock, Observer
+from wharfinger.framework.verdict import Reason
 from wharfinger.runtime import hints
 from wharfinger.runtime.backoff import Backoff
 from wharfinger.runtime.in_flight import InFlight
@@ -20,12 +23,23 @@ REJECTED = "ScheduleAttemptFailure"
 READY = "BackoffComplete"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """Backoffs after a rejection and after an error, and after how many seconds an unschedulable pod is tried again without a reason."""
+
+    backoff: Backoff = field(default_factory=Backoff)
+    error_backoff: Backoff = field(default_factory=Backoff)
+    longest_wait: float = 300.0
+
+
 class QueuePlaces:
     """The places of the queue. `stirred` is told when a pod becomes ready or its backoff begins."""
 
-    def __init__(self, clock: Clock, backoff: Backoff, observer: Observer, stirred: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, settings: QueueSettings, observer: Observer, stirred: Callable[[], None]) -> None:
         self._clock = clock
-        self._after_rejection = backoff
+        self._after_rejection = settings.backoff
+        self._after_error = settings.error_backoff
+        self.faulty_gate: Callable[[QueuedPod, PluginFault], None] = lambda queued, fault: observer.failed(f"pod {queued.pod.key}", fault)
         self._observer = observer
         self._stirred = stirred
         self._active = ReadyHeap()
@@ -70,8 +84,15 @@ class QueuePlaces:
     # ── into a place ──
 
     def let_in(self, queued: QueuedPod, event: str) -> None:
-        """Put a pod that is nowhere where it belongs: behind its gate, into backoff if that still runs, or among the ready."""
-        queued.gate = queued.profile.gate(queued.pod)
+        """Put a pod that is nowhere where it belongs: behind its gate, into backoff if that still runs, or among the ready.
+
+        Where a plugin fails to say whether there is a gate, there is one, and the plugin is asked again after the backoff of errors.
+        """
+        try:
+            queued.gate = queued.profile.gate(queued.pod)
+        except PluginFault as fault:
+            self._behind_faulty_gate(queued, fault)
+            return
         if queued.gate is not None:
             queued.place = Place.GATED
             return
@@ -82,6 +103,13 @@ class QueuePlaces:
             self._back_off(queued, Place.BACKOFF, ready_at, event)
         else:
             self.activate(queued, event)
+
+    def _behind_faulty_gate(self, queued: QueuedPod, fault: PluginFault) -> None:
+        queued.gate = Reason(str(fault))
+        queued.gate_faults += 1
+        now = self._clock.monotonic()
+        self._back_off(queued, Place.ERROR_BACKOFF, self._after_error.ready_at(now, queued.gate_faults), REJECTED)
+        self.faulty_gate(queued, fault)
 
     def shelve(self, queued: QueuedPod) -> None:
         """Put a pod that is nowhere among those that fit nowhere."""
@@ -116,11 +144,14 @@ class QueuePlaces:
     # ── backoffs ──
 
     def end_backoffs(self, now: float) -> None:
-        """Make the pods ready whose backoff has ended."""
+        """Make the pods ready whose backoff has ended; those behind a gate that a plugin failed at are asked about again."""
         for heap in (self._backoff, self._error_backoff):
             while (queued := heap.first()) is not None and queued.ready_at <= now:
                 heap.remove(queued)
-                self.activate(queued, READY)
+                if queued.gate is None:
+                    self.activate(queued, READY)
+                else:
+                    self.let_in(queued, READY)
 
     def next_ready_at(self) -> float | None:
         """The monotonic time at which the next backoff ends; None if none runs."""

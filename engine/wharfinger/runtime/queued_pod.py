@@ -40,7 +40,8 @@ class QueuedPod:
     `attempts` counts how often it was taken out to be tried, `rejections` and `errors` the failures of each kind in a row. `first_seen` is
     when it could first have been tried, `queued_at` when it entered its present place, `ready_at` when its backoff ends and `started` when
     it was last taken out. `rejectors` are the plugins that kept it off the nodes last time; empty means that nothing is known, so that
-    anything may help. `tried` is the template it was last tried with. `flushed`: only because it had waited for too long.
+    anything may help. `gate` says why it must not be tried, `gate_faults` how often a plugin failed to say. `tried` is the
+    template it was last tried with. `flushed`: only because it had waited for too long.
     """
 
     pod: PodView
@@ -55,6 +56,7 @@ class QueuedPod:
     ready_at: float = 0.0
     rejectors: frozenset[Plugin] = frozenset()
     gate: Reason | None = None
+    gate_faults: int = 0
     tried: bytes = b""
     flushed: bool = False
     started: float = 0.0

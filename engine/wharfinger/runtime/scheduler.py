@@ -22,7 +22,8 @@ from wharfinger.runtime.permits import Permits
 from wharfinger.runtime.policy_change import Concerned, policies_between
 from wharfinger.runtime.preemptor import Preemptor
 from wharfinger.runtime.profiles import Profiles
-from wharfinger.runtime.queue import QueueSettings, SchedulingQueue
+from wharfinger.runtime.queue import SchedulingQueue
+from wharfinger.runtime.queue_places import QueueSettings
 from wharfinger.runtime.scheduling_cycle import SchedulingCycle
 from wharfinger.runtime.status_writes import StatusWrites
 from wharfinger.runtime.waiting import until
@@ -78,6 +79,7 @@ class Scheduler:
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.observer, self.settings.most_writes)
         permits = Permits(ports.clock)
         failures = Failures(self._world, self.queue, self._writes)
+        self.queue.on_faulty_gate(failures.gate_failed)
         self._binding = BindingCycle(
             self._world, queue=self.queue, writes=self._writes, failures=failures, permits=permits, most=self.settings.most_binds
         )

@@ -78,7 +78,11 @@ class SchedulingCycle:
             plugin, reason = refusal
             self._failures.unschedulable(queued, frozenset({plugin}), decided, message=reason.text)
             return
-        self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=node, pod=pod))
+        try:
+            self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=node, pod=pod))
+        except Exception:  # whatever it was, nothing may stay assumed that is not being bound
+            self._binding.undo(queued, placement, known=False)
+            raise
         self._binding.start(queued, placement, decided)
 
     def _reserve(self, queued: QueuedPod, placement: Placement) -> tuple[Plugin, Reason] | None:

@@ -154,6 +154,12 @@ class Metric(Enum):
         "Pods tried again only because they had waited for minutes, whether or not they were placed then.",
     )
     ERRORS = _counter("wharfinger_errors_total", "Errors that the process goes on after, by where they happened.", "place")
+    PLUGIN_FAULTS = _counter(
+        "wharfinger_plugin_faults_total",
+        "How often a method of a plugin raised an error, or answered against its contract. The pod concerned waits, the others go on.",
+        "plugin",
+        "method",
+    )
     RULE_EVALUATIONS = _counter(
         "wharfinger_policy_rule_evaluations_total",
         "Nodes that a policy's rule was evaluated on. Every evaluation counts; what is remembered from earlier decisions is none.",

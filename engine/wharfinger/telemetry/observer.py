@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from wharfinger.errors import WharfingerError
+from wharfinger.errors import PluginFault, WharfingerError
 from wharfinger.framework.ports import Attempt, BindFailed, WriteFailed
 from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.model.pod import PodView
@@ -51,6 +51,7 @@ class TelemetryObserver:
         self._sli = cache(histogram(Metric.SLI_DURATION).labels)
         self._incoming = cache(counter(Metric.INCOMING_PODS).labels)
         self._errors = cache(counter(Metric.ERRORS).labels)
+        self._plugin_faults = cache(counter(Metric.PLUGIN_FAULTS).labels)
         self._algorithm = histogram(Metric.ALGORITHM_DURATION)
         self._tries = histogram(Metric.POD_ATTEMPTS)
         self._flushed = counter(Metric.FLUSHED)
@@ -92,6 +93,8 @@ class TelemetryObserver:
         """None; counts an error, and writes its line unless there were many of its kind just now."""
         place = place_of(where)
         self._errors(place).inc()
+        if isinstance(error, PluginFault):
+            self._plugin_faults(error.plugin, error.method).inc()
         kind = type(error).__name__
         self._tell_held_back()
         if self._repeats.admits((place, kind)):
@@ -125,7 +128,7 @@ class TelemetryObserver:
 
     def _tell(self, where: str, place: str, kind: str, error: BaseException) -> None:
         fields = {"where": where, "place": place, "error": blotted(str(error)), "kind": kind}
-        if isinstance(error, _EXPECTED):
+        if isinstance(error, _EXPECTED) and not isinstance(error, PluginFault):
             self._log.warning("failed", **fields)
         else:
             self._log.error("failed", **fields, exc_info=error)

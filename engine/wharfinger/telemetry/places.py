@@ -12,6 +12,7 @@ _PLACES = (  # how what is said begins, the longest first where one begins like 
     ("pod ", "pod"),
     ("binding cycle", "binding"),
     ("preemption", "preemption"),
+    ("plugin ", "plugin"),
     ("watch of ", "watch"),
     ("object of kind ", "object"),
     ("lease", "lease"),

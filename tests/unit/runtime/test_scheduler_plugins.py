@@ -109,7 +109,7 @@ def test_whoever_refuses_gives_everything_back():
 
     asyncio.run(story("reserve", "Unschedulable", "ledger is full"))
     asyncio.run(story("pre_bind", "SchedulerError", "Ledger: not now"))
-    asyncio.run(story("raise", "SchedulerError", "broken"))
+    asyncio.run(story("raise", "SchedulerError", "plugin Ledger failed in reserve: RuntimeError: broken"))
 
 
 def test_a_pair_is_bound_together():
