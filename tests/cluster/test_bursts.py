@@ -135,3 +135,24 @@ def test_memory_returns_to_its_level(control_plane, nodes, pods):
 
         levels = [rss // 2**20 for rss in rounds(control_plane, pods, N_PODS, placed, lambda: wharf.rss)]
     assert levels[2] < levels[0] + 25, f"{levels} MB; a round whose pods were kept would add more than 30"
+
+
+def test_events_follow_while_binding_goes_on(control_plane, nodes, pods):
+    """Not after the last binding, as if they were written when all is done: versions of etcd say what was written before what."""
+    nodes(20, cpu="64", pods=200)
+    control_plane.kwok.stop()  # a pod that begins to run would have a later version than its binding
+    n = 1500
+    pods(n, scheduler="wharfinger", **SMALL)
+    with WharfProcess(control_plane) as wharf:
+        wait_bound(control_plane, n)
+        eventually(lambda: "wharfinger_event_age_seconds 0.0\n" in wharf.get("/metrics")[1])
+        assert "wharfinger_events_left_out_total 0.0\n" in wharf.get("/metrics")[1]
+    last = max(int(pod["metadata"]["resourceVersion"]) for pod in control_plane.api.list("Pod"))
+    written = {
+        event["regarding"]["name"]: int(event["metadata"]["resourceVersion"])
+        for event in control_plane.api.list("Event")
+        if event["reason"] == "Scheduled"
+    }
+    assert len(written) == n
+    early = sum(version < last for version in written.values())
+    assert early > n / 100, "all events were written after the last binding"

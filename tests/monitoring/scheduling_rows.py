@@ -127,6 +127,17 @@ def queues() -> Row:
             Panel(
                 title="Under way", about="Bindings and status writes.", queries=[(leading(Metric.UNDER_WAY, "operation"), "{{operation}}")]
             ),
+            Panel(
+                title="Events behind",
+                about="Age of the oldest event of pods that is not written yet.",
+                queries=[(leading(Metric.EVENT_AGE), "age")],
+                unit="s",
+            ),
+            Panel(
+                title="Events left out",
+                about="Never written: too many waited, or they were refused.",
+                queries=[(rate(Metric.EVENTS_LEFT_OUT), "events")],
+            ),
             Panel(title="The cluster", about="As it is known.", queries=[(leading(Metric.CACHE_SIZE, "type"), "{{type}}")]),
             Panel(
                 title="Missed hints",

@@ -25,6 +25,9 @@ def read_from(daemon: Daemon, metrics: Metrics, lease: str) -> None:
     metrics.read(Metric.UNSCHEDULABLE_PODS, lambda: _unschedulable(daemon))
     metrics.read(Metric.CACHE_SIZE, lambda: _sizes(daemon))
     metrics.read(Metric.UNDER_WAY, lambda: {("binding",): scheduler.n_binding, ("status",): scheduler.n_writing})
+    recorder = daemon.server.recorder
+    metrics.read(Metric.EVENT_AGE, lambda: {(): recorder.oldest})
+    metrics.read(Metric.EVENTS_LEFT_OUT, lambda: {(): recorder.dropped})
     metrics.read(Metric.LEADER, lambda: {(lease,): float(daemon.leads)})
     metrics.read(Metric.POLICY_ACTIVE, lambda: _policies(daemon))
     metrics.read(Metric.POLICY_LAST_SUCCESS, lambda: _last_success(daemon))

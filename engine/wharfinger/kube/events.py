@@ -1,7 +1,8 @@
 """Events of `events.k8s.io/v1`, written when there is time.
 
 Recording costs nothing but a place in a bounded queue. An event costs the API server as much as a binding, so while bindings are under
-way only warnings are written, one at a time, and what has waited too long; otherwise several. What repeats (the same type, reason and
+way few are written at a time: one as long as the oldest has not waited, and more the longer it has. So events follow the bindings by a
+second or two, and a process that is killed takes no more of them with it. What repeats (the same type, reason and
 action about the same pod) becomes a series, of which the count is patched at the first repetition and then at most every few minutes, as
 client-go's recorder does (tools/events/event_broadcaster.go, Kubernetes 1.36); the note stays that of the first, because the API server
 lets nobody change it.
@@ -28,23 +29,24 @@ from wharfinger.model.timestamps import micro_time
 Report = Callable[[str, BaseException], None]
 
 _ATTEMPTS = 3
-_POLL = 0.02  # seconds between looks whether the bindings are done
+_POLL = 0.05  # seconds between looks whether more may be written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSettings:
     """Who reports where no profile does, how many events may wait, how many are written at once, and how often a series is written.
 
-    `series_interval` and `patience` are seconds; the latter is how long an event waits for a pause of the bindings.
+    `series_interval` and `patience` are seconds: the event that has waited for the latter is worth as many writers as there are, whatever
+    else is under way.
     """
 
     controller: str
     instance: str
     most_waiting: int = 50_000
     most_series: int = 4096
-    writers: int = 8
+    writers: int = 16
     series_interval: float = 360.0
-    patience: float = 15.0
+    patience: float = 2.0
 
 
 class EventRecorder:
@@ -93,11 +95,17 @@ class EventRecorder:
         """How many events wait to be written."""
         return len(self._waiting) + len(self._warnings)
 
+    @property
+    def oldest(self) -> float:
+        """How many seconds the event that has waited the longest has waited; 0 when none waits."""
+        since = [queue[0].queued_at for queue in (self._warnings, self._waiting) if queue]
+        return max(0.0, self._clock.monotonic() - min(since)) if since else 0.0
+
     async def run(self) -> None:
         """None, when cancelled: writes what is recorded."""
         async with asyncio.TaskGroup() as writers:
             for index in range(self._settings.writers):
-                writers.create_task(self._write_forever(first=index == 0), name=f"events {index}")
+                writers.create_task(self._write_forever(index), name=f"events {index}")
 
     async def drain(self) -> None:
         """None, once everything recorded so far is written or given up; needs `run` to be running."""
@@ -130,25 +138,33 @@ class EventRecorder:
         self._idle.clear()
         return True
 
-    async def _write_forever(self, *, first: bool) -> None:
+    async def _write_forever(self, index: int) -> None:
         while True:
             await self._work.wait()
-            if not self._draining and self._busy() and not (first and self._is_pressing()):
-                await self._clock.sleep(_POLL)
-                continue
             if not self.n_waiting:
                 self._work.clear()
-                continue
-            await self._write_next()
+            elif index < self._wanted():
+                await self._write_next()
+            else:
+                await self._clock.sleep(_POLL)
 
-    def _is_pressing(self) -> bool:
-        """Whether an event should be written between bindings."""
-        if self._warnings:
-            return True
-        return bool(self._waiting) and self._clock.monotonic() - self._waiting[0].queued_at >= self._settings.patience
+    def _wanted(self) -> int:
+        """How many events may be written at a time: one beside bindings, and more in proportion to how long the oldest has waited."""
+        most = self._settings.writers
+        if self._draining or not self._busy():
+            return most
+        return 1 + int((most - 1) * min(1.0, self.oldest / self._settings.patience))
+
+    def _next(self) -> Series:
+        """The event to write: warnings first, unless they would keep another waiting for too long."""
+        if self._warnings and self._waiting:
+            first, other = self._warnings[0], self._waiting[0]
+            overdue = self._clock.monotonic() - other.queued_at >= self._settings.patience
+            return (self._waiting if overdue and other.queued_at < first.queued_at else self._warnings).popleft()
+        return (self._warnings or self._waiting).popleft()
 
     async def _write_next(self) -> None:
-        series = (self._warnings or self._waiting).popleft()
+        series = self._next()
         self._writing += 1
         try:
             await self._write(series)
@@ -186,7 +202,7 @@ class EventRecorder:
         last = {"count": count, "lastObservedTime": micro_time(self._clock.now())}
         if series.written_count and count > 1:
             body = msgspec.json.encode({"series": last})
-            await self._connection.request("PATCH", f"{path}/{series.name}", body=body, content_type=MERGE_PATCH)
+            await self._connection.request("PATCH", f"{path}/{series.name}", body=body, content_type=MERGE_PATCH, urgent=True)
         else:
             first = series.body(self._settings.instance)
             await self._post(path, {**first, "series": last} if count > 1 else first)
@@ -194,6 +210,6 @@ class EventRecorder:
 
     async def _post(self, path: str, body: dict[str, Any]) -> None:
         try:
-            await self._connection.request("POST", path, body=msgspec.json.encode(body))
+            await self._connection.request("POST", path, body=msgspec.json.encode(body), urgent=True)
         except refusals.Conflict:
             return  # written by the attempt before, whose answer was lost

@@ -149,6 +149,12 @@ class Metric(Enum):
         "verb",
         "host",
     )
+    EVENT_AGE = _gauge("wharfinger_event_age_seconds", "Seconds that the oldest event not written yet has waited; 0 when none waits.")
+    EVENTS_LEFT_OUT = _counter(
+        "wharfinger_events_left_out_total",
+        "Events that were never written: too many waited, or the API server did not take them.",
+        read=True,
+    )
     FLUSHED = _counter(
         "wharfinger_missed_hints_total",
         "Pods tried again only because they had waited for minutes, whether or not they were placed then.",

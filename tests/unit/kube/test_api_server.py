@@ -44,19 +44,21 @@ def test_without_a_lease_this_process_leads(run):
     run(scenario)
 
 
-def test_events_wait_while_a_binding_is_under_way(run):
+def test_while_a_binding_is_under_way_events_are_written_one_at_a_time(run):
     async def scenario(server, connection):
-        server.on("POST", f"{PATH}/binding", Answer(status=201, delay=0.2))
-        server.on("POST", "/apis/events.k8s.io/v1/namespaces/shop/events", Answer(status=201))
+        server.on("POST", f"{PATH}/binding", Answer(status=201, delay=60.0))
+        server.on("POST", "/apis/events.k8s.io/v1/namespaces/shop/events", Answer(status=201, delay=60.0))
         ports = ports_of(connection, RealClock(), Recorder().report, events=EVENTS)
-        async with running(ports.recorder.run()), running(ports.binder.bind(POD, "n1")):
+        async with running(ports.recorder.run()):
+            binding = asyncio.ensure_future(ports.binder.bind(POD, "n1"))
             await until(lambda: len(server.seen) == 1)
             for reason in ("A", "B", "C"):
                 ports.events.record(POD, Event(type=NORMAL, reason=reason, action="Binding", note=""))
+            await until(lambda: len(server.seen) == 2)
             await asyncio.sleep(0.05)
-            assert len(server.seen) == 1
-            await ports.events.drain()
-            assert len(server.seen) == 4
+            assert len(server.seen) == 2
+            binding.cancel()
+            await until(lambda: len(server.seen) == 4)
 
     run(scenario)
 

@@ -1,4 +1,4 @@
-"""Events are written behind everything else, once, and in series when they repeat."""
+"""Events follow what they tell of, at the least cost to it; each is written once, and in series when they repeat."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def failed(events, name="web", note="0/1 nodes are available"):
 def recording(run):
     """Runs `scenario(events, server, recorder)` with a recorder that writes."""
 
-    def start(scenario, *answers, busy=lambda: False, **settings):
+    def start(scenario, *answers, busy=lambda: False, clock=None, **settings):
         async def main(server, connection):
             server.on("POST", PATH, *(answers or [Answer(status=201)]))
             recorder = Recorder()
             chosen = EventSettings(controller="wharfinger", instance="me", **settings)
-            events = EventRecorder(connection, chosen, RealClock(), recorder.report, busy)
+            events = EventRecorder(connection, chosen, clock or RealClock(), recorder.report, busy)
             async with running(events.run()):
                 await scenario(events, server, recorder)
 
@@ -203,48 +203,93 @@ def scheduled(events, name="web"):
     events.record(pod(name), Event(type=NORMAL, reason="Scheduled", action="Binding", note="assigned"))
 
 
-def test_while_bindings_are_under_way_other_events_wait(recording):
-    binding = True
+class HeldClock(RealClock):
+    """Time passes when it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.passed = 0.0
+
+    def monotonic(self):
+        return self.passed
+
+
+UNANSWERED = Answer(status=201, delay=60.0)
+
+
+def names(requests):
+    return [request.body["regarding"]["name"] for request in requests]
+
+
+@pytest.mark.parametrize(("waited", "written"), [(0.0, 1), (0.4, 4), (1.0, 8), (1.9, 15), (2.0, 16), (20.0, 16)])
+def test_beside_bindings_more_are_written_at_a_time_the_longer_the_oldest_has_waited(recording, waited, written):
+    clock = HeldClock()
 
     async def scenario(events, server, recorder):
-        nonlocal binding
-        scheduled(events, "first")
-        failed(events, "second")
-        scheduled(events, "third")
-        await until(lambda: server.seen)
-        await asyncio.sleep(0.1)
-        assert [request.body["regarding"]["name"] for request in server.seen] == ["second"]
-        binding = False
-        await until(lambda: len(server.seen) == 3)
-
-    recording(scenario, busy=lambda: binding)
-
-
-def test_bindings_without_an_end_do_not_keep_events_back_for_ever(recording):
-    async def scenario(events, server, recorder):
-        for name in ("first", "second"):
-            scheduled(events, name)
+        for index in range(40):
+            scheduled(events, f"p{index}")
+        clock.passed = waited
+        assert events.oldest == waited
+        await until(lambda: len(server.seen) >= written)
         await asyncio.sleep(0.05)
-        assert not server.seen
-        await until(lambda: len(server.seen) == 2)
+        assert names(server.seen) == [f"p{index}" for index in range(written)]
 
-    recording(scenario, busy=lambda: True, patience=0.6)
+    recording(scenario, UNANSWERED, busy=lambda: True, clock=clock)
 
 
-def test_while_bindings_are_under_way_one_warning_at_a_time_is_written(recording):
+def test_when_the_bindings_are_done_as_many_as_may_be_are_written(recording):
     binding = True
 
     async def scenario(events, server, recorder):
         nonlocal binding
-        for index in range(12):
-            failed(events, f"p{index}")
-        await until(lambda: len(server.seen) == 2)
-        await asyncio.sleep(0.02)
-        assert len(server.seen) == 2  # the second is still being answered
+        for index in range(40):
+            scheduled(events, f"p{index}")
+        await until(lambda: server.seen)
+        await asyncio.sleep(0.05)
+        assert len(server.seen) == 1
         binding = False
-        await until(lambda: len(server.seen) >= 6)
+        await until(lambda: len(server.seen) == 5)
 
-    recording(scenario, Answer(status=201), Answer(status=201, delay=1.0), busy=lambda: binding)
+    recording(scenario, UNANSWERED, busy=lambda: binding, clock=HeldClock(), writers=5)
+
+
+def test_warnings_come_first_unless_others_have_waited_for_too_long(recording):
+    clock = HeldClock()
+
+    async def scenario(events, server, recorder):
+        scheduled(events, "early")
+        failed(events, "warning")
+        clock.passed = 1.0
+        failed(events, "later")
+        await until(lambda: len(server.seen) == 1)
+        clock.passed = 2.0
+        await until(lambda: len(server.seen) == 3)
+        assert names(server.seen) == ["warning", "early", "later"]
+        await events.drain()
+        assert events.oldest == 0.0
+
+    recording(scenario, Answer(status=201, delay=0.3), Answer(status=201), busy=lambda: True, clock=clock, writers=1)
+
+
+def test_events_do_not_wait_for_connections_behind_bindings(run):
+    async def main(server, connection):
+        server.on("POST", "/binding", Answer(status=201, delay=60.0))
+        server.on("POST", PATH, Answer(status=201))
+        events = EventRecorder(
+            connection, EventSettings(controller="wharfinger", instance="me"), RealClock(), Recorder().report, lambda: True
+        )
+        waiting = [
+            asyncio.ensure_future(connection.request("POST", "/binding", body=b"{}")) for _ in range(connection.limits.connections + 5)
+        ]
+        async with running(events.run()):
+            await until(lambda: len(server.seen) == connection.limits.connections)
+            scheduled(events)
+            await until(lambda: server.requests("POST", PATH))
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    run(main)
 
 
 def test_draining_does_not_wait_for_bindings(recording):
