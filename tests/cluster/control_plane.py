@@ -20,6 +20,7 @@ from typing import Any, Self
 from tests.cluster.api import Api, Refused
 from tests.cluster.programs import Program, free_ports
 from tests.testbed import build
+from tests.unit.web.certificates import Authority
 
 TOKEN = "admintoken"
 OTHER_TOKEN = "anothertoken"  # as good as the first
@@ -52,6 +53,7 @@ class ControlPlane:
         self.folder = Path(tempfile.mkdtemp(prefix="wharfinger-cluster-"))
         self.keep = False  # set by who sees a failure: the folder with the logs stays
         self.etcd_port, peer, self.port = free_ports(3)
+        self.webhook_clients = Authority(self.folder, "webhook-clients")
         self.api = Api(self.port, TOKEN, self.certificate)
         self.kubeconfig = self.write_kubeconfig("kubeconfig", self.port)
         self.etcd = Program("etcd", self._etcd(self.etcd_port, peer), self.folder, ready=lambda: _healthy(self.etcd_port))
@@ -177,9 +179,23 @@ class ControlPlane:
             "--max-mutating-requests-inflight=2000",
             "--delete-collection-workers=8",  # what a test leaves is removed after it, thousands of pods after some
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",  # as OpenShift has it
+            f"--admission-control-config-file={self._webhook_configuration()}",
             # Nothing here removes the not-ready taint, and pods of tests need no account.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
         ]
+
+    def _webhook_configuration(self) -> Path:
+        """The path of a configuration by which webhooks are asked with a client certificate that `webhook_clients` has signed."""
+        certificate, key = self.webhook_clients.client("kube-apiserver")
+        user = {"client-certificate": str(certificate), "client-key": str(key)}
+        kubeconfig = self.folder / "webhooks.kubeconfig"
+        kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]}))
+        version = "apiserver.config.k8s.io/v1"
+        webhooks = {"apiVersion": version, "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": str(kubeconfig)}
+        plugins = [{"name": "ValidatingAdmissionWebhook", "configuration": webhooks}]
+        path = self.folder / "admission.json"
+        path.write_text(json.dumps({"apiVersion": version, "kind": "AdmissionConfiguration", "plugins": plugins}))
+        return path
 
     def _controllers(self) -> list[object]:
         port = free_ports(1)[0]

@@ -1,7 +1,10 @@
 """The webhook asked by a real API server."""
 
 import base64
+import http.client
+import re
 import shutil
+import ssl
 
 import pytest
 import yaml
@@ -10,7 +13,7 @@ from tests.cluster import custom, deployment, objects
 from tests.cluster.process import WharfProcess
 from tests.cluster.programs import free_ports
 from tests.cluster.waiting import eventually
-from tests.unit.web.certificates import signed_by_itself
+from tests.unit.web.certificates import Authority, signed_by_itself
 
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 GOOD = 'policy "gold"\nscore s = 1\n'
@@ -31,11 +34,17 @@ def certificate(tmp_path):
 def webhook(defined, certificate):
     """Makes the process with the webhook, and registers it as deploy/ does, but for where it is."""
     port = free_ports(1)[0]
-    flags = (f"--admission-certificate={certificate[0]}", f"--admission-key={certificate[1]}", f"--admission-port={port}")
+    flags = (
+        f"--admission-certificate={certificate[0]}",
+        f"--admission-key={certificate[1]}",
+        f"--admission-port={port}",
+        f"--admission-client-ca={defined.webhook_clients.certificate}",
+        "--admission-client-name=kube-apiserver",
+    )
     body = yaml.safe_load((deployment.FOLDER / "components" / "admission" / "webhook.yaml").read_text())
     body["webhooks"][0]["clientConfig"] = {"url": f"https://127.0.0.1:{port}/validate", "caBundle": bundle(certificate[0])}
     defined.api.request("POST", WEBHOOKS, body)
-    yield lambda: WharfProcess(defined, *flags)
+    yield lambda *more: WharfProcess(defined, *flags, *more)
     defined.api.request("DELETE", f"{WEBHOOKS}/wharfinger")
 
 
@@ -120,3 +129,29 @@ def test_without_a_certificate_it_schedules_all_the_same(defined, webhook, certi
         eventually(lambda: defined.api.get("Pod", "web")["spec"].get("nodeName"))
         assert not refusal(defined)
         eventually(lambda: wharf.log.count("admission has no new certificate") == 1)
+
+
+def asked_by(port, client=None):
+    """The status with which the webhook answers who asks with a client's certificate; None where no connection comes about."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if client is not None:
+        context.load_cert_chain(*client)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
+    try:
+        connection.request("POST", "/validate", "{}")
+        return connection.getresponse().status
+    except (ssl.SSLError, ConnectionError):
+        return None
+    finally:
+        connection.close()
+
+
+def test_the_api_server_alone_may_ask(defined, webhook, tmp_path):
+    stranger = Authority(tmp_path, "stranger")
+    with webhook() as wharf:
+        assert "denied the request" in eventually(lambda: refusal(defined))
+        port = int(re.search(r"serving admission.*?:(\d+)", wharf.log).group(1))
+        clients = (None, stranger.client("kube-apiserver"), defined.webhook_clients.client("somebody"))
+        assert [asked_by(port, client) for client in clients] == [None, None, 403]
+        assert asked_by(port, defined.webhook_clients.client("kube-apiserver")) == 400, "a review was expected"

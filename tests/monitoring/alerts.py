@@ -123,7 +123,7 @@ ALERTS = (
     ),
     Alert(
         name="WharfingerAdmissionFails",
-        expr=f"sum by (job, result) (rate({series(Metric.ADMISSION_REVIEWS, result='~busy|failed')}[10m])) > 0",
+        expr=f"sum by (job, result) (rate({series(Metric.ADMISSION_REVIEWS, result='~busy|late|forbidden|failed')}[10m])) > 0",
         lasts="10m",
         severity="warning",
         summary="The webhook cannot judge policies ({{ $labels.result }}).",

@@ -98,6 +98,20 @@ class Flags:
     admission_port: Annotated[
         int | None, typer.Option("--admission-port", metavar="PORT", help="Where the webhook is served; default: 10262.")
     ] = None
+    admission_client_ca: Annotated[
+        str | None,
+        typer.Option("--admission-client-ca", metavar="FILE", help="Who signs the certificate with which the API server asks the webhook."),
+    ] = None
+    admission_client_name: Annotated[
+        list[str] | None,
+        typer.Option("--admission-client-name", metavar="NAME", help="A common name that it may have; default: any; repeatable."),
+    ] = None
+    admission_any_caller: Annotated[
+        bool | None,
+        typer.Option(
+            "--admission-any-caller/--no-admission-any-caller", help="Whether the webhook answers anybody; the default is not to."
+        ),
+    ] = None
     log_format: Annotated[LogFormat | None, typer.Option("--log-format", help="How the log is written; default: console.")] = None
     log_level: Annotated[LogLevel | None, typer.Option("--log-level", help="From where on something is logged; default: info.")] = None
 
@@ -131,7 +145,15 @@ def settings_of(flags: Flags) -> Settings:
     _set(document["logging"], format=_value(flags.log_format), level=_value(flags.log_level))
     _set(document, bindAddress=flags.bind_address, port=flags.port, dryRun=flags.dry_run or None, customResources=flags.custom_resources)
     _set(document, policyConfigMap=flags.policy_configmap, stateDirectory=flags.state_dir, tenantPolicies=_value(flags.tenant_policies))
-    _set_admission(document, certificate=flags.admission_certificate, key=flags.admission_key, port=flags.admission_port)
+    _set_admission(
+        document,
+        certificate=flags.admission_certificate,
+        key=flags.admission_key,
+        port=flags.admission_port,
+        clientCaFile=flags.admission_client_ca,
+        clientNames=flags.admission_client_name,
+        anyCaller=flags.admission_any_caller,
+    )
     if flags.decision_log is not None:
         document["decisionLog"] = {**(document["decisionLog"] or {}), "path": flags.decision_log}
     document["profiles"] = _profiles(list(document["profiles"]), flags)

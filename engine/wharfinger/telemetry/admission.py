@@ -7,7 +7,7 @@ from collections.abc import Callable
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 
-RESULTS = ("allowed", "refused", "unreadable", "busy", "failed")
+RESULTS = ("allowed", "refused", "unreadable", "forbidden", "busy", "late", "failed")
 
 
 def reviews_seen(metrics: Metrics) -> Callable[[str], None]:

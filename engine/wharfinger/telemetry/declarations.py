@@ -209,7 +209,8 @@ class Metric(Enum):
     )
     ADMISSION_REVIEWS = _counter(
         "wharfinger_policy_admission_total",
-        "Questions to the webhook about policies: 'allowed', 'refused', or not judged: 'unreadable', 'busy', 'failed'.",
+        "Questions to the webhook about policies: 'allowed', 'refused', or not judged: 'unreadable', 'forbidden' (of somebody who "
+        "is not the API server), 'busy' (too many at once), 'late' (no verdict in time), 'failed'.",
         "result",
     )
     SHADOW_DECISIONS = _counter(

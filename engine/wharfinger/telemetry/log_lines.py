@@ -114,6 +114,18 @@ LINES = (
         means="The files of the certificate are missing or do not fit each other. The former one goes on being served, if there was one.",
         fields={"error": "what is wrong"},
     ),
+    LogLine(
+        event="admission answers anybody",
+        level="warning",
+        means="`anyCaller` is set: whoever reaches the webhook's port may have texts judged.",
+        fields={"fix": "what to set instead"},
+    ),
+    LogLine(
+        event="admission gave no verdict",
+        level="warning",
+        means="A text was not judged, in time or at all. Whether it is stored says the webhook's `failurePolicy`.",
+        fields={"user": "who wanted to store it", "object": "its name", "error": "why"},
+    ),
     LogLine(event="connected", level="info", means="The API server has answered.", fields={"server": "its URL", "version": "its version"}),
     LogLine(
         event="scheduling",

@@ -2,16 +2,17 @@
 
 POST /validate   an AdmissionReview with a question; the answer is one with a response
 
-Whatever goes wrong here is answered with a status that the API server takes for a webhook that has failed: it stores the object, as its
-configuration says (`failurePolicy: Ignore`). Only a verdict refuses. Verdicts take CPU, so they are made in threads, a few at a time, and
-whoever comes when too many wait is sent away.
+Whatever goes wrong here is answered with a status that the API server takes for a webhook that has failed: then `failurePolicy` of its
+configuration says whether the object is stored. Only a verdict refuses. A verdict that is not there in the time that the API server gives
+is such a failure too, told before the API server gives up.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,10 +22,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from wharfinger.errors import WharfingerError
+from wharfinger.web.connections import PEER_NAME
+
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
-MOST_BYTES = 8 * 1024 * 1024  # the API server itself stores nothing above 1.5 MiB; a review may hold an object and what it was
-MOST_SECONDS = 10.0  # for a body to arrive: the API server waits for no more than 30 s for everything
+MOST_BYTES = 4 * 1024 * 1024  # the API server itself stores nothing above 1.5 MiB; a review may hold an object and what it was
+MOST_BYTES_OF_ALL = 32 * 1024 * 1024
+MOST_SECONDS = 4.0
+"""For everything, where the API server does not say how long it waits: `timeoutSeconds` is 5 in deploy/."""
+MARGIN = 0.5
+"""Seconds of what the API server gives that are left for the answer to arrive."""
 MOST_WARNING = 250  # characters; the API server cuts at 256
 _UNPROCESSABLE = 422
 
@@ -35,11 +43,16 @@ class _Review(msgspec.Struct):
     request: dict[str, Any] | None = None
 
 
+class _User(msgspec.Struct):
+    username: str = ""
+
+
 class _Question(msgspec.Struct):
     uid: str
     operation: str = ""
     object: dict[str, Any] | None = None
     old_object: dict[str, Any] | None = msgspec.field(name="oldObject", default=None)
+    user: _User = msgspec.field(name="userInfo", default_factory=_User)
 
 
 _reviews = msgspec.json.Decoder(_Review)
@@ -53,82 +66,139 @@ class Verdict:
     warnings: tuple[str, ...] = ()
 
 
-Judge = Callable[[Mapping[str, Any]], Verdict]
-"""The verdict about an object as JSON has it; called in a thread."""
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: the address that the question comes from, unless a certificate has said that it is the API server, and for which user."""
+
+    user: str
+    address: str = ""
+
+
+class Busy(Exception):
+    """Too many questions wait, of this caller or of all."""
+
+
+class Late(Exception):
+    """There is no verdict in time."""
+
+
+Judge = Callable[[Mapping[str, Any], Caller], Awaitable[Verdict]]
+"""The verdict about an object as JSON has it; Busy or Late without one. It is cancelled when it takes too long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callers:
+    """Who may ask: those with a certificate that names one of `names` (none: any name), which the server has verified; or `anybody`."""
+
+    names: frozenset[str] = frozenset()
+    anybody: bool = False
+
+    def admits(self, name: str | None) -> bool:
+        """Whether one whose certificate has this name may ask; None for one without a certificate."""
+        return self.anybody or (name is not None and (not self.names or name in self.names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionLimits:
-    """How many verdicts are made at a time, and how many reviews may be there at all."""
+    """How many reviews may be there at a time, and for how many seconds. Of one address half of them, unless it is known whose it is."""
 
-    judging: int = 2
     present: int = 64
+    seconds: float = MOST_SECONDS
 
 
 class _Unreadable(Exception):
     """The body is no review that can be answered."""
 
 
+_FAILURES: Mapping[type[Exception], tuple[str, int, str]] = {
+    Busy: ("busy", 503, "too many reviews at once"),
+    Late: ("late", 504, "there is no verdict in time"),
+    TimeoutError: ("late", 504, "there is no verdict in time"),
+    ClientDisconnect: ("unreadable", 408, "the body did not arrive"),
+    _Unreadable: ("unreadable", 400, ""),
+    WharfingerError: ("failed", 500, ""),
+}
+"""What is told of each failure: its result, a status, and a sentence where the failure has none itself."""
+
+
 @dataclass(slots=True)
 class Admission:
-    """The webhook. `seen` is told `allowed`, `refused`, `unreadable`, `busy` or `failed` once for each review."""
+    """The webhook. `seen` is told the result of each review once, one of `telemetry.admission.RESULTS`."""
 
     judge: Judge
+    callers: Callers
     seen: Callable[[str], None] = lambda _result: None
     limits: AdmissionLimits = AdmissionLimits()
-    _present: int = 0
-    _threads: ThreadPoolExecutor = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._threads = ThreadPoolExecutor(self.limits.judging, thread_name_prefix="admission")
+    _present: Counter[str] = field(default_factory=Counter)
+    _bytes: int = 0
 
     def application(self) -> Starlette:
         """The application that answers reviews and nothing else."""
         return Starlette(routes=[Route("/validate", self._validate, methods=["POST"])])
 
-    def close(self) -> None:
-        """None; nothing more is judged, and what is being judged is not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
     async def _validate(self, request: Request) -> Response:
-        if self._present >= self.limits.present:
-            return self._failure("busy", 503, "too many reviews at once")
-        self._present += 1
+        name = request.scope.get("state", {}).get(PEER_NAME)
+        if not self.callers.admits(name):
+            return self._failure(
+                "forbidden", 403, "only the API server may ask here: with a client certificate of a name that the settings allow"
+            )
+        address = "" if not self.callers.anybody or request.client is None else request.client.host
         try:
-            return await self._answer(await _body(request))
-        except _Unreadable as error:
-            return self._failure("unreadable", 400, str(error))
-        except (ClientDisconnect, TimeoutError):
-            return self._failure("unreadable", 408, "the body did not arrive")
+            with self._admitted(address):
+                async with asyncio.timeout(self._patience(request)):
+                    return await self._answer(request, address)
+        except tuple(_FAILURES) as error:
+            result, status, sentence = next(told for kind, told in _FAILURES.items() if isinstance(error, kind))
+            return self._failure(result, status, sentence or str(error))
         except Exception:
             self.seen("failed")
             raise
-        finally:
-            self._present -= 1
 
-    async def _answer(self, content: bytes) -> Response:
-        question = _question(content)
-        verdict = Verdict()
-        new = _to_judge(question)
-        if new is not None:
-            verdict = await asyncio.get_running_loop().run_in_executor(self._threads, self.judge, new)
+    @contextmanager
+    def _admitted(self, address: str) -> Iterator[None]:
+        """A context in which a review counts as present; Busy where there are too many."""
+        most = self.limits.present // 2 if address else self.limits.present
+        if self._present.total() >= self.limits.present or self._present[address] >= most:
+            raise Busy
+        self._present[address] += 1
+        try:
+            yield
+        finally:
+            self._present[address] -= 1
+            if not self._present[address]:
+                del self._present[address]
+
+    def _patience(self, request: Request) -> float:
+        """Seconds until an answer: fewer than the API server waits for one, which it says as `?timeout=5s`."""
+        asked = request.query_params.get("timeout", "")
+        number = asked.removesuffix("s")
+        if asked.endswith("s") and number.isascii() and number.isdigit() and len(number) < 4:  # timeoutSeconds is an integer up to 30
+            return max(MARGIN, min(self.limits.seconds, int(number) - MARGIN))
+        return self.limits.seconds
+
+    async def _answer(self, request: Request, address: str) -> Response:
+        content = bytearray()
+        try:
+            async for chunk in request.stream():
+                content += chunk
+                self._bytes += len(chunk)
+                if len(content) > MOST_BYTES:
+                    raise _Unreadable(f"a review has at most {MOST_BYTES} bytes")
+                if self._bytes > MOST_BYTES_OF_ALL:
+                    raise Busy
+            question = _question(bytes(content))
+            verdict = Verdict()
+            new = _to_judge(question)
+            if new is not None:
+                verdict = await self.judge(new, Caller(question.user.username, address))
+        finally:
+            self._bytes -= len(content)
         self.seen("refused" if verdict.refusal else "allowed")
         return Response(msgspec.json.encode(_told(question.uid, verdict)), media_type="application/json")
 
     def _failure(self, result: str, status: int, sentence: str) -> Response:
         self.seen(result)
         return PlainTextResponse(f"{sentence}\n", status)
-
-
-async def _body(request: Request) -> bytes:
-    """The body, which may neither be too large nor take too long."""
-    content = bytearray()
-    async with asyncio.timeout(MOST_SECONDS):
-        async for chunk in request.stream():
-            content += chunk
-            if len(content) > MOST_BYTES:
-                raise _Unreadable(f"a review has at most {MOST_BYTES} bytes")
-    return bytes(content)
 
 
 def _question(content: bytes) -> _Question:

@@ -23,6 +23,9 @@ REQUEST_SECONDS = 10.0
 READING_SECONDS = 60.0
 """How long what has been written may wait until the other side has room for it."""
 
+PEER_NAME = "peer_name"
+"""Where the `state` of a request has the common name of the certificate that the other side has proved to have, if it has one."""
+
 _NO_LINGER = struct.pack("ii", 1, 0)  # struct linger: no second
 
 
@@ -35,6 +38,7 @@ class FrugalProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """None; the connection is closed at once when there are too many."""
         super().connection_made(transport)
+        self.app_state = {**self.app_state, PEER_NAME: _common_name(transport)}
         if len(self.connections) > MOST:
             transport.abort()
         else:
@@ -98,3 +102,11 @@ class FrugalProtocol(H11Protocol):
     def _give_up(self) -> None:
         transport: Any = self.transport
         transport.abort()
+
+
+def _common_name(transport: asyncio.Transport) -> str | None:
+    """The common name of the subject of the other side's certificate, which TLS has verified; "" if it has none, None without one."""
+    subject = (transport.get_extra_info("peercert") or {}).get("subject")
+    if subject is None:
+        return None
+    return next((value for part in subject for name, value in part if name == "commonName"), "")

@@ -69,13 +69,27 @@ def test_a_flag_is_for_the_profile_that_is_named(printed, config):
 
 
 def test_the_webhook_is_asked_for_by_its_certificate(printed, wharf, config, tmp_path):
-    path = config(admission={"certificate": "tls/cert", "key": "tls/key"})
+    path = config(admission={"certificate": "tls/cert", "key": "tls/key", "clientCaFile": "tls/ca", "clientNames": ["api"]})
+    others = {"clientCaFile": f"{tmp_path}/tls/ca", "clientNames": ["api"], "anyCaller": False}
 
-    assert printed("--config", path)["admission"] == {"certificate": f"{tmp_path}/tls/cert", "key": f"{tmp_path}/tls/key", "port": 10262}
+    found = printed("--config", path)["admission"]
+    assert found == {"certificate": f"{tmp_path}/tls/cert", "key": f"{tmp_path}/tls/key", "port": 10262, **others}
     found = printed("--config", path, "--admission-certificate=other", "--admission-port=9")["admission"]
-    assert found == {"certificate": f"{tmp_path}/other", "key": f"{tmp_path}/tls/key", "port": 9}
+    assert found == {"certificate": f"{tmp_path}/other", "key": f"{tmp_path}/tls/key", "port": 9, **others}
     assert "admission" not in printed()
     assert wharf("config", "print", "--admission-key=key")[0::2] == (2, "wharf: flags: admission.certificate: this field is needed\n")
+
+
+def test_who_may_ask_the_webhook_has_to_be_said(printed, wharf):
+    flags = ("--admission-certificate=cert", "--admission-key=key")
+
+    status, _, said = wharf("config", "print", *flags)
+    assert status == 2
+    assert "name with clientCaFile who signs the certificate of the API server" in said
+    assert printed(*flags, "--admission-any-caller")["admission"]["anyCaller"] is True
+    status, _, said = wharf("config", "print", *flags, "--admission-any-caller", "--admission-client-ca=ca")
+    assert status == 2
+    assert "anyCaller asks nobody for a certificate" in said
 
 
 def test_what_is_printed_is_a_file_for_config(wharf, tmp_path):

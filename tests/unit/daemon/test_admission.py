@@ -2,16 +2,18 @@
 
 import asyncio
 import json
+import ssl
 
 import aiohttp
 import pytest
 import structlog
 
-from tests.unit.web.certificates import signed_by_itself
+from tests.unit.web.certificates import Authority, signed_by_itself
 from wharfinger.daemon import admission
-from wharfinger.daemon.admission import admission_served, judged
+from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.admission_settings import AdmissionSettings
 from wharfinger.language.authority import TenantRights
+from wharfinger.reconcile.policy_admission import judged
 from wharfinger.runtime.system_clock import SystemClock
 
 RIGHTS = TenantRights()
@@ -64,7 +66,10 @@ def test_what_the_schema_would_refuse_is_left_to_it(obj):
 
 def test_it_answers_as_soon_as_there_is_a_certificate(tmp_path, monkeypatch):
     monkeypatch.setattr(admission, "LOOK", 0.02)
-    settings = AdmissionSettings(certificate=str(tmp_path / "tls.crt"), key=str(tmp_path / "tls.key"), port=0)
+    authority = Authority(tmp_path)
+    settings = AdmissionSettings(
+        certificate=str(tmp_path / "tls.crt"), key=str(tmp_path / "tls.key"), port=0, client_ca_file=str(authority.certificate)
+    )
     results = []
     body = json.dumps(
         {
@@ -74,8 +79,12 @@ def test_it_answers_as_soon_as_there_is_a_certificate(tmp_path, monkeypatch):
         }
     )
 
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    tls.load_cert_chain(*authority.client("kube-apiserver"))
+
     async def ask(url):
-        async with aiohttp.ClientSession() as session, session.post(f"{url}/validate", data=body, ssl=False) as answer:
+        async with aiohttp.ClientSession() as session, session.post(f"{url}/validate", data=body, ssl=tls) as answer:
             return (await answer.json())["response"]["allowed"]
 
     async def main():

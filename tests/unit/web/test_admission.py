@@ -2,20 +2,22 @@
 
 import asyncio
 import json
-import threading
 
 import httpx
 import pytest
 
-from wharfinger.web.admission import MOST_BYTES, Admission, AdmissionLimits, Verdict
+from wharfinger.errors import WharfingerError
+from wharfinger.web.admission import MOST_BYTES, Admission, AdmissionLimits, Busy, Caller, Callers, Late, Verdict
 
 BAD = {"spec": {"source": "bad"}}
 GOOD = {"spec": {"source": "good"}}
+ANYBODY = Callers(anybody=True)
+FAILURES = {"boom": RuntimeError("boom"), "busy": Busy(), "late": Late(), "ended": WharfingerError("it ended")}
 
 
-def judge(obj):
-    if obj["spec"]["source"] == "boom":
-        raise RuntimeError("boom")
+async def judge(obj, _caller):
+    if obj["spec"]["source"] in FAILURES:
+        raise FAILURES[obj["spec"]["source"]]
     return Verdict(refusal="it is bad") if obj["spec"]["source"] == "bad" else Verdict(warnings=("x" * 400,))
 
 
@@ -32,20 +34,29 @@ def results():
     return []
 
 
+def asking(admission, name=None, address="192.0.2.1"):
+    """A client of the webhook at an address, whose certificate has that name."""
+    application = admission.application()
+
+    async def known(scope, receive, send):
+        await application({**scope, "state": {"peer_name": name}}, receive, send)
+
+    transport = httpx.ASGITransport(known, raise_app_exceptions=False, client=(address, 1))
+    return httpx.AsyncClient(transport=transport, base_url="https://webhook")
+
+
 @pytest.fixture
 def ask(results):
-    admission = Admission(judge, results.append)
+    admission = Admission(judge, ANYBODY, results.append)
 
     def post(content):
         async def main():
-            transport = httpx.ASGITransport(admission.application(), raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="https://webhook") as client:
+            async with asking(admission) as client:
                 return await client.post("/validate", content=content if isinstance(content, bytes) else json.dumps(content))
 
         return asyncio.run(main())
 
-    yield post
-    admission.close()
+    return post
 
 
 def test_a_refusal_says_why(ask, results):
@@ -101,39 +112,106 @@ def test_what_is_no_review_is_400(ask, results, content):
     assert results == ["unreadable"]
 
 
-def test_a_judge_that_fails_is_no_verdict(ask, results):
-    assert ask(review({"spec": {"source": "boom"}})).status_code == 500
-    assert results == ["failed"]
+@pytest.mark.parametrize(
+    ("source", "status", "result"), [("boom", 500, "failed"), ("ended", 500, "failed"), ("busy", 503, "busy"), ("late", 504, "late")]
+)
+def test_where_there_is_no_verdict_the_webhook_has_failed(ask, results, source, status, result):
+    assert ask(review({"spec": {"source": source}})).status_code == status
+    assert results == [result]
 
 
-def test_nothing_else_is_served(ask):
+def test_nothing_else_is_served():
     async def main():
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(Admission(judge).application()), base_url="https://webhook") as client:
+        async with asking(Admission(judge, ANYBODY)) as client:
             return [(await client.get(path)).status_code for path in ("/validate", "/", "/metrics")]
 
     assert asyncio.run(main()) == [405, 404, 404]
 
 
-def test_the_loop_goes_on_while_judging_and_who_is_too_many_is_sent_away(results):
-    begun, go = threading.Semaphore(0), threading.Event()
+@pytest.mark.parametrize(
+    ("callers", "name", "status"),
+    [
+        (Callers(), None, 403),
+        (Callers(), "kube-apiserver", 200),
+        (Callers(), "", 200),
+        (Callers(names=frozenset({"kube-apiserver"})), "kube-apiserver", 200),
+        (Callers(names=frozenset({"kube-apiserver"})), "somebody", 403),
+        (Callers(names=frozenset({"kube-apiserver"})), "", 403),
+        (ANYBODY, None, 200),
+    ],
+)
+def test_who_may_ask(results, callers, name, status):
+    async def main():
+        async with asking(Admission(judge, callers, results.append), name) as client:
+            return (await client.post("/validate", json=review(GOOD))).status_code
 
-    def slow(_obj):
-        begun.release()
-        go.wait(10)
+    assert asyncio.run(main()) == status
+    assert results == ["allowed" if status == 200 else "forbidden"]
+
+
+def test_the_judge_knows_who_asks():
+    seen = []
+
+    async def noting(_obj, caller):
+        seen.append(caller)
         return Verdict()
 
-    admission = Admission(slow, results.append, AdmissionLimits(judging=2, present=4))
+    async def main():
+        for callers, name in ((ANYBODY, None), (Callers(), "kube-apiserver")):
+            async with asking(Admission(noting, callers), name) as client:
+                await client.post("/validate", json=review(GOOD, userInfo={"username": "jo", "groups": ["x"]}))
+
+    asyncio.run(main())
+    assert seen == [Caller("jo", "192.0.2.1"), Caller("jo")]
+
+
+def waiting_judge(go):
+    async def wait(_obj, _caller):
+        await go.wait()
+        return Verdict()
+
+    return wait
+
+
+def test_who_is_too_many_is_sent_away_and_one_address_has_half_of_the_room(results):
+    async def main():
+        go = asyncio.Event()
+        admission = Admission(waiting_judge(go), ANYBODY, results.append, AdmissionLimits(present=4))
+        async with asking(admission, address="192.0.2.1") as one, asking(admission, address="192.0.2.2") as other:
+            waiting = [asyncio.create_task(client.post("/validate", json=review(GOOD))) for client in (one, one, other)]
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert (await one.post("/validate", json=review(GOOD))).status_code == 503
+            waiting.append(asyncio.create_task(other.post("/validate", json=review(GOOD))))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert (await other.post("/validate", json=review(GOOD))).status_code == 503
+            go.set()
+            assert [answer.status_code for answer in await asyncio.gather(*waiting)] == [200] * 4
+            assert (await one.post("/validate", json=review(GOOD))).status_code == 200
+
+    asyncio.run(main())
+    assert sorted(results) == ["allowed"] * 5 + ["busy"] * 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "patience"),
+    [("?timeout=5s", 4.0), ("?timeout=2s", 1.5), ("?timeout=1s", 0.5), ("", 4.0), ("?timeout=30s", 4.0), ("?timeout=x", 4.0)],
+)
+def test_an_answer_comes_before_the_api_server_gives_up(asked, patience):
+    limits = AdmissionLimits()
+    seen = []
+
+    class Noting(Admission):
+        __slots__ = ()
+
+        def _patience(self, request):
+            seen.append(super()._patience(request))
+            return 0.01
 
     async def main():
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(admission.application()), base_url="https://webhook") as client:
-            waiting = [asyncio.create_task(client.post("/validate", json=review(GOOD))) for _ in range(4)]
-            await asyncio.to_thread(begun.acquire)
-            await asyncio.to_thread(begun.acquire)
-            assert not await asyncio.to_thread(begun.acquire, timeout=0.05), "two at a time"
-            assert (await client.post("/validate", json=review(GOOD))).status_code == 503
-            go.set()
-            return [answer.status_code for answer in await asyncio.gather(*waiting)]
+        async with asking(Noting(waiting_judge(asyncio.Event()), ANYBODY, limits=limits)) as client:
+            return (await client.post(f"/validate{asked}", json=review(GOOD))).status_code
 
-    assert asyncio.run(main()) == [200] * 4
-    assert sorted(results) == ["allowed"] * 4 + ["busy"]
-    admission.close()
+    assert asyncio.run(main()) == 504
+    assert seen == [patience]

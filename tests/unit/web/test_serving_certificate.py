@@ -6,8 +6,11 @@ import subprocess
 
 import pytest
 from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
-from tests.unit.web.certificates import signed_by_itself
+from tests.unit.web.certificates import Authority, signed_by_itself
+from wharfinger.web.connections import PEER_NAME
 from wharfinger.web.server import Server
 from wharfinger.web.serving_certificate import ServingCertificate
 
@@ -87,3 +90,48 @@ def test_an_encrypted_key_is_an_error_and_no_question(files, tmp_path):
 
     with pytest.raises(OSError):  # noqa: PT011 — which error OpenSSL has for it depends on its version
         ServingCertificate(str(files[0]), str(locked)).reload()
+
+
+async def who(port, client=None):
+    """What the server calls who asks with a client's certificate; None where no answer comes."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if client is not None:
+        context.load_cert_chain(*client)
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        answer = await reader.read()
+    except (ssl.SSLError, ConnectionError):
+        return None
+    writer.close()
+    return answer.decode().rpartition("\n")[2] or None
+
+
+def test_clients_are_known_by_an_authority_that_may_change(files, tmp_path):
+    former, latter = Authority(tmp_path, "former"), Authority(tmp_path, "latter")
+    trusted = tmp_path / "trusted.crt"
+    trusted.write_bytes(former.certificate.read_bytes())
+    certificate = ServingCertificate(*map(str, files), str(trusted))
+    (tmp_path / "other").mkdir()
+    of_server = signed_by_itself(tmp_path / "other")
+
+    async def told(request):
+        return PlainTextResponse(request.scope["state"][PEER_NAME])
+
+    async def main():
+        async with Server(Starlette(routes=[Route("/", told)]), tls=certificate.context) as server:
+            assert await who(server.port, former.client("x")) is None, "there is no certificate yet"
+            certificate.reload()
+            answers = [await who(server.port, client) for client in (None, of_server, latter.client("x"), former.client("api"))]
+            assert answers == [None, None, None, "api"]
+            trusted.write_bytes(latter.certificate.read_bytes())
+            assert certificate.reload()
+            answers = [await who(server.port, client) for client in (None, former.client("api"), latter.client("x"))]
+            assert answers == [None, None, "x"], "whom the former authority signed is nobody any more"
+            trusted.write_text("nonsense")
+            with pytest.raises(ssl.SSLError):
+                certificate.reload()
+            assert await who(server.port, latter.client("x")) == "x"
+
+    asyncio.run(main())

@@ -1,0 +1,126 @@
+"""Texts of others judged in processes that can be ended."""
+
+import asyncio
+import contextlib
+import sys
+
+import pytest
+
+from wharfinger.daemon.judging import Judges, TooLong, judging_with
+from wharfinger.errors import WharfingerError
+from wharfinger.language.authority import TenantRights
+from wharfinger.runtime.system_clock import SystemClock
+from wharfinger.signals.fair_queue import Asker
+
+GOOD = {"metadata": {"name": "p"}, "spec": {"source": 'policy "p"\nscore s = 1\n'}}
+BAD = {"metadata": {"name": "p"}, "spec": {"source": 'policy "p"\nscore s = nodes\n'}}
+SLOW = """
+import sys, time, json, signal
+print("ready", flush=True)
+for line in sys.stdin:
+    question = json.loads(line)
+    signal.setitimer(signal.ITIMER_REAL, question["seconds"])
+    if question["object"].get("slow"):
+        while True: pass
+    if "exit" in question["object"]:
+        sys.exit(question["object"]["exit"])
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    print(json.dumps({"refusal": question["object"].get("say", "")}), flush=True)
+"""
+
+
+async def with_judges(story, **options):
+    judges = Judges(SystemClock().monotonic, **options)
+    try:
+        return await story(judges)
+    finally:
+        await judges.close()
+
+
+def slow_ones(seconds=1.0):
+    return {"command": (sys.executable, "-c", SLOW), "seconds": seconds}
+
+
+def test_a_process_judges_one_text_after_the_other():
+    async def story(judges):
+        found = [await judges(obj, Asker("jo")) for obj in (GOOD, BAD, {"spec": 3}, GOOD)]
+        assert len(judges._all) == 1
+        return found
+
+    good, bad, odd, again = asyncio.run(with_judges(story, command=judging_with(TenantRights()), seconds=30.0))
+    assert (good.refusal, odd.refusal, again.refusal) == ("", "", "")
+    assert "schedulingpolicies/p:2:11" in bad.refusal
+
+
+def test_a_text_that_takes_too_long_ends_its_process_and_no_other():
+    async def story(judges):
+        slow = [asyncio.create_task(judges({"slow": True}, Asker("slow", group=str(number)))) for number in range(2)]
+        assert (await judges({"say": "quick"}, Asker("quick", group="quick"))).refusal == "quick"
+        for outcome in await asyncio.gather(*slow, return_exceptions=True):
+            assert isinstance(outcome, TooLong)
+        assert (await judges({"say": "again"}, Asker("quick", group="quick"))).refusal == "again"
+
+    asyncio.run(with_judges(story, **slow_ones()))
+
+
+def test_many_slow_texts_of_some_keep_nobody_else_waiting_for_all_of_them():
+    order = []
+
+    async def story(judges):
+        async def ask(name, obj):
+            with contextlib.suppress(TooLong):
+                await judges(obj, Asker(name, group=name))
+            order.append(name)
+
+        slow = [asyncio.create_task(ask(name, {"slow": True})) for name in ("a", "b", "c") for _ in range(3)]
+        await asyncio.sleep(0)
+        await asyncio.gather(asyncio.create_task(ask("other", {"say": "x"})))
+        await asyncio.gather(*slow)
+
+    asyncio.run(with_judges(story, **slow_ones()))
+    assert order.index("other") <= 3, order
+    assert len(order) == 10
+
+
+def test_a_process_that_ends_is_said_and_followed_by_another():
+    async def story(judges):
+        with pytest.raises(WharfingerError, match="ended with status 3"):
+            await judges({"exit": 3}, Asker("jo"))
+        return await judges({"say": "here"}, Asker("jo"))
+
+    assert asyncio.run(with_judges(story, **slow_ones())).refusal == "here"
+
+
+def test_one_that_cannot_be_started_is_said():
+    async def story(judges):
+        with pytest.raises(WharfingerError, match="cannot be started"):
+            await judges(GOOD, Asker("jo"))
+
+    asyncio.run(with_judges(story, command=(sys.executable, "-c", "")))
+
+
+def test_whoever_goes_away_leaves_no_process_thinking():
+    async def story(judges):
+        assert (await judges({"say": "first"}, Asker("jo"))).refusal == "first"
+        (process,) = judges._all
+        asking = asyncio.create_task(judges({"slow": True}, Asker("jo")))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert await process.wait() == -9
+        assert (await judges({"say": "next"}, Asker("jo"))).refusal == "next"
+
+    asyncio.run(with_judges(story, **slow_ones(seconds=30.0)))
+
+
+def test_a_process_that_nobody_waits_for_any_more_starts_all_the_same():
+    async def story(judges):
+        asking = asyncio.create_task(judges({"say": "x"}, Asker("jo")))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert (await judges({"say": "next"}, Asker("jo"))).refusal == "next"
+        return len(judges._all)
+
+    assert asyncio.run(with_judges(story, **slow_ones(seconds=30.0))) == 1

@@ -1,0 +1,163 @@
+"""Who is next: nobody waits for ever, whoever else asks for whatever."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.runtime.in_memory import ManualClock
+from wharfinger.signals import fair_queue
+from wharfinger.signals.fair_queue import Asker, FairQueue, Places, TooMany
+from wharfinger.signals.turns import Turns
+
+CLUSTER = {"group": "cluster", "rank": 0}
+TENANTS = {"group": "tenants", "rank": 1}
+
+
+def places(number=2, *, of_group=None, of_asker=1, waiting=100, each=100):
+    return Places(number=number, of_group=of_group or number, of_asker=of_asker, waiting=waiting, waiting_of_asker=each)
+
+
+def served(queue, costs, rounds):
+    """The names in the order of their turns, one place at a time; `costs` are what a turn of each uses."""
+    order = []
+    for _ in range(rounds):
+        asker, _ = queue.take()
+        order.append(asker.name)
+        queue.give_back(asker, costs.get(asker.name, 1.0))
+        queue.put(asker, object())
+    return order
+
+
+def test_turns_go_round_where_all_use_the_same():
+    queue = FairQueue(places(1))
+    for name in "abcabc":
+        queue.put(Asker(name), object())
+
+    assert "".join(served(queue, {}, 9)) == "abcabcabc"
+
+
+def test_who_uses_more_comes_less_often():
+    queue = FairQueue(places(1))
+    for name in "ab":
+        queue.put(Asker(name), object())
+
+    turns = Counter(served(queue, {"a": 10.0, "b": 1.0}, 110))
+    assert turns == {"a": 10, "b": 100}
+
+
+def test_an_asker_and_a_group_never_hold_every_place():
+    queue = FairQueue(places(3, of_group=2, of_asker=1))
+    for name in ("slow", "slow", "slower"):
+        queue.put(Asker(name, **TENANTS), name)
+    assert [queue.take()[1], queue.take()[1], queue.take()] == ["slow", "slower", None]
+
+    queue.put(Asker("platform", **CLUSTER), "platform")
+    assert queue.take()[1] == "platform"
+
+
+def test_the_first_rank_comes_before_all_others():
+    queue = FairQueue(places(1))
+    for name in "ab":
+        queue.put(Asker(name, **TENANTS), name)
+    queue.put(Asker("p", **CLUSTER), "p")
+
+    assert queue.take()[1] == "p"
+
+
+def test_who_was_away_has_no_credit():
+    queue = FairQueue(places(1))
+    queue.put(Asker("a"), object())
+    served(queue, {}, 50)
+    queue.put(Asker("new"), object())
+
+    assert Counter(served(queue, {}, 20)) == {"a": 10, "new": 10}
+
+
+def test_only_so_many_wait():
+    queue = FairQueue(places(1, waiting=3, each=2))
+    for _ in range(2):
+        queue.put(Asker("a"), object())
+    with pytest.raises(TooMany):
+        queue.put(Asker("a"), object())
+    queue.put(Asker("b"), object())
+    with pytest.raises(TooMany):
+        queue.put(Asker("c"), object())
+
+
+def test_what_is_remembered_is_bounded():
+    queue = FairQueue(places(1))
+    for number in range(3 * fair_queue.REMEMBERED):
+        queue.put(Asker(str(number), group=str(number)), None)
+        queue.give_back(queue.take()[0], 1.0)
+    assert len(queue._used) <= fair_queue.REMEMBERED
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xy"), st.floats(0, 9)), max_size=60), st.integers(1, 4))
+def test_every_place_is_used_within_the_limits_and_all_get_their_turn(asked, number):
+    limits = places(number, of_group=max(1, number - 1))
+    queue = FairQueue(limits)
+    for name, group, cost in asked:
+        queue.put(Asker(name, group), cost)
+    seen, holding = [], []
+    while len(queue) or holding:
+        while (found := queue.take()) is not None:
+            holding.append(found)
+            groups, askers = Counter(asker.group for asker, _ in holding), Counter(asker for asker, _ in holding)
+            assert len(holding) <= number
+            assert max(groups.values()) <= limits.of_group
+            assert max(askers.values()) <= limits.of_asker
+        assert holding, "somebody waits and nobody has a place"
+        asker, cost = holding.pop(0)
+        queue.give_back(asker, cost)
+        seen.append((*asker[:2], cost))
+    assert Counter(seen) == Counter(asked)
+
+
+def test_turns_are_given_back_by_those_who_are_cancelled():
+    async def main():
+        clock = ManualClock()
+        turns = Turns(places(1), clock.monotonic)
+        order = []
+
+        async def take(name, seconds):
+            async with turns.of(Asker(name)):
+                order.append(name)
+                await clock.sleep(seconds)
+
+        first, second, third = (asyncio.create_task(take(name, 5.0)) for name in "abc")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.sleep(0)
+        first.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert order == ["a", "c"]
+        clock.move(6.0)
+        await third
+        assert len(turns) == 0
+
+    asyncio.run(main())
+
+
+def test_a_turn_that_comes_as_its_asker_is_cancelled_is_not_lost():
+    async def main():
+        turns = Turns(places(1), ManualClock().monotonic)
+        begun = asyncio.Event()
+
+        async def take():
+            async with turns.of(Asker("b")):
+                begun.set()
+
+        async with turns.of(Asker("a")):
+            waiting = asyncio.create_task(take())
+            await asyncio.sleep(0)
+        waiting.cancel()  # its turn has come, and it has not run since
+        await asyncio.gather(waiting, return_exceptions=True)
+        async with asyncio.timeout(10), turns.of(Asker("c")):
+            pass
+
+    asyncio.run(main())
