@@ -15,10 +15,14 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *(ROOT / folder / "README.md" for folder in ("policies", "deploy")), *sorted((ROOT / "docs").glob("*.md"))]
 
 
+VENV = Path(sys.executable).parent
+ACTIVATE = ". .venv/bin/activate"
+
+
 def shell(command, folder):
     environment = {
         **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{VENV}:{os.environ['PATH']}",
         "NO_COLOR": "1",
         "COLUMNS": "120",
         "TERM": "dumb",
@@ -36,6 +40,25 @@ def run_console(block, folder):
         )
 
 
+def without_wharf(path):
+    """A PATH as somebody has it who has installed nothing."""
+    return os.pathsep.join(folder for folder in path.split(os.pathsep) if not (Path(folder) / "wharf").exists())
+
+
+def test_the_readme_puts_wharf_on_the_path_before_it_calls_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", without_wharf(os.environ["PATH"]))
+    (tmp_path / ".venv").symlink_to(VENV.parent)
+    consoles = [block for block in pages.blocks(ROOT / "README.md") if block.language == "console"]
+    commands = [step.command for block in consoles for step in pages.commands(block)]
+    first = next(index for index, command in enumerate(commands) if re.match(r"(\w+ \| )?wharf\b", command))
+
+    assert ACTIVATE in commands[:first]
+    ran = subprocess.run(f"{ACTIVATE} && {commands[first]}", shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    before = subprocess.run(commands[first], shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "not found" in before.stderr
+
+
 def run_doctest(block, folder, monkeypatch):
     monkeypatch.chdir(folder)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
@@ -46,6 +69,7 @@ def run_doctest(block, folder, monkeypatch):
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_page_shows_only_what_happens(page, tmp_path, monkeypatch):
     (tmp_path / "policies").symlink_to(ROOT / "policies")
+    (tmp_path / ".venv").symlink_to(VENV.parent)
     for block in pages.blocks(page):
         if block.file and block.language in {"policy", "yaml", "json"}:
             (tmp_path / block.file).write_text(block.text, encoding="utf-8")

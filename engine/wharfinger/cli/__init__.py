@@ -15,7 +15,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 import typer.core
@@ -56,6 +56,8 @@ TRACEBACK = "WHARF_TRACEBACK"
 class Verbs(typer.core.TyperGroup):
     """A command group that imports a verb's module when the verb is used."""
 
+    _names_only = False
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 — the signature is the group's
         """The verbs in the order of `--help`."""
         return list(VERBS)
@@ -64,10 +66,21 @@ class Verbs(typer.core.TyperGroup):
         """The command of a verb, or None when there is no such verb."""
         if cmd_name not in VERBS:
             return None
+        if self._names_only:
+            return typer.core.TyperCommand(cmd_name)
         module = _imported(f"wharfinger.cli.{VERBS[cmd_name]}")
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(cmd_name)(module.command)
         return typer.main.get_command(single)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """The verbs and options that begin so; by name alone, as importing every verb for its help would take seconds."""
+        self._names_only = True
+        return super().shell_complete(ctx, incomplete)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The words that are left for the verb."""
+        return super().parse_args(ctx, words_of.repeated(args))
 
     def invoke(self, ctx: Any) -> Any:
         """The exit code of a verb; these two are caught here because typer would make codes of its own of them."""
@@ -83,7 +96,7 @@ class Verbs(typer.core.TyperGroup):
 
 app = typer.Typer(
     cls=Verbs,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -91,8 +104,16 @@ app = typer.Typer(
 )
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        importlib.import_module("wharfinger.cli.version").command()
+        raise typer.Exit
+
+
 @app.callback()
-def _options() -> None:
+def _options(
+    version: Annotated[bool, typer.Option("--version", "-V", is_eager=True, callback=_version, help="Print the version and exit.")] = False,
+) -> None:
     pass
 
 
@@ -100,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code of one run of the command line; never raises for what a user can cause."""
     streams.prepare()
     group = typer.main.get_command(app)
-    words = words_of.repeated(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     return _shielded(lambda: group.main(args=words, prog_name="wharf", standalone_mode=False))
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from wharfinger.cli import chain_settings, dry_run_formats, live_cluster, options, policy_set, progress, streams
+from wharfinger.cli import chain_settings, completion, dry_run_formats, live_cluster, options, policy_set, progress, streams
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.model.pod import PodView
@@ -49,9 +49,15 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     output: Annotated[Format, typer.Option("--format", help="How the report is printed.")] = Format.TABLE,
     explain: Annotated[bool, typer.Option("--explain", help="Say for each pod what every rule said, with values.")] = False,
     node: Annotated[
-        list[str] | None, typer.Option("--node", metavar="NODE", help="Explain this node in full; may be given several times.")
+        list[str] | None,
+        typer.Option(
+            "--node", metavar="NODE", help="Explain this node in full; may be given several times.", autocompletion=completion.nodes
+        ),
     ] = None,
-    pod: Annotated[list[str] | None, typer.Option("--pod", metavar="POD", help="Explain this pod only (name or namespace/name).")] = None,
+    pod: Annotated[
+        list[str] | None,
+        typer.Option("--pod", metavar="POD", help="Explain this pod only (name or namespace/name).", autocompletion=completion.pods),
+    ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when a pod finds no node.")] = False,
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Leave out objects that cannot be read instead of stopping.")

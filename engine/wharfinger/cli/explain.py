@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import typer
 
-from wharfinger.cli import chain_settings, live_cluster, options, policy_set, running_process, streams
+from wharfinger.cli import chain_settings, completion, live_cluster, options, policy_set, running_process, streams
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.language import suggest
@@ -39,7 +39,10 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     config: options.Config = None,
     scheduler_name: options.SchedulerName = None,
     node: Annotated[
-        list[str] | None, typer.Option("--node", metavar="NODE", help="Say everything about this node; may be given several times.")
+        list[str] | None,
+        typer.Option(
+            "--node", metavar="NODE", help="Say everything about this node; may be given several times.", autocompletion=completion.nodes
+        ),
     ] = None,
     output: Annotated[Format, typer.Option("--format", help="How the explanation is printed.")] = Format.TEXT,
 ) -> int:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from wharfinger.cli import completion
 from wharfinger.errors import UsageError
 
 Paths = Annotated[
@@ -27,7 +28,12 @@ SNAPSHOT = typer.Option(
 Snapshots = Annotated[list[str], SNAPSHOT]
 Params = Annotated[
     list[str] | None,
-    typer.Option("--param", metavar="NAME=VALUE", help="Sets a param, as it would be written in the file: keep_free=20%."),
+    typer.Option(
+        "--param",
+        metavar="NAME=VALUE",
+        help="Sets a param, as it would be written in the file: keep_free=20%.",
+        autocompletion=completion.params,
+    ),
 ]
 Config = Annotated[
     str | None,

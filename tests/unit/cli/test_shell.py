@@ -59,8 +59,9 @@ def test_every_verb_has_help_with_a_sentence(wharf, verb):
     assert f"Usage: wharf {verb}" in out
 
 
-def test_version(wharf):
-    code, out, _ = wharf("version")
+@pytest.mark.parametrize("asked", ["version", "--version", "-V"])
+def test_version(wharf, asked):
+    code, out, _ = wharf(asked)
     assert code == 0
     assert re.fullmatch(r"wharfinger \S+\n", out)
 

@@ -1,0 +1,111 @@
+"""What the tabulator offers, as bash and zsh ask for it."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wharfinger import cli
+from wharfinger.cli import completion
+
+POLICY = """policy "room"
+param keep: percent = 10% range 0%..50%
+param kinds: set<string> = ["a"]
+filter room { require node.free.cpu > node.allocatable.cpu * keep else "no room" }
+prefer kind weight 1 = (node.labels["kind"] ?? "") in kinds
+"""
+CLUSTER = """apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: east-1}}
+- {apiVersion: v1, kind: Node, metadata: {name: east-2}}
+- {apiVersion: v1, kind: Node, metadata: {name: west-1}}
+- {apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}}
+- {apiVersion: v1, kind: Pod, metadata: {name: web}}
+- {apiVersion: v1, kind: Pod}
+"""
+
+
+@pytest.fixture
+def offered(tmp_path, monkeypatch, capsys):
+    """The words that are offered after a line, which is as somebody has typed it up to the tabulator."""
+    (tmp_path / "room.policy").write_text(POLICY)
+    (tmp_path / "broken.policy").write_text('policy "broken"\nfilter {\n')
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    monkeypatch.chdir(tmp_path)
+
+    def offer(line):
+        words = shlex.split(line)
+        monkeypatch.setenv("_WHARF_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(words) if line.endswith(" ") else len(words) - 1))
+        with pytest.raises(SystemExit) as ended:
+            cli.main([])
+        found = capsys.readouterr()
+        assert (ended.value.code, found.err) == (0, "")
+        return found.out.split()
+
+    return offer
+
+
+LINES = {
+    "wharf ": list(cli.VERBS),
+    "wharf s": ["snapshot", "status", "signals"],
+    "wharf --v": ["--version"],
+    "wharf nonsense": [],
+    "wharf dry-run --ex": ["--explain", "--exit-code"],
+    "wharf dry-run --mode ": ["sequential", "independent"],
+    "wharf dry-run --policy room.policy --param ": ["keep=", "kinds="],
+    "wharf dry-run --policy room.policy --param ke": ["keep="],
+    "wharf run --policy room.policy broken.policy --param k": ["keep=", "kinds="],
+    "wharf dry-run --policy nowhere.policy --param ": [],
+    "wharf dry-run --param ": [],
+    "wharf dry-run -s cluster.yaml --node ": ["east-1", "east-2", "west-1"],
+    "wharf dry-run -s cluster.yaml --node east": ["east-1", "east-2"],
+    "wharf dry-run -s cluster.yaml --pod ": ["default/web", "shop/web"],
+    "wharf explain pod shop/web -s cluster.yaml --node w": ["west-1"],
+    "wharf dry-run -s nowhere.yaml --node ": [],
+    "wharf dry-run -s room.policy --node ": [],
+    "wharf dry-run -s - --node ": [],
+}
+
+
+@pytest.mark.parametrize(("line", "words"), LINES.items())
+def test_what_is_offered(offered, line, words):
+    assert offered(line) == words
+
+
+def test_of_a_large_snapshot_nothing_is_offered(offered, monkeypatch):
+    monkeypatch.setattr(completion, "MOST_BYTES", 10)
+    assert offered("wharf dry-run -s cluster.yaml --node ") == []
+
+
+ASK = """import sys
+from wharfinger.cli import main
+try:
+    main()
+finally:
+    print("numpy" in sys.modules, file=sys.stderr)
+"""
+
+
+def test_verbs_are_offered_without_importing_them():
+    asked = {"_WHARF_COMPLETE": "complete_bash", "COMP_WORDS": "wharf ", "COMP_CWORD": "1"}
+    environment = {"PYTHONPATH": str(Path(__file__).parents[3] / "engine"), **asked}
+    ran = subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr.strip(), ran.stdout.split()) == (0, "False", list(cli.VERBS))
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_completes(tmp_path):
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    wharf = Path(sys.executable).parent / "wharf"
+    script = (
+        f'PATH="{wharf.parent}:$PATH"; source <(_WHARF_COMPLETE=source_bash wharf); COMP_WORDS=(wharf dry-run -s cluster.yaml --node east);'
+        'COMP_CWORD=5; _wharf_completion wharf; echo "${COMPREPLY[@]}"'
+    )
+    ran = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("east-1 east-2\n", "")
