@@ -25,6 +25,7 @@ from wharfinger.language.types import Kind
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.runtime import families, garbage
 from wharfinger.signals.answer import vector
+from wharfinger.signals.fair_queue import Asker
 from wharfinger.signals.mapping import Mapped, mapped
 from wharfinger.signals.node_names import NodeNames
 from wharfinger.signals.portions import in_turn
@@ -110,7 +111,7 @@ async def refresh(state: ClusterState, queries: int = QUERIES) -> Refreshed:
     """What one round costs: answers of 5,000 series each are decoded, mapped and published, three at a time, beside a busy loop."""
     names = list(state.snapshot().names)
     answers = [answer(names, index) for index in range(queries)]
-    workers = Workers("bench", 3)
+    workers = Workers("bench", 6, time.monotonic)  # of which one asker has three
     pauses: list[float] = []
     ticking = asyncio.create_task(_tick(pauses))
     await asyncio.sleep(0.05)
@@ -120,7 +121,7 @@ async def refresh(state: ClusterState, queries: int = QUERIES) -> Refreshed:
     async def one(index: int) -> None:
         query = Query(key=f"q{index}", kind=Kind.PERCENT, source="prometheus", text="q", refresh=15.0, server="default", node="instance")
         nodes = NodeNames(*state.nodes_listed())
-        found = await workers.run(partial(_worked_on, answers[index], query, nodes))
+        found = await workers.run(partial(_worked_on, answers[index], query, nodes), Asker("bench"))
         state.put_metric(query.key, found.column, found.samples, found.layout)
 
     await asyncio.gather(*(one(index) for index in range(queries)))

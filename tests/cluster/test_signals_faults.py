@@ -15,6 +15,7 @@ SETTINGS = """apiVersion: config.wharfinger.dev/v1alpha1
 kind: WharfingerConfiguration
 profiles: [{{policies: [policies]}}]
 prometheus: {{default: {{url: "{url}", timeout: {timeout}}}}}
+signals: {{minRefresh: 1s}}
 logging: {{format: json}}
 """
 POLICY = """policy "{name}"

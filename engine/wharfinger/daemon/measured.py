@@ -15,6 +15,7 @@ from wharfinger.runtime.scheduler import Scheduler
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.metrics_api import PATH
 from wharfinger.signals.ports import SignalObserver
+from wharfinger.signals.settings import SignalLimits
 from wharfinger.signals.signals import Signals
 from wharfinger.signals.sources import ReadNodeMetrics, sources_of
 
@@ -22,7 +23,9 @@ from wharfinger.signals.sources import ReadNodeMetrics, sources_of
 def signals_of(settings: Settings, connection: Connection, scheduler: Scheduler, clock: Clock, observer: SignalObserver) -> Signals:
     """The signals of a process, of no policy yet."""
     servers = [server.server(name) for name, server in settings.prometheus.items()]
-    return Signals(sources_of(servers, node_metrics(connection)), scheduler.measurements, clock, observer)
+    asked = settings.signals
+    limits = SignalLimits(shortest_refresh=asked.min_refresh, of_asker=asked.queries_of_asker, of_all=asked.queries)
+    return Signals(sources_of(servers, node_metrics(connection)), scheduler.measurements, clock, observer, limits=limits)
 
 
 def connect_signals(signals: Signals, store: PolicyStore) -> None:

@@ -91,6 +91,18 @@ class Limits(Part):
     grace_period: Duration = Field(default=10.0, ge=0)
 
 
+class SignalSettings(Part):
+    """How much is asked for metrics of policies.
+
+    No query is asked more often than every `min_refresh`, whatever policies say. `queries_of_asker` bounds the distinct queries of one
+    policy of the cluster, and of all policies of one namespace together; `queries` those of all.
+    """
+
+    min_refresh: Duration = Field(default=5.0, ge=1, le=3600)
+    queries_of_asker: int = Field(default=64, ge=1, le=10_000)
+    queries: int = Field(default=512, ge=1, le=10_000)
+
+
 class Logging(Part):
     """What is logged, and how: lines for people, or one JSON object per line."""
 
@@ -119,6 +131,7 @@ class Settings(Part):
     leader_election: LeaderElection = LeaderElection()
     limits: Limits = Limits()
     prometheus: Mapping[str, Prometheus] = Field(default_factory=dict)
+    signals: SignalSettings = SignalSettings()
     bind_address: str = Field(default="127.0.0.1", min_length=1)
     port: int = Field(default=PORT, ge=0, le=65535)
     admission: AdmissionSettings | None = None

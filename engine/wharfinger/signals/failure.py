@@ -20,6 +20,7 @@ class Kind(Enum):
     SERVER = "server"
     ANSWER = "answer"  # not what was asked for: not JSON, a text, a range, too long
     SETTINGS = "settings"  # nobody has said where that server is
+    LIMIT = "limit"  # it is not asked: there are too many
 
 
 class SignalFailed(WharfingerError):

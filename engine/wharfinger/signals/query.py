@@ -2,27 +2,37 @@
 
 Two metrics are one signal if their samples may not differ: the same kind, query and options. Their names do not matter, nor do the names of
 their policies; how old samples may be and how many nodes must have one stays with each metric.
+
+Who writes policies does not run the server that they query, so there are limits: nothing is asked too often, and of each asker and of all
+only so many queries. What is beyond them is known by `refused` and by a `refresh` that is longer than what was `wanted`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wharfinger.language import typed
+from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.language.types import Kind
+from wharfinger.signals.fair_queue import Asker
+from wharfinger.signals.settings import SignalLimits
 
 PROMETHEUS = "prometheus"
 METRICS_API = "metrics_api"
+NOBODY = Asker("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A signal to be asked for every `refresh` seconds.
+    """A signal to be asked for every `refresh` seconds, where its metrics `wanted` it as often as that.
+
+    One that is `refused` is not asked at all.
 
     `key` is where its samples are kept. `text` is what a Prometheus `server` is asked, or the resource of the Metrics API. `node` is the
     label that names the node, after `relabel` if there is one; `times` is a query for the moments at which the values were measured.
-    `users` are the metrics, as `policy.metric`.
+    `users` are the metrics, as `policy.metric`; `asker` is the one of them whose turn it is asked in: the cluster before namespaces.
     """
 
     key: str
@@ -35,32 +45,73 @@ class Query:
     relabel: str | None = None
     times: str | None = None
     users: tuple[str, ...] = ()
+    wanted: float = 0.0
+    refused: str = ""
+    asker: Asker = NOBODY
 
     def __str__(self) -> str:
         where = f"prometheus {self.server}" if self.source == PROMETHEUS else "metrics.k8s.io"
         return f"{where}: {self.text}"
 
 
-def queries_of(policies: Iterable[typed.Policy]) -> Mapping[str, Query]:
-    """The distinct signals of some policies, by key."""
-    metrics: dict[str, list[typed.Metric]] = {}
+def queries_of(policies: Iterable[typed.Policy], limits: SignalLimits | None = None) -> Mapping[str, Query]:
+    """The distinct signals of some policies, by key. Without limits each is asked as often as it says."""
+    metrics: dict[str, list[tuple[Asker, typed.Metric]]] = {}
     for policy in policies:
         for metric in policy.metrics:
-            metrics.setdefault(metric.signal, []).append(metric)
-    return {key: _query(key, sharing) for key, sharing in metrics.items()}
+            metrics.setdefault(metric.signal, []).append((_asker(policy.name, policy.authority), metric))
+    queries = {key: _query(key, sharing) for key, sharing in metrics.items()}
+    return queries if limits is None else _limited(queries, limits)
 
 
-def _query(key: str, sharing: list[typed.Metric]) -> Query:
-    first = sharing[0]
+def _asker(policy: str, authority: Authority) -> Asker:
+    if authority.namespace is None:
+        return Asker(policy, group=str(CLUSTER), rank=0)
+    return Asker(authority.namespace, group="namespaces", rank=1)
+
+
+def _limited(queries: Mapping[str, Query], limits: SignalLimits) -> Mapping[str, Query]:
+    """The same, those beyond the limits marked.
+
+    Of each asker the first ones are asked; of all, those of the cluster, then one of each namespace after the other.
+    """
+    before: Counter[Asker] = Counter()
+    places: list[tuple[int, int, str]] = []
+    for key, query in queries.items():
+        places.append((query.asker.rank, before[query.asker] if query.asker.rank else 0, key))
+        before[query.asker] += 1
+    asked: Counter[Asker] = Counter()
+    found = dict(queries)
+    for _, _, key in sorted(places, key=lambda place: place[:2]):
+        query = queries[key]
+        refused = ""
+        if asked[query.asker] >= limits.of_asker:
+            whose = f"policy {query.asker.name}" if not query.asker.rank else f"namespace {query.asker.name}"
+            refused = (
+                f"not asked: {whose} has {before[query.asker]} distinct queries, and {limits.of_asker} are asked (signals.queriesOfAsker)"
+            )
+        elif asked.total() >= limits.of_all:
+            refused = f"not asked: all policies have {len(queries)} distinct queries, and {limits.of_all} are asked (signals.queries)"
+        else:
+            asked[query.asker] += 1
+        found[key] = replace(query, refresh=max(query.refresh, limits.shortest_refresh), refused=refused)
+    return found
+
+
+def _query(key: str, sharing: list[tuple[Asker, typed.Metric]]) -> Query:
+    first = sharing[0][1]
+    refresh = min(metric.refresh for _, metric in sharing)
     return Query(
         key=key,
         kind=first.type.kind,
         source=first.source,
         text=first.query,
-        refresh=min(metric.refresh for metric in sharing),
+        refresh=refresh,
+        wanted=refresh,
         server=first.options.get("server", ""),
         node=first.options.get("node", ""),
         relabel=first.options.get("relabel"),
         times=first.options.get("times"),
-        users=tuple(sorted({f"{metric.policy}.{metric.name}" for metric in sharing})),
+        users=tuple(sorted({f"{metric.policy}.{metric.name}" for _, metric in sharing})),
+        asker=min((asker for asker, _ in sharing), key=lambda asker: asker.rank),
     )

@@ -66,7 +66,7 @@ class Refresher:
         query, standing = self.query, self.standing
         began = self._clock.monotonic()
         try:
-            found = await self._source.measured(query, self._sink.nodes())
+            found = await self._measured(query)
             self._sink.publish(query.key, found)
         except SignalFailed as error:
             self._failed(error, began)
@@ -77,6 +77,11 @@ class Refresher:
             standing.seconds = standing.at - began
             standing.attempts += 1
             self._observer.refreshed(query, found, standing.seconds)
+
+    async def _measured(self, query: Query) -> Mapped:
+        if query.refused:
+            raise SignalFailed(Kind.LIMIT, query.refused)
+        return await self._source.measured(query, self._sink.nodes())
 
     def _failed(self, error: SignalFailed, began: float) -> None:
         standing = self.standing

@@ -1,4 +1,4 @@
-"""How to reach a Prometheus server. Nothing here is secret: secrets are in files that are read anew for every question."""
+"""How to reach a Prometheus server, and how much is asked. Nothing here is secret: secrets are in files read anew for every question."""
 
 from __future__ import annotations
 
@@ -28,3 +28,16 @@ class PrometheusServer:
     verify: bool = True
     timeout: float = 10.0
     most_bytes: int = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalLimits:
+    """How often a query is asked at most, in seconds, and how many distinct ones: for one asker, and for all.
+
+    An asker is a policy of the cluster, or all policies of a namespace.
+    Prometheus itself looks at its targets every 15 s to a minute, so who asks more often than every 5 s sees the same samples again.
+    """
+
+    shortest_refresh: float = 5.0
+    of_asker: int = 64
+    of_all: int = 512

@@ -13,6 +13,7 @@ from wharfinger.signals.mapping import Mapped
 from wharfinger.signals.ports import SignalObserver, SilentSignalObserver, Sink, Source
 from wharfinger.signals.query import queries_of
 from wharfinger.signals.refresher import Refresher, Standing
+from wharfinger.signals.settings import SignalLimits
 from wharfinger.signals.suspension import Suspension, Suspensions
 
 LOOK = 1.0
@@ -27,11 +28,20 @@ MOST_KEPT = 256
 class Signals:
     """The signals of a process. `sources` are by the name that metrics call them."""
 
-    def __init__(self, sources: Mapping[str, Source], sink: Sink, clock: Clock, observer: SignalObserver | None = None) -> None:
+    def __init__(
+        self,
+        sources: Mapping[str, Source],
+        sink: Sink,
+        clock: Clock,
+        observer: SignalObserver | None = None,
+        *,
+        limits: SignalLimits | None = None,
+    ) -> None:
         self._sources = sources
         self._sink = sink
         self._clock = clock
         self._observer = observer or SilentSignalObserver()
+        self._limits = limits or SignalLimits()
         self._policies: Sequence[typed.Policy] = ()
         self._refreshers: dict[str, Refresher] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -52,7 +62,7 @@ class Signals:
     def follow(self, policies: Iterable[typed.Policy]) -> None:
         """None; these are the policies from now on."""
         self._policies = tuple(policies)
-        queries = queries_of(self._policies)
+        queries = queries_of(self._policies, self._limits)
         for key in self._refreshers.keys() - queries.keys():
             self._leave(key)
         for key, query in queries.items():

@@ -21,8 +21,8 @@ from wharfinger.signals.workers import Workers
 if TYPE_CHECKING:
     from wharfinger.signals.prometheus import Prometheus
 
-AT_A_TIME = 3
-"""Questions to one server at a time."""
+AT_A_TIME = 4
+"""Questions to one server at a time, of which policies of the cluster have three at most, and those of all namespaces together likewise."""
 
 ReadNodeMetrics = Callable[[], Awaitable[bytes]]
 """The list of `metrics.k8s.io/v1beta1` NodeMetrics as JSON; SignalFailed when it cannot be read."""
@@ -33,7 +33,7 @@ class PrometheusSource:
 
     def __init__(self, servers: Iterable[PrometheusServer]) -> None:
         self._servers = {server.name: server for server in servers}
-        self._workers = {name: Workers(f"prometheus-{name}", AT_A_TIME) for name in self._servers}
+        self._workers = {name: Workers(f"prometheus-{name}", AT_A_TIME, time.monotonic) for name in self._servers}
         self._making = threading.Lock()
         self._prometheus: Prometheus | None = None
 
@@ -43,7 +43,7 @@ class PrometheusSource:
         if workers is None:
             known = ", ".join(sorted(self._workers)) or "none"
             raise SignalFailed(Kind.SETTINGS, f"the settings name no Prometheus server `{query.server}` (they name {known})")
-        return await workers.run(partial(self._measured, query, nodes))
+        return await workers.run(partial(self._measured, query, nodes), query.asker)
 
     def _measured(self, query: Query, nodes: NodeNames) -> Mapped:
         with self._making:
@@ -59,12 +59,12 @@ class MetricsApiSource:
 
     def __init__(self, read: ReadNodeMetrics) -> None:
         self._read = read
-        self._workers = Workers("metrics-api", 1)
+        self._workers = Workers("metrics-api", 1, time.monotonic)
 
     async def measured(self, query: Query, nodes: NodeNames) -> Mapped:
         """The samples by node; SignalFailed when there are none to be had."""
         content = await self._read()
-        return await self._workers.run(partial(_of_api, content, query, nodes))
+        return await self._workers.run(partial(_of_api, content, query, nodes), query.asker)
 
 
 def _of_api(content: bytes, query: Query, nodes: NodeNames) -> Mapped:

@@ -230,7 +230,8 @@ class Metric(Enum):
     SIGNAL_FAILURES = _counter(
         "wharfinger_signal_refresh_failures_total",
         "Attempts to refresh a metric of policies that brought nothing, by kind: 'unreachable', 'timeout', 'tls', 'credentials', 'query' "
-        "(not understood, or too expensive), 'overloaded', 'server', 'answer' (not what a metric can be), 'settings'.",
+        "(not understood, or too expensive), 'overloaded', 'server', 'answer' (not what a metric can be), 'settings', "
+        "'limit' (not asked, there are too many).",
         "server",
         "kind",
     )

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from wharfinger.builtins import CATALOGUE
+from wharfinger.language.authority import TenantPolicies, TenantRights
 from wharfinger.language.check import check
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.parser import parse
@@ -17,6 +18,7 @@ from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import Series, mapped
 from wharfinger.signals.node_names import NodeNames
 from wharfinger.signals.query import queries_of
+from wharfinger.signals.settings import SignalLimits
 from wharfinger.signals.signals import KEPT, Signals
 
 TEMPLATE = "metric load: percent = prometheus('up', node: \"instance\", refresh: {refresh}, max_age: 60s, min_coverage: 50%)"
@@ -24,11 +26,11 @@ TEMPLATE = "metric load: percent = prometheus('up', node: \"instance\", refresh:
 LOAD = TEMPLATE.format(refresh="10s")
 
 
-def policy(name="p", metrics=LOAD, used="load"):
+def policy(name="p", metrics=LOAD, used="load", namespace=None):
     text = f'policy "{name}"\n{metrics}\nfilter cool {{ require {used} < 90% else "hot" on missing pass }}\n'
     diagnostics = Diagnostics()
     file = parse(Source(name="p.policy", text=text), diagnostics)
-    found = check(file, CATALOGUE, diagnostics)
+    found = check(file, CATALOGUE, diagnostics, authority=TenantRights(TenantPolicies.TRUSTED).of(namespace))
     assert found is not None, [str(each) for each in diagnostics.found]
     return found
 
@@ -36,7 +38,7 @@ def policy(name="p", metrics=LOAD, used="load"):
 class Scene:
     """Two nodes, a clock that stands still, a source that answers as told, and an observer that notes."""
 
-    def __init__(self):
+    def __init__(self, limits=None):
         self.clock = ManualClock()
         self.state = ClusterState()
         for name in "ab":
@@ -46,7 +48,7 @@ class Scene:
         self.asked = []
         self.told = []
         self.stirred = 0
-        self.signals = Signals({"prometheus": self, "metrics_api": self}, self, self.clock, self)
+        self.signals = Signals({"prometheus": self, "metrics_api": self}, self, self.clock, self, limits=limits)
 
     # the source
     async def measured(self, query, nodes):
@@ -100,11 +102,11 @@ class Scene:
         return None if column is None else column.values.tolist()
 
 
-def living(story):
+def living(story, limits=None):
     """The story of a scene whose signals run."""
 
     async def live():
-        scene = Scene()
+        scene = Scene(limits)
         task = asyncio.create_task(scene.signals.run())
         await scene.settle()
         try:
@@ -250,3 +252,62 @@ def test_rows_that_moved_meanwhile_do_not_mix_up_samples():
         assert str(scene.values_of(metric)) == "[0.5, nan]"
 
     living(story)
+
+
+def test_nothing_is_asked_more_often_than_the_settings_allow():
+    eager = policy(metrics=TEMPLATE.format(refresh="1s"))
+
+    async def story(scene):
+        scene.signals.follow([eager])
+        await scene.settle()
+        await scene.pass_(100)
+        assert 18 <= len(scene.asked) <= 23
+        (standing,) = scene.signals.standings
+        assert (standing.query.wanted, standing.query.refresh) == (1.0, 5.0)
+
+    living(story)
+
+
+def several(name, count, namespace=None):
+    """A policy with so many metrics, whose queries are its own."""
+    template = LOAD.replace("load:", "m{0}:").replace("'up'", "'" + name + "_{0}'")
+    return policy(name, "\n".join(template.format(number) for number in range(count)), "m0", namespace)
+
+
+def asked_of(policies, limits):
+    return [query.text for query in queries_of(policies, limits).values() if not query.refused]
+
+
+def test_of_each_asker_only_so_many_queries_are_asked_and_the_others_are_said():
+    limits = SignalLimits(of_asker=2, of_all=100)
+    policies = [several("a", 3), several("b", 1), several("c", 2, "team"), several("d", 2, "team"), several("e", 1, "other")]
+
+    assert asked_of(policies, limits) == ["a_0", "a_1", "b_0", "c_0", "c_1", "e_0"]
+    refused = {query.text: query.refused for query in queries_of(policies, limits).values() if query.refused}
+    assert refused.keys() == {"a_2", "d_0", "d_1"}
+    assert refused["a_2"] == "not asked: policy a has 3 distinct queries, and 2 are asked (signals.queriesOfAsker)"
+    assert refused["d_0"] == "not asked: namespace team has 4 distinct queries, and 2 are asked (signals.queriesOfAsker)"
+
+
+def test_of_all_queries_those_of_the_cluster_come_first_and_then_one_of_each_namespace():
+    limits = SignalLimits(of_asker=10, of_all=4)
+    policies = [several("greedy", 5, "team"), several("other", 2, "other"), several("platform", 2)]
+
+    assert set(asked_of(policies, limits)) == {"platform_0", "platform_1", "greedy_0", "other_0"}
+
+
+def test_a_query_that_is_not_asked_is_a_failure_that_is_told():
+    async def story(scene):
+        scene.signals.follow([several("a", 2)])
+        await scene.settle()
+        assert scene.asked == ["a_0"]
+        assert sorted(scene.told) == ["limit", "refreshed"]
+
+    living(story, SignalLimits(of_asker=1))
+
+
+def test_the_same_query_is_asked_once_and_in_the_turn_of_the_cluster():
+    (query,) = queries_of([policy("t", namespace="team"), policy("p")], SignalLimits()).values()
+
+    assert (query.asker.name, query.asker.rank) == ("p", 0)
+    assert query.users == ("p.load", "t.load")
