@@ -10,9 +10,11 @@ from typing import Annotated
 import typer
 
 from wharfinger.builtins import CATALOGUE
-from wharfinger.cli import options, streams
+from wharfinger.cli import cost_table, options, streams
+from wharfinger.compiler import cost
 from wharfinger.errors import UsageError
 from wharfinger.language import load, render, typed
+from wharfinger.language.diagnostics import Diagnostics
 
 
 class Format(Enum):
@@ -26,14 +28,27 @@ class Format(Enum):
 def command(
     paths: options.Paths = None,
     output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.HUMAN,
+    with_cost: Annotated[bool, typer.Option("--cost", help="Print also what each rule costs to decide.")] = False,
 ) -> int:
     """Print what is wrong with policies: exit code 0 when nothing is, 1 when something is."""
     policies, diagnostics = load.load_policies(options.existing(paths), CATALOGUE)
-    streams.out(render.render(diagnostics, format=output.value, color=streams.colors(sys.stdout)))
+    costs = _costs([policy for policy in policies if policy is not None], diagnostics)
+    text = render.render(diagnostics, format=output.value, color=streams.colors(sys.stdout))
+    if with_cost:
+        text = cost_table.as_json(text, costs) if output is Format.JSON else text + cost_table.text(costs)
+    streams.out(text)
     refused = [] if diagnostics.has_errors else list(_refused(policies))
     for sentence in refused:
         streams.complain(sentence)
     return 1 if len(diagnostics) or refused else 0
+
+
+def _costs(policies: Sequence[typed.Policy], diagnostics: Diagnostics) -> dict[str, cost.Cost]:
+    """What policies cost, by name; whatever they may not cost goes to `diagnostics`."""
+    costs = {policy.name: cost.of_policy(policy) for policy in policies}
+    for policy in policies:
+        cost.report(policy, diagnostics, costs[policy.name])
+    return costs
 
 
 def _refused(policies: Sequence[typed.Policy | None]) -> Iterator[str]:

@@ -23,6 +23,9 @@ from enum import IntEnum
 from typing import Any
 
 from wharfinger.language.catalogue import Volatility
+from wharfinger.language.source import Span
+
+IDENTITY = "identity"  # marks operations that read what differs between pods of one template
 
 
 class Stage(IntEnum):
@@ -75,7 +78,10 @@ class Op:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """One operation on the results of others; `value` is set for constants and names leaves. Nodes are compared by identity."""
+    """One operation on the results of others; `value` is set for constants and names leaves. Nodes are compared by identity.
+
+    `own` says that the value may be another one for each pod of a template: it reads the identity of the pod to be placed.
+    """
 
     number: int
     op: Op
@@ -84,6 +90,7 @@ class Node:
     rep: Rep
     volatility: Volatility = Volatility.STATIC
     value: Any = None
+    own: bool = False
 
     def __str__(self) -> str:
         shown = f" {self.value!r}" if self.value is not None else ""
@@ -129,7 +136,8 @@ class Graph:
     def _intern(self, key: Hashable, op: Op, args: tuple[Node, ...], stage: Stage, rep: Rep, **more: Any) -> Node:
         node = self._nodes.get(key)
         if node is None:
-            node = self._nodes[key] = Node(len(self._nodes), op, args, stage, rep, **more)
+            own = (op.key == IDENTITY and stage is Stage.POD) or any(arg.own for arg in args)
+            node = self._nodes[key] = Node(len(self._nodes), op, args, stage, rep, own=own, **more)
         return node
 
 
@@ -143,10 +151,14 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """A graph and the nodes that are asked for, by name (`filter 0 clause 0 false`, `score 2 value`)."""
+    """A graph and the nodes that are asked for, by name (`filter 0 clause 0 false`, `score 2 value`).
+
+    `places` says of selections where they are written, by the number of their node.
+    """
 
     graph: Graph
     roots: Mapping[str, Node] = field(default_factory=dict)
+    places: Mapping[int, Span] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [str(node) for node in ordered(self.roots.values())]

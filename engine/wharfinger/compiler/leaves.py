@@ -12,7 +12,7 @@ import numpy as np
 
 from wharfinger.builtins.context import AtNode, AtRows
 from wharfinger.compiler import ops
-from wharfinger.compiler.ir import Graph, Node, Op, Rep, Stage, Value
+from wharfinger.compiler.ir import IDENTITY, Graph, Node, Op, Rep, Stage, Value
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Attribute, Subject, Volatility
 from wharfinger.language.types import NUMERIC, Kind, Type
@@ -21,7 +21,6 @@ PARAM = Op(name="param")
 POD = Op(name="pod")
 ITEM = Op(name="it")
 STRINGS = Op(name="strings")
-IDENTITY = "identity"  # marks operations that read what differs between pods of one template
 NOW_GIVEN = Op(name="now")  # the time that `governs` is asked about
 NOW = Op(name="now", vector=lambda frame: frame.now, row=lambda frame: frame.now, framed=True, key="snapshot")
 

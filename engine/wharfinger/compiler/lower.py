@@ -15,11 +15,12 @@ from wharfinger.compiler.lower_calls import lower_call
 from wharfinger.compiler.lower_pods import lower_aggregate, lower_select
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Subject
+from wharfinger.language.source import Span
 from wharfinger.language.types import NUMERIC, Kind, Type
 
 
 class Lowering:
-    """Lowers the expressions of one policy into one graph.
+    """Lowers the expressions of one policy into one graph. `places` says of selections where they are written, by the number of their node.
 
     `given_time` is for the scope, which is asked about a pod and a time without any snapshot.
     """
@@ -27,6 +28,7 @@ class Lowering:
     def __init__(self, policy: typed.Policy, graph: Graph, *, given_time: bool = False) -> None:
         self.graph = graph
         self.given_time = given_time
+        self.places: dict[int, Span] = {}
         self.metrics = {metric.name: metric for metric in policy.metrics}
         self._lets: dict[str, Value] = {}
         for let in policy.lets:  # each uses only earlier ones, so that a long chain of lets does not nest

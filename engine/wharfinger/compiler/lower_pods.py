@@ -16,6 +16,7 @@ from wharfinger.compiler.ir import Node, Op, Rep, Stage, Value
 from wharfinger.compiler.selection_parts import SELECT
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Volatility
+from wharfinger.language.source import Span
 from wharfinger.model.selection import Selection
 
 if TYPE_CHECKING:
@@ -27,25 +28,27 @@ VOLATILITY = {typed.Per.NODE: Volatility.ROW, typed.Per.DOMAIN: Volatility.GLOBA
 def lower_select(lowering: Lowering, expr: typed.Select) -> Value:
     """The selection itself, as builtins such as `spread` take it; where the predicate is missing a pod is not selected."""
     selected = lowering.graph.true() if expr.where is None else lowering.certainly(lowering(expr.where))
-    return Value(_select(lowering, selected))
+    return Value(_select(lowering, expr.span, selected))
 
 
-def _select(lowering: Lowering, *operands: Node) -> Node:
-    return lowering.graph.apply(SELECT, operands, Rep.OBJECT, at=Stage.RUN)
+def _select(lowering: Lowering, span: Span, *operands: Node) -> Node:
+    selection = lowering.graph.apply(SELECT, operands, Rep.OBJECT, at=Stage.RUN)
+    lowering.places.setdefault(selection.number, span)
+    return selection
 
 
 def lower_aggregate(lowering: Lowering, expr: typed.Aggregate) -> Value:
     """The value of an aggregate; pods whose value is missing are left out."""
     selected = lowering(expr.selection).node.args[0]
     if expr.value is None:
-        return _total(lowering, expr, _select(lowering, selected))
+        return _total(lowering, expr, _select(lowering, expr.selection.span, selected))
     value = lowering(expr.value)
-    weighed = _select(lowering, selected, value.node, value.present or lowering.graph.true())
+    weighed = _select(lowering, expr.span, selected, value.node, value.present or lowering.graph.true())
     if expr.reduction is typed.Reduction.SUM:
         return _total(lowering, expr, weighed)
     if expr.reduction is typed.Reduction.AVG:
         counted = selected if value.present is None else lowering.conjunction(selected, value.present)
-        return _mean(lowering, expr, weighed, _select(lowering, counted))
+        return _mean(lowering, expr, weighed, _select(lowering, expr.span, counted))
     return _extreme(lowering, expr, weighed)
 
 

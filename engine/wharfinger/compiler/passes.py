@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wharfinger.compiler import leaves, ops
-from wharfinger.compiler.ir import CONST, Graph, Module, Node, Rep, Stage, ordered
+from wharfinger.compiler.ir import CONST, Graph, Module, Node, Rep, ordered
 
 Rule = Callable[[Graph, Node, tuple[Node, ...]], Node | None]
 
@@ -21,8 +21,8 @@ def optimized(module: Module, params: Mapping[str, Any], *more: Rule) -> Module:
     """The module after all rules and `more`; of several that say something about a node the first counts."""
 
     def substitute(graph: Graph, node: Node, _: tuple[Node, ...]) -> Node | None:
-        """Params become constants."""
-        return graph.const(params[node.value], node.rep) if node.op is leaves.PARAM else None
+        """Params with a value become constants."""
+        return graph.const(params[node.value], node.rep) if node.op is leaves.PARAM and node.value in params else None
 
     return rewrite(module, (substitute, simplify, fold_constants, fix_curves, *more))
 
@@ -37,7 +37,8 @@ def rewrite(module: Module, rules: Sequence[Rule]) -> Module:
             if instead is not None:
                 break
         done[node.number] = again(graph, node, args) if instead is None else instead
-    return Module(graph=graph, roots={name: done[node.number] for name, node in module.roots.items()})
+    places = {done[number].number: place for number, place in module.places.items() if number in done}
+    return Module(graph=graph, roots={name: done[node.number] for name, node in module.roots.items()}, places=places)
 
 
 def again(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node:
@@ -62,14 +63,14 @@ def fold_constants(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | N
     if not args or node.op.scalar is None:
         return None
     for arg in args:
-        if arg.stage is not Stage.CONST:
+        if arg.op is not CONST:
             return None
     return graph.const(node.op.scalar(*[arg.value for arg in args]), node.rep)
 
 
 def fix_curves(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
     """Curves whose points are known by now become one interpolation."""
-    if node.op is not ops.CURVE or any(point.stage is not Stage.CONST for point in args[1:]):
+    if node.op is not ops.CURVE or any(point.op is not CONST for point in args[1:]):
         return None
     return graph.apply(ops.fixed_curve([point.value for point in args[1:]]), args[:1], Rep.FLOAT)
 

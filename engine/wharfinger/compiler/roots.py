@@ -39,7 +39,7 @@ class PolicyRoots:
     @property
     def module(self) -> Module:
         """The graph with its roots, not yet optimised."""
-        return Module(graph=self._graph, roots=self._roots)
+        return Module(graph=self._graph, roots=self._roots, places=self._lower.places)
 
     def _root(self, group: str, part: str, node: Node) -> None:
         self._roots[f"{group} {part}"] = node

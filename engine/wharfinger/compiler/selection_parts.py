@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from wharfinger.compiler import leaves, ops
-from wharfinger.compiler.ir import CONST, Graph, Node, Op, Rep, Stage, ordered
+from wharfinger.compiler.ir import IDENTITY, Graph, Node, Op, Rep, Stage, ordered
 from wharfinger.compiler.passes import again, fold_constants, simplify
 
 SELECT = Op(name="select")  # operands: selected, and where values are added up: the value and whether it is present
@@ -23,8 +23,9 @@ class Lookup(Enum):
     """How a selection is answered for a pod to be placed."""
 
     KEPT = "kept counts"
-    INDEX = "kept counts and an index"
-    SCAN = "all placed pods"
+    INDEX = "kept counts, and an index"
+    PODS = "kept counts, for which each placed pod is asked"
+    SCAN = "all placed pods, for each decision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,18 @@ def parts(node: Node) -> Parts | None:
 
 def lookup(node: Node) -> Lookup:
     """How a selection is answered."""
-    if parts(node) is not None:
-        return Lookup.INDEX
-    return Lookup.SCAN if any(is_passing(capture) for capture in captures(node.args)) else Lookup.KEPT
+    apart = parts(node)
+    if apart is None and any(is_passing(capture) for capture in captures(node.args)):
+        return Lookup.SCAN
+    if reads_identity(counted(node)):
+        return Lookup.PODS
+    return Lookup.KEPT if apart is None else Lookup.INDEX
+
+
+def counted(node: Node) -> tuple[Node, ...]:
+    """The program by which all pods are counted."""
+    apart = parts(node)
+    return node.args if apart is None else apart.others
 
 
 def captures(outputs: Sequence[Node]) -> tuple[Node, ...]:
@@ -86,12 +96,12 @@ def captures(outputs: Sequence[Node]) -> tuple[Node, ...]:
 
 def is_passing(node: Node) -> bool:
     """Whether a value may be another one at the next decision about the same template: it reads the identity of the pod, or the time."""
-    return node.stage is Stage.RUN or any(inner.op.key == leaves.IDENTITY or inner.stage is Stage.RUN for inner in ordered([node]))
+    return node.stage is Stage.RUN or node.own
 
 
 def reads_identity(outputs: Sequence[Node]) -> bool:
     """Whether a program may differ between placed pods of one template."""
-    return any(node.stage is Stage.ITEM and node.op.key == leaves.IDENTITY for node in ordered(outputs))
+    return any(node.stage is Stage.ITEM and node.op.key == IDENTITY for node in ordered(outputs))
 
 
 def take_apart(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
@@ -121,7 +131,7 @@ def _comparisons(outputs: Sequence[Node]) -> list[tuple[Node, Node, Node]]:
             continue
         for by, captured in (node.args, node.args[::-1]):
             if by.stage is Stage.ITEM and by.rep is Rep.TEXT and captured.stage is not Stage.ITEM:
-                alone = all(capture.op is CONST for capture in captures([by]))
+                alone = all(capture.stage is Stage.CONST for capture in captures([by]))
                 if alone and is_passing(captured):
                     found.append((node, by, captured))
     return found
@@ -130,7 +140,7 @@ def _comparisons(outputs: Sequence[Node]) -> list[tuple[Node, Node, Node]]:
 def _of_one_pod(by: Node) -> bool:
     """Whether a text is the name, the uid or the node of the placed pod itself: few pods have the same."""
     (maybe,) = by.args if by.op.name == "given" else (by,)
-    return maybe.op.key == leaves.IDENTITY and all(arg.op is leaves.ITEM for arg in maybe.args)
+    return maybe.op.key == IDENTITY and all(arg.op is leaves.ITEM for arg in maybe.args)
 
 
 def _assuming(graph: Graph, outputs: Sequence[Node], known: Mapping[int, bool]) -> tuple[Node, ...]:

@@ -24,9 +24,7 @@ class Victims:
     """The rules of one policy about victims; `timed` says that an answer may change with time alone."""
 
     def __init__(self, policy: typed.Policy, params: Mapping[str, Any]) -> None:
-        lowering = Lowering(policy, Graph(), given_time=True)
-        allowed = lowering.conjunction(*(_allowed(lowering, rule) for rule in policy.victims))
-        module = optimized(Module(graph=lowering.graph, roots={ALLOWED: allowed}), params)
+        module = lowered(policy, params)
         self._item = item_program([module.roots[ALLOWED]])
         captures = {str(place): node for place, node in enumerate(self._item.captures)}
         self._captured = schedule.schedule(Module(graph=module.graph, roots=captures), {})
@@ -37,6 +35,13 @@ class Victims:
         registers = schedule.bound(self._captured, pod, now=now)
         captured = [registers[self._captured.registers[str(place)]] for place in range(len(self._item.captures))]
         return lambda placed: bool(self._item.run(captured, placed)[0])
+
+
+def lowered(policy: typed.Policy, params: Mapping[str, Any]) -> Module:
+    """The optimised program whose root `ALLOWED` says whether a placed pod may be evicted; of a policy that has rules about it."""
+    lowering = Lowering(policy, Graph(), given_time=True)
+    allowed = lowering.conjunction(*(_allowed(lowering, rule) for rule in policy.victims))
+    return optimized(Module(graph=lowering.graph, roots={ALLOWED: allowed}), params)
 
 
 def victims_of(policy: typed.Policy, params: Mapping[str, Any]) -> Victims | None:

@@ -316,6 +316,12 @@ class Code(Enum):
         "tests without a policy",
         "`X_test.policy` holds tests of the policy in `X.policy` beside it; that file is not there or has no policy.",
     )
+    P610 = Record(
+        "policy costs too much to decide",
+        "What a policy costs is known before it decides: how many numbers it computes for each node, how many selections of pods it "
+        "counts, and whether it has to look at every placed pod. A policy of a namespace may cost less than one of the cluster, and none "
+        "of its selections may look at every placed pod. `wharf check --cost` prints what each rule costs.",
+    )
     # ── P7xx tests ──
     P701 = Record(
         "unknown object in a test",
@@ -405,6 +411,13 @@ class Code(Enum):
         "negation does not cover what is missing",
         "Where the value is missing, `!=`, `not` and `not in` are missing too, so the rule or policy does not apply there. That is "
         "easily overlooked: give a default with `??`, or ask with `has(…)`.",
+        Severity.WARNING,
+    )
+    L501 = Record(
+        "looks at every placed pod",
+        "Counts of placed pods are kept between decisions and follow the pods that come and go. This selection is another one for each pod "
+        "that is decided, or tells pods of one template apart, so every placed pod is looked at. On a large cluster that takes "
+        "longer than the rest of the decision; a policy of a namespace may not do it (P610).",
         Severity.WARNING,
     )
 

@@ -384,3 +384,4 @@ class Policy:
     tests: tuple[Test, ...]
     victims: tuple[VictimRule, ...] = ()  # every one must allow it before a placed pod is evicted for a governed one
     authority: Authority = CLUSTER
+    allowed: tuple[tuple[Span | None, frozenset[str]], ...] = ()  # codes that `@allow` keeps away, by the text it is about; None: all

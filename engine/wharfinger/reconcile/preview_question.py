@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.crd.app import PolicyAppSpec
 from wharfinger.crd.preview import MOST_PODS, PlacementPreviewSpec, PreviewPolicy, WorkloadRef
@@ -129,7 +130,7 @@ class Questions:
 
 
 def compiled(text: str, params: Mapping[str, str]) -> CompiledPolicy:
-    """The policy of a text that imports nothing; PolicyError or UsageError where there is none."""
+    """The policy of a text that imports nothing; PolicyError or UsageError where there is none or it costs too much."""
     diagnostics = Diagnostics()
     file = parse(Source(name="policy", text=text), diagnostics)
     policy = None if file is None else check(file, CATALOGUE, diagnostics, {})
@@ -137,4 +138,4 @@ def compiled(text: str, params: Mapping[str, str]) -> CompiledPolicy:
         raise PolicyError(diagnostics)
     if policy is None:
         raise UsageError("the text holds no `policy` line")
-    return compile_policy(policy, params)
+    return cost.affordable(compile_policy(policy, params))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UnknownObject
 from wharfinger.language import suggest, typed
@@ -13,14 +14,14 @@ from wharfinger.language import suggest, typed
 def compile_all(policies: Sequence[typed.Policy], params: Mapping[str, Any]) -> tuple[CompiledPolicy, ...]:
     """The compiled policies. `params` are set wherever a policy declares them: `name` in every policy, `policy.name` in one.
 
-    Raises UnknownObject for a param that no policy has.
+    Raises UnknownObject for a param that no policy has, PolicyError for a policy that costs too much to decide.
     """
     known = {name for policy in policies for param in policy.params for name in (param.name, f"{policy.name}.{param.name}")}
     for name in params:
         if name not in known:
             meant = suggest.closest(name, known)
             raise UnknownObject(f"no policy has a param {name}" + (f"; did you mean {meant}?" if meant else ""))
-    return tuple(compile_policy(policy, own_params(policy, params)) for policy in policies)
+    return tuple(cost.affordable(compile_policy(policy, own_params(policy, params))) for policy in policies)
 
 
 def own_params(policy: typed.Policy, params: Mapping[str, Any]) -> dict[str, Any]:

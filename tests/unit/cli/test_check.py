@@ -1,5 +1,7 @@
 """`wharf check`: what it finds beyond the diagnostics of the language."""
 
+import json
+
 from wharfinger import cli
 
 POLICY = 'policy "p"\n\nbase kubernetes { NodeResourcesFit weight 1 with { strategy: "%s" } }\n'
@@ -19,3 +21,26 @@ def test_a_value_that_it_takes_is_not(tmp_path, capsys):
     path.write_text(POLICY % "MostAllocated")
     assert cli.main(["check", str(path)]) == 0
     assert capsys.readouterr().err == ""
+
+
+COSTLY = 'policy "p"\n\nfilter f {\n  require count(pods where starts_with(it.name, pod.name), on: node) < 3\n}\n'
+
+
+def test_a_warning_about_cost_counts_as_a_finding(tmp_path, capsys):
+    path = tmp_path / "p.policy"
+    path.write_text(COSTLY)
+    assert cli.main(["check", str(path)]) == 1
+    assert "about 10,000 pods × 4 operations" in capsys.readouterr().out
+
+
+def test_what_policies_cost_is_part_of_the_json(tmp_path, capsys):
+    path = tmp_path / "p.policy"
+    path.write_text(COSTLY)
+    assert cli.main(["check", "--cost", "--format", "json", str(path)]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert [diagnostic["code"] for diagnostic in answer["diagnostics"]] == ["L501"]
+    (costly,) = answer["cost"]
+    scan = {"line": 4, "column": 17, "lookup": "scan", "operations": 4}
+    (rule,) = costly["rules"]
+    assert (rule["rule"], rule["selections"], rule["perPlacedPod"], rule["decidedFor"]) == ("filter f", [scan], 4, "pod")
+    assert costly["together"] == {name: value for name, value in rule.items() if name not in {"rule", "line"}}

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler import cost
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.load import load_policies
 
@@ -68,7 +69,11 @@ def diagnose(folder: Path, text: str, files: dict[str, str]) -> Diagnostics:
         (folder / name).write_bytes(content(policy))
     beside = [name for name in files if not name.startswith("shared")]
     with contextlib.chdir(folder):
-        return load_policies([*beside, NAME], CATALOGUE)[1]
+        policies, diagnostics = load_policies([*beside, NAME], CATALOGUE)
+    for policy in policies:
+        if policy is not None and not diagnostics.has_errors:
+            cost.report(policy, diagnostics)
+    return diagnostics
 
 
 def content(policy: str) -> bytes:

@@ -71,6 +71,12 @@ def allowed_by(policy: ast.Policy) -> dict[Span, frozenset[str]]:
     return {getattr(item, "name_span", item.span): _codes(item.annotations) | everywhere for item in policy.items}
 
 
+def allowed_within(policy: ast.Policy) -> tuple[tuple[Span | None, frozenset[str]], ...]:
+    """The same by the whole text of what an annotation stands before; None for all of the policy."""
+    spans = [(None, _codes(policy.annotations)), *((item.span, _codes(item.annotations)) for item in policy.items)]
+    return tuple((span, codes) for span, codes in spans if codes)
+
+
 def _codes(annotations: Iterable[ast.Annotation]) -> frozenset[str]:
     values = (a.value for a in annotations if a.name == "allow" and a.value is not None)
     return frozenset(text for value in values for text in _texts(value))

@@ -18,7 +18,7 @@ from wharfinger.language.check.context import SCOPE, Binding, Context, is_unknow
 from wharfinger.language.check.declarations import Declared, declare
 from wharfinger.language.check.forms import condition
 from wharfinger.language.check.imports import import_all
-from wharfinger.language.check.lints import lint
+from wharfinger.language.check.lints import allowed_within, lint
 from wharfinger.language.check.missing import NOTHING, Presence
 from wharfinger.language.check.preemption import victims_of
 from wharfinger.language.check.rules import RuleContext, filter_of, score_of
@@ -119,6 +119,7 @@ def _checked(context: Context, declared: Declared, policy: ast.Policy, presence:
         tests=file.tests,
         victims=victims_of(rules, of_type(policy.items, ast.Preemption)),
         authority=context.authority,
+        allowed=allowed_within(policy),
     )
 
 

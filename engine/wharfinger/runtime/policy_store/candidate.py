@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import WharfingerError
 from wharfinger.framework import overrides
@@ -102,9 +103,11 @@ def _compiled(
         overrides.check([compiled], default_registry())
     except WharfingerError as error:
         return None, [Finding(severity="error", code="params", message=str(error), file=text.name)]
-    if sample is None:
-        return compiled, []
-    found = tried(compiled, sample, text.name)
+    diagnostics = Diagnostics()
+    cost.report(policy, diagnostics, cost.of_compiled(compiled))
+    found = [_of_diagnostic(diagnostic) for diagnostic in diagnostics]
+    if sample is not None and not diagnostics.has_errors:
+        found += tried(compiled, sample, text.name)
     return (None if any(finding.severity == "error" for finding in found) else compiled), found
 
 

@@ -1,0 +1,261 @@
+"""What a policy costs to decide, known before it decides: a pure function of its text, the same on every machine.
+
+Two things are counted. *Operations per node*: how many numbers are computed for each node at each decision. What depends on node objects
+and the pod's template alone is kept between decisions and not counted. *Operations per placed pod*: what is asked of every placed pod,
+because no index answers a selection. An operation on a column of nodes takes about 2 ns; one on a placed pod about 100 ns.
+
+What a policy may cost is fixed here, and is no setting: a text is accepted everywhere or nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from wharfinger.compiler import leaves, ops, selection_parts, victims
+from wharfinger.compiler.ir import Module, Node, Stage, ordered
+from wharfinger.compiler.passes import optimized
+from wharfinger.compiler.roots import PolicyRoots
+from wharfinger.compiler.selection_parts import Lookup
+from wharfinger.language import typed
+from wharfinger.language.authority import Authority
+from wharfinger.language.catalogue import Volatility
+from wharfinger.language.codes import Code
+from wharfinger.language.diagnostics import Diagnostics, PolicyError
+from wharfinger.language.source import Span
+
+if TYPE_CHECKING:
+    from wharfinger.compiler.program import CompiledPolicy
+
+TYPICAL_PODS = 10_000  # the cluster that messages speak of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a policy may cost at most: `operations` per node, `selections` that differ, `asked` operations per placed pod.
+
+    `evicting` are operations per placed pod that may be evicted, when room is made for another one.
+    """
+
+    operations: int
+    selections: int
+    asked: int
+    evicting: int
+
+
+OF_CLUSTER = Budget(operations=20_000, selections=500, asked=50, evicting=500)
+OF_NAMESPACE = Budget(operations=2_000, selections=50, asked=0, evicting=100)
+
+
+def budget_of(authority: Authority) -> Budget:
+    """What a policy of an authority may cost."""
+    return OF_NAMESPACE if authority.restricted else OF_CLUSTER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """One selection of placed pods: where it is written, how it is answered, and how many operations that takes for each pod asked."""
+
+    span: Span
+    lookup: Lookup
+    operations: int
+
+    @property
+    def asked(self) -> int:
+        """The operations for every placed pod; 0 where counts are kept by template."""
+        return self.operations if self.lookup in {Lookup.SCAN, Lookup.PODS} else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleCost:
+    """What one rule costs, with what it shares with others.
+
+    `operations` per node at each decision, and `kept` ones that are computed only when a node object changes. `per_pod` says that each pod
+    is decided for itself, and not once with all others of its template.
+    """
+
+    rule: str
+    span: Span
+    operations: int
+    kept: int
+    selections: tuple[Selected, ...]
+    per_pod: bool
+
+    @property
+    def asked(self) -> int:
+        """The operations for every placed pod."""
+        return sum(selection.asked for selection in self.selections)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a policy costs: rule by rule, and all together, where what rules share is counted once.
+
+    `evicting` are the operations of its `preemption` for each placed pod that may be evicted.
+    """
+
+    rules: tuple[RuleCost, ...]
+    operations: int
+    kept: int
+    selections: tuple[Selected, ...]
+    per_pod: bool
+    evicting: int
+
+    @property
+    def asked(self) -> int:
+        """The operations for every placed pod."""
+        return sum(selection.asked for selection in self.selections)
+
+
+# ── the estimate ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def of_policy(policy: typed.Policy) -> Cost:
+    """The cost of a policy whatever the values of its params are."""
+    roots = PolicyRoots(policy)
+    return estimate(policy, optimized(roots.module, {}, selection_parts.take_apart), roots.groups)
+
+
+def of_compiled(policy: CompiledPolicy) -> Cost:
+    """The cost of a policy with the values that its params have."""
+    return estimate(policy.policy, policy.program.module, policy.program.groups)
+
+
+def estimate(policy: typed.Policy, module: Module, groups: Mapping[str, Sequence[str]]) -> Cost:
+    """The cost of a policy in its optimised form; `groups` are the names of what each rule computes."""
+    found = _Estimate(module)
+    rules = [
+        *((f"filter {i}", f"filter {rule.name}", rule.span) for i, rule in enumerate(policy.filters)),
+        *((f"score {i}", f"score {rule.name}", rule.span) for i, rule in enumerate(policy.scores)),
+        *((f"tie {i}", f"tie_break key {i + 1}", key.value.span) for i, key in enumerate(policy.tie_break)),
+    ]
+    costs = tuple(found.rule(title, span, [module.roots[name] for name in groups[group]]) for group, title, span in rules)
+    every = [module.roots[name] for group, _, _ in rules for name in groups[group]]
+    together = found.rule("", policy.filters[0].span if policy.filters else Span(policy.source, 0, 0), every)
+    return Cost(
+        rules=costs,
+        operations=together.operations,
+        kept=together.kept,
+        selections=together.selections,
+        per_pod=together.per_pod,
+        evicting=_item_operations(victims.lowered(policy, {}).roots.values()) if policy.victims else 0,
+    )
+
+
+def _item_operations(outputs: Iterable[Node]) -> int:
+    """How many operations a program takes for one placed pod."""
+    return sum(node.stage is Stage.ITEM and node.op is not leaves.ITEM for node in ordered(outputs))
+
+
+@dataclass(slots=True)
+class _Estimate:
+    module: Module
+    selections: dict[int, Selected] = field(default_factory=dict)
+
+    def rule(self, title: str, span: Span, roots: Sequence[Node]) -> RuleCost:
+        nodes = [node for node in ordered(roots) if node.stage is Stage.RUN]
+        again = [node for node in nodes if not _is_kept(node)]
+        return RuleCost(
+            rule=title,
+            span=span,
+            operations=sum(map(weight, again)),
+            kept=sum(map(weight, nodes)) - sum(map(weight, again)),
+            selections=tuple(self._selected(node) for node in nodes if selection_parts.is_selection(node)),
+            per_pod=any(node.own for node in ordered(roots)),
+        )
+
+    def _selected(self, node: Node) -> Selected:
+        if node.number not in self.selections:
+            self.selections[node.number] = Selected(
+                span=self.module.places[node.number],
+                lookup=selection_parts.lookup(node),
+                operations=max(1, _item_operations(node.args)),
+            )
+        return self.selections[node.number]
+
+
+def _is_kept(node: Node) -> bool:
+    """Whether a column is kept between decisions: only node objects change it, and it is the same for all pods of a template."""
+    return node.volatility is Volatility.STATIC and not node.own
+
+
+TEXT = 300  # a function of texts that is asked for each node
+CALL = 10
+METRIC = 3
+_WEIGHTS = {ops.KNOWN.name: 0, "given": 0, ops.LOOKUP.name: 2, ops.LOOKUP_PRESENT.name: 2, selection_parts.SELECT.name: 0}
+
+
+def weight(node: Node) -> int:
+    """The operations of one step for each node of the cluster."""
+    name = node.op.name
+    if node.op in {ops.LOOKUP, ops.LOOKUP_PRESENT} and node.args[0].own:
+        return TEXT  # a table of this pod's own: each text of the column is asked
+    if name.startswith("call "):
+        return TEXT if any(arg.op is leaves.STRINGS for arg in node.args) else CALL
+    if name.startswith("curve"):
+        return max(4, len(node.args))
+    return METRIC if name.startswith("metric ") else _WEIGHTS.get(name, 1)
+
+
+# ── what is said of it ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def report(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost | None = None) -> None:
+    """Reports what makes a policy slow, and refuses one that costs more than its authority may."""
+    cost = of_policy(policy) if cost is None else cost
+    restricted, budget = policy.authority.restricted, budget_of(policy.authority)
+    for selection in cost.selections:
+        if selection.asked and (restricted or not _is_allowed(policy, selection.span)):
+            _report_asked(selection, diagnostics, refused=restricted)
+    if cost.asked > budget.asked and not restricted:
+        first = next(selection for selection in cost.selections if selection.asked)
+        _refuse(diagnostics, first.span, f"asks {cost.asked:,} operations of every placed pod; {budget.asked:,} are allowed", _ASKED_HELP)
+    if len(cost.selections) > budget.selections:
+        span = cost.selections[budget.selections].span
+        counts = f"counts {len(cost.selections):,} selections of pods; {budget.selections:,} are allowed"
+        _refuse(diagnostics, span, counts, "count one selection in several places: name it with `let`")
+    if cost.operations > budget.operations:
+        dearest = max(cost.rules, key=lambda rule: rule.operations)
+        sentence = f"computes {cost.operations:,} numbers for each node; {budget.operations:,} are allowed"
+        _refuse(diagnostics, dearest.span, sentence, f"the rule that computes most is this one: {dearest.operations:,}")
+    if cost.evicting > budget.evicting:
+        sentence = f"asks {cost.evicting:,} operations of a pod that may be evicted; {budget.evicting:,} are allowed"
+        _refuse(diagnostics, policy.victims[0].span, sentence, "`wharf check --cost` says what each part costs")
+
+
+_ASKED_HELP = (
+    "counts are kept where `it` is compared for equality with `pod.name` or `pod.uid`, or in any way with what all pods of a template "
+    "share (`pod.labels`, `pod.priority`)"
+)
+
+
+def affordable(policy: CompiledPolicy) -> CompiledPolicy:
+    """The policy itself; raises PolicyError where it costs more than its authority may."""
+    diagnostics = Diagnostics()
+    report(policy.policy, diagnostics, of_compiled(policy))
+    if diagnostics.has_errors:
+        raise PolicyError(diagnostics)
+    return policy
+
+
+def _is_allowed(policy: typed.Policy, span: Span) -> bool:
+    """Whether `@allow` keeps the warning about a selection away."""
+    return any(Code.L501.name in codes and (whole is None or _holds(whole, span)) for whole, codes in policy.allowed)
+
+
+def _holds(whole: Span, span: Span) -> bool:
+    return whole.source is span.source and whole.start <= span.start < whole.end
+
+
+def _refuse(diagnostics: Diagnostics, span: Span, what: str, help_: str) -> None:
+    diagnostics.error(Code.P610, f"this policy costs too much to decide: it {what}", span, help=help_)
+
+
+def _report_asked(selection: Selected, diagnostics: Diagnostics, *, refused: bool) -> None:
+    each = "for each pod that is decided" if selection.lookup is Lookup.SCAN else "when it is first used, and when nodes come and go"
+    steps = "operation" if selection.operations == 1 else "operations"
+    about = f"about {TYPICAL_PODS:,} pods × {selection.operations} {steps} on a cluster of {TYPICAL_PODS:,} pods"
+    label = "no index answers this" if selection.lookup is Lookup.SCAN else "differs between pods of one template"
+    code = Code.P610 if refused else Code.L501
+    diagnostics.error(code, f"this looks at every placed pod {each}: {about}", selection.span, label=label, help=_ASKED_HELP)

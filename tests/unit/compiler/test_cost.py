@@ -1,0 +1,151 @@
+"""What a policy costs is known from its text: how each selection is answered, what is refused to whom."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.compiler import texts
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler import cost
+from wharfinger.compiler.program import compile_policy
+from wharfinger.compiler.selection_parts import Lookup
+from wharfinger.language import load
+from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies
+from wharfinger.language.diagnostics import Diagnostics, PolicyError
+from wharfinger.language.source import Source
+
+POLICIES = Path(__file__).parents[3] / "policies"
+WEB = Authority(namespace="web")
+TRUSTED = Authority(namespace="web", allowed=TenantPolicies.TRUSTED)
+
+
+def checked(text, authority=CLUSTER):
+    """The policy of a text as that of an authority."""
+    found = Diagnostics()
+    policy = load.load_source(Source(name="p.policy", text=text), CATALOGUE, found)
+    assert policy is not None, [diagnostic.message for diagnostic in found]
+    return with_authority(policy, authority)
+
+
+def with_authority(policy, authority):
+    return replace(policy, authority=authority)
+
+
+def counting(predicate, value=""):
+    reduction = "sum" if value else "count"
+    return f'policy "p"\nscore s = {reduction}(pods where {predicate}{value}, on: node) normalize minmax\n'
+
+
+def reported(policy):
+    found = Diagnostics()
+    cost.report(policy, found)
+    return [diagnostic.code.name for diagnostic in found]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "lookup"),
+    [
+        ('it.labels["app"] == pod.labels["app"] and it.priority < pod.priority', Lookup.KEPT),
+        ("it.namespace != pod.namespace", Lookup.KEPT),
+        ("it.name != pod.name and it.priority > 3", Lookup.INDEX),
+        ("not (it.uid == pod.uid) or it.name == pod.name", Lookup.INDEX),
+        ('it.labels["leader"] == pod.name', Lookup.INDEX),
+        ("lower(it.namespace) == lower(pod.name)", Lookup.INDEX),
+        ("if it.name == pod.name then false else it.priority > 3", Lookup.INDEX),
+        ('it.name == "a"', Lookup.PODS),
+        ("it.name != pod.name and has(it.started)", Lookup.PODS),
+        ("starts_with(it.name, pod.name)", Lookup.SCAN),
+        ("lower(it.name) == pod.name", Lookup.SCAN),
+        ('it.labels[pod.name] == "a"', Lookup.SCAN),
+        ('it.name != pod.name and it.labels["a"] == pod.uid', Lookup.SCAN),
+    ],
+)
+def test_how_a_selection_is_answered(predicate, lookup):
+    (selection,) = cost.of_policy(checked(counting(predicate))).selections
+    assert selection.lookup is lookup
+    assert (selection.asked > 0) is (lookup in {Lookup.PODS, Lookup.SCAN})
+
+
+def test_a_comparison_in_the_value_is_answered_by_an_index_too():
+    (selection,) = cost.of_policy(checked(counting("it.priority > 3", ", (if it.name == pod.name then 0 else it.priority)"))).selections
+    assert selection.lookup is Lookup.INDEX
+
+
+def test_the_compiled_policy_costs_what_its_text_does():
+    text = 'policy "p"\nparam most: count = 3\nfilter f { require count(pods where it.name != pod.name, on: node) < most }\n'
+    policy = checked(text)
+    assert cost.of_compiled(compile_policy(policy, {"most": "5"})) == cost.of_policy(policy)
+
+
+def test_what_rules_share_is_counted_once_for_all_of_them():
+    rule = "score {} = count(pods where it.priority > 3, on: node) * 2 normalize minmax\n"
+    found = cost.of_policy(checked('policy "p"\n' + rule.format("a") + rule.format("b")))
+    assert [each.operations for each in found.rules] == [found.operations] * 2
+    assert len(found.selections) == 1
+
+
+def test_a_table_of_texts_of_each_pods_own_is_dear():
+    shared, own = (
+        cost.of_policy(checked(f'policy "p"\nfilter f {{ require starts_with(node.name, {prefix}) }}\n'))
+        for prefix in ("pod.namespace", "pod.name")
+    )
+    assert shared.operations < 10
+    assert own.operations >= cost.TEXT
+    assert (shared.per_pod, own.per_pod) == (False, True)
+
+
+@pytest.mark.parametrize(("authority", "codes"), [(CLUSTER, ["L501"]), (TRUSTED, ["L501"]), (WEB, ["P610"])])
+def test_a_scan_is_warned_about_for_the_cluster_and_refused_for_a_namespace(authority, codes):
+    policy = checked(counting("starts_with(it.name, pod.name)"), authority)
+    assert reported(policy) == codes
+    if codes == ["P610"]:
+        with pytest.raises(PolicyError, match="10,000 pods × 4 operations"):
+            cost.affordable(compile_policy(policy))
+
+
+def test_nobody_allows_himself_a_scan():
+    assert reported(checked('@allow(["L501", "P610"])\n' + counting("starts_with(it.name, pod.name)"), WEB)) == ["P610"]
+
+
+def many(n, rule):
+    return 'policy "p"\n' + "".join(rule.format(i=i) + "\n" for i in range(n))
+
+
+@pytest.mark.parametrize(
+    ("rule", "of_namespace", "of_cluster"),
+    [
+        ("score s{i} = count(pods where it.priority > {i}, on: node) normalize minmax", 50, None),
+        ("score s{i} = if starts_with(node.name, pod.name) and node.pod_count > {i} then 1 else 0", None, None),
+        ("filter f{i} {{ require not starts_with(node.name, upper(pod.name)) or starts_with(node.name, 'a{i}') }}", None, None),
+        ("filter f{i} {{ require not starts_with(node.labels['a{i}'] ?? 'none', pod.name) }}", 6, 66),
+    ],
+)
+def test_a_policy_costs_at_most_what_its_authority_may(rule, of_namespace, of_cluster):
+    for most, authority in ((of_namespace, WEB), (of_cluster, CLUSTER)):
+        if most is not None:
+            assert reported(checked(many(most, rule), authority)) == []
+            assert reported(checked(many(most + 1, rule), authority)) == ["P610"]
+
+
+def test_preemption_asks_a_bounded_number_of_questions():
+    rule = "  never_evict when it.priority > {i}\n"
+    text = 'policy "p"\npreemption {{\n{}}}\n'
+    few, much = (checked(text.format("".join(rule.format(i=i) for i in range(n))), WEB) for n in (10, 200))
+    assert (reported(few), reported(much)) == ([], ["P610"])
+
+
+@pytest.mark.parametrize("path", sorted(POLICIES.glob("*.policy")), ids=lambda path: path.stem)
+def test_policies_that_we_ship_may_be_those_of_a_namespace(path):
+    found, _ = load.load_policies([path], CATALOGUE)
+    assert [reported(with_authority(policy, WEB)) for policy in found if policy is not None] in ([[]], [])
+
+
+def test_the_estimate_holds_whatever_was_decided_before():
+    text = counting("it.name != pod.name and it.priority > 3")
+    policy = compile_policy(checked(text))
+    before = cost.of_compiled(policy)
+    state = texts.cluster(texts.node("a"), texts.pod("b", on="a", priority=5))
+    snapshot = state.snapshot()
+    policy.bind(texts.pod("c"), snapshot).score(0, snapshot, slice(None))
+    assert cost.of_compiled(policy) == before
