@@ -6,6 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 from http.client import UNAUTHORIZED
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.cluster.waiting import eventually, wait_bound
 N_NODES = 20
 N_PODS = 1000
 SILENCE = 2.0
+WHARF = Path(sys.executable).with_name("wharf")
 
 
 def test_the_api_server_dies_in_the_middle_and_comes_back(control_plane, proxy, nodes, pods):
@@ -77,6 +79,42 @@ def test_it_can_be_told_to_stop_after_the_api_server_has_gone(control_plane, nod
 
         assert wharf.terminate() == 0
         assert "Traceback" not in wharf.log
+
+
+def told(wharf, command, *flags):
+    """(exit code, stdout) of a `wharf` that looks at the process."""
+    ran = subprocess.run([WHARF, command, "--url", wharf.url, *flags], capture_output=True, text=True, timeout=120, check=False)
+    return ran.returncode, ran.stdout
+
+
+@pytest.mark.parametrize("away", ["killed", "frozen"])
+def test_while_the_api_server_is_away_nobody_is_told_that_all_is_well(control_plane, proxy, nodes, away):
+    nodes(2)
+    with WharfProcess(control_plane, kubeconfig=proxy.kubeconfig) as wharf:
+        wharf.wait_scheduling()
+        assert told(wharf, "status")[0] == 0
+        assert ", leads;" in told(wharf, "top", "--once")[1]
+        if away == "killed":
+            control_plane.api_server.kill()
+        else:
+            proxy.freeze()  # nobody says so, and nobody asks for anything
+
+        eventually(lambda: wharf.get("/readyz")[0] == 500)
+        assert "[-]api-server failed: no answer for" in wharf.get("/readyz")[1]
+        assert wharf.get("/livez")[0] == 200, "starting it anew would not help"
+        code, out = told(wharf, "status")
+        assert code == 1
+        assert out.startswith("not ready: api-server: no answer for")
+        first, second, *_ = told(wharf, "top", "--once")[1].splitlines()
+        assert ", not ready;" in first
+        assert second.startswith("not ready: api-server: no answer for")
+
+        if away == "killed":
+            control_plane.start_api_server()
+        else:
+            proxy.thaw()
+        eventually(lambda: wharf.get("/readyz")[0] == 200)
+        assert told(wharf, "status")[0] == 0
 
 
 def test_connections_that_fall_silent_without_an_end_are_noticed(control_plane, proxy, nodes, pods):

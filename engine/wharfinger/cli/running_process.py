@@ -44,6 +44,16 @@ def text(url: str, path: str, seconds: float = _SECONDS) -> str:
         raise UsageError(f"{url}: no scheduler answers there: {getattr(error, 'reason', error)}") from error
 
 
+def failing(url: str, seconds: float = _SECONDS) -> list[str]:
+    """The checks of `/readyz` that fail, each with its reason; none of a process that is ready, or has no such page."""
+    try:
+        text(url, "/readyz", seconds)
+    except Refused as refused:
+        lines = str(refused).splitlines()
+        return [line.removeprefix("[-]").replace(" failed: ", ": ", 1) for line in lines if line.startswith("[-]")]
+    return []
+
+
 def check(url: str) -> None:
     """None; UsageError for what can never lead to a scheduler."""
     parts = urls.split(url)

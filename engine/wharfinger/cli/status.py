@@ -19,11 +19,20 @@ def command(
     url: running_process.Url = running_process.HERE,
     output: Annotated[bool, typer.Option("--json", help="Print what the scheduler answers instead of a table.")] = False,
 ) -> int:
-    """Show the policies of a running scheduler: which versions hold, and what is wrong with the last texts. 1 if anything is."""
+    """Show the policies of a running scheduler: which versions hold, and what is wrong with the last texts. 1 if anything is wrong."""
     whole = running_process.plain(url, POLICIES)
+    unready = running_process.failing(url)
     answer = shaped(whole, Policies, f"{url}{POLICIES}")
-    streams.out(json.dumps(whole, indent=2, ensure_ascii=False) + "\n" if output else "".join(f"{line}\n" for line in lines(answer)))
-    return int(any(source["lost"] for source in answer["sources"]) or any(is_refused(policy) for policy in answer["policies"]))
+    told = [f"not ready: {reason}" for reason in unready]
+    if output:
+        streams.out(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        for line in told:
+            streams.complain(line)
+    else:
+        streams.out("".join(f"{line}\n" for line in (*told, *lines(answer))))
+    return int(
+        bool(unready) or any(source["lost"] for source in answer["sources"]) or any(is_refused(policy) for policy in answer["policies"])
+    )
 
 
 def lines(answer: Policies) -> Iterator[str]:

@@ -22,7 +22,7 @@ _FEWEST_DECISIONS, _MOST_DECISIONS = 3, 50
 _OTHER_LINES = 16
 
 T = TypeVar("T")
-Picture = tuple[Between, PolicyStates, Sequence[Decision]]
+Picture = tuple[Between, Sequence[str], PolicyStates, Sequence[Decision]]
 
 
 def command(
@@ -53,7 +53,7 @@ def _picture(url: str, before: Readings | None) -> Picture:
     rows = shutil.get_terminal_size((100, 40)).lines
     wanted = max(_FEWEST_DECISIONS, min(_MOST_DECISIONS, rows - _OTHER_LINES))
     decisions = _asked(url, f"/decisions?limit={wanted}", Decisions)["decisions"]
-    return Between(now=now, before=before), _asked(url, POLICIES, PolicyStates), decisions
+    return Between(now=now, before=before), running_process.failing(url, _SECONDS), _asked(url, POLICIES, PolicyStates), decisions
 
 
 def _asked(url: str, path: str, shape: type[T]) -> T:

@@ -17,9 +17,11 @@ Lines = Iterator[tuple[str, str]]
 """Lines of text, each with a style of rich's."""
 
 
-def screen(between: Between, policies: PolicyStates, decisions: Sequence[Decision], width: int) -> list[tuple[str, str]]:
-    """The lines."""
-    parts = (_head(between), _queues(between), _attempts(between), _policies(policies), _rules(between), _errors(between))
+def screen(
+    between: Between, unready: Sequence[str], policies: PolicyStates, decisions: Sequence[Decision], width: int
+) -> list[tuple[str, str]]:
+    """The lines; `unready` are the checks that fail, with their reasons."""
+    parts = (_head(between, unready), _queues(between), _attempts(between), _policies(policies), _rules(between), _errors(between))
     lines = [line for part in parts for line in part]
     lines += _decisions(decisions)
     return [(_cut(text, width), style) for text, style in lines]
@@ -30,13 +32,14 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def _head(between: Between) -> Lines:
+def _head(between: Between, unready: Sequence[str]) -> Lines:
     now = between.now
     version = next(iter(now.by("wharfinger_build_info", "version")), "?")
-    leads = "leads" if now.total("leader_election_master_status") else "stands by"
+    leads = "not ready" if unready else "leads" if now.total("leader_election_master_status") else "stands by"
     sizes = now.by("scheduler_cache_size", "type")
     cluster = ", ".join(f"{int(sizes.get(kind, 0)):,} {kind.replace('_', ' ')}" for kind in ("nodes", "pods", "assumed_pods"))
-    yield f"wharfinger {version}, {leads}; {cluster}", "bold"
+    yield f"wharfinger {version}, {leads}; {cluster}", "bold red" if unready else "bold"
+    yield from ((f"not ready: {reason}", "red") for reason in unready)
 
 
 def _queues(between: Between) -> Lines:

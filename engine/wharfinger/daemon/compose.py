@@ -23,6 +23,7 @@ from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Clock, Observer
 from wharfinger.kube.api_server import ApiServer, ports_of
 from wharfinger.kube.connection import Connection, Limits
+from wharfinger.kube.contact import keep_asking
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.discovery import ServerVersion
 from wharfinger.kube.events import EventSettings
@@ -63,6 +64,8 @@ class Daemon:
         self._settings = settings
         self._log = log
         self._clock = clock
+        self._connection = connection
+        self.contact = connection.contact
         self.identity = identity()
         self.server: ApiServer = ports_of(
             connection,
@@ -97,6 +100,7 @@ class Daemon:
         """None, after `stop`, when everything under way has ended or the grace period is over; LeadershipLost when the lease is lost."""
         elected = asyncio.Event()
         async with Tasks() as tasks:
+            tasks.start(keep_asking(self._connection, self._clock), "contact")
             tasks.start(self.server.recorder.run(), "events")
             tasks.start(self.server.informers.run(self._sink), "informers")
             tasks.start(self.policies.run(), "policies")

@@ -1,7 +1,8 @@
 """What `/livez` and `/readyz` ask of the process.
 
-Ready means that it does its work, or would if it led: a replica that stands by is ready. A kind that we may not read makes the process
-not ready, and the check names it: pods are placed nevertheless, but as if there were no objects of that kind.
+Ready means that it does its work, or would if it led: a replica that stands by is ready. One whose API server does not answer is not. A
+kind that we may not read makes the process not ready, and the check names it: pods are placed nevertheless, but as if there were no objects
+of that kind.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Health:
         return Checks(ready={"api-server": self._api_server, "informer-sync": self._informers, "permissions": self._permissions})
 
     def _api_server(self) -> str | None:
-        return "it has not answered yet" if self.daemon is None else None
+        return "it has not answered yet" if self.daemon is None else self.daemon.contact.trouble
 
     def _informers(self) -> str | None:
         if self.daemon is None:

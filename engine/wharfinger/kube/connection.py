@@ -21,6 +21,7 @@ import aiohttp
 from yarl import URL
 
 from wharfinger.kube import refusals
+from wharfinger.kube.contact import Contact
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.exchange import Condition, Exchanges, no_condition
 from wharfinger.kube.lines import whole_lines
@@ -39,7 +40,7 @@ _BROKEN = (aiohttp.ClientError, TimeoutError, ConnectionError, OSError)
 class Limits:
     """Bounds of a connection; times in seconds.
 
-    `watch_silence` is how long a watch may say nothing before it is taken for dead: the API server sends a bookmark every minute.
+    `watch_silence` is how long a watch may say nothing before a new one takes its place: the API server sends a bookmark every minute.
     """
 
     connections: int = 64
@@ -76,6 +77,7 @@ class Connection:
         self.credentials = credentials
         self.limits = limits or Limits()
         self.answered: Answered = _unnoticed
+        self.contact = Contact()
         self._user_agent = user_agent
         self._slots = asyncio.Semaphore(self.limits.connections)
         self._writes: Exchanges | None = None
@@ -134,11 +136,12 @@ class Connection:
 
     @asynccontextmanager
     async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines of a watch as they come; ends when the server ends it, Unreachable when it breaks or says nothing for too long."""
+        """The lines of a watch as they come; ends when the server ends it. Unreachable when it breaks, Silent after long silence."""
         authorization = await self.credentials.authorization()
         timeout = aiohttp.ClientTimeout(
             total=None, connect=self.limits.request_timeout, sock_connect=self.limits.connect_timeout, sock_read=self.limits.watch_silence
         )
+        status = 0
         try:
             async with _opened(self._watches).request(
                 "GET",
@@ -149,12 +152,16 @@ class Connection:
                 server_hostname=self.credentials.server_name,
                 proxy=self.credentials.proxy,
             ) as answer:
-                self.answered("GET", answer.status, None)
+                status = answer.status
+                self.answered("GET", status, None)
+                self.contact.told(status)
                 if answer.status >= 400:
                     raise refusals.of_answer(answer.status, await answer.read(), answer.headers.get("Retry-After"))
                 yield whole_lines(answer.content)
         except _BROKEN as error:
-            raise _unreachable("GET", path, error) from error
+            if status and isinstance(error, TimeoutError):
+                raise refusals.Silent(f"GET {path}: the watch has said nothing for {self.limits.watch_silence:g} s") from error
+            raise self._lost(_unreachable("GET", path, error)) from error
         except refusals.Unauthorized:
             await self.credentials.renew(authorization)
             raise
@@ -169,12 +176,18 @@ class Connection:
                 answer = await self._writes.ask(*parts)
                 status, content, retry_after = answer.status, answer.content, answer.retry_after
         except _BROKEN as error:
-            raise _unreachable(asked.method, asked.path, error) from error
+            raise self._lost(_unreachable(asked.method, asked.path, error)) from error
         finally:
             self.answered(asked.method, status, time.monotonic() - began)
+        self.contact.told(status)
         if status >= 400:
             raise refusals.of_answer(status, content, retry_after)
         return content
+
+    def _lost(self, error: refusals.Unreachable) -> refusals.Unreachable:
+        """The error, which the contact has been told."""
+        self.contact.told(0, str(error))
+        return error
 
     async def _read(self, asked: _Request, authorization: str | None) -> tuple[int, bytes, str | None]:
         """(status, body, Retry-After) of the answer to any request."""

@@ -5,8 +5,9 @@
      └──────── 410 Gone ◀─────────────┘     the version is forgotten by the server: list again and compare
 
 Nothing is lost: a watch goes on from the version of the last event (bookmarks keep that fresh), and a new list tells the sink everything
-there is, so that what was deleted unseen disappears too. A line that is no event makes the watch start again from the last version; an
-object that cannot be read is reported and passed over.
+there is, so that what was deleted unseen disappears too. A watch that says nothing for long is dead where the server has sent bookmarks,
+which come every minute. Where it sends none, perhaps nothing has happened: a new watch takes its place, and nobody is told. A line that is
+no event makes the watch start again from the last version; an object that cannot be read is reported and passed over.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class Reflector:
         self._backoff = self._settings.backoff()
         self._streaming = self._settings.streaming
         self._broke_off = False
+        self._bookmarked = False
         self._version: str | None = None
         self._broken_at: str | None = None
         self.synced = False
@@ -86,9 +88,16 @@ class Reflector:
             except _UNAVAILABLE as error:
                 self._unavailable(error)
                 await self._clock.sleep(self._settings.unavailable_wait)
+            except refusals.Silent as error:
+                if self._bookmarked or self._version is None:
+                    await self._failed(error)
             except (refusals.ApiError, InvalidObject, wire.BrokenLine) as error:
-                self._report(f"watch of {self._resource.name}", error)
-                await self._clock.sleep(self._backoff.after(error))
+                await self._failed(error)
+
+    async def _failed(self, error: Exception) -> None:
+        """Reports, and waits."""
+        self._report(f"watch of {self._resource.name}", error)
+        await self._clock.sleep(self._backoff.after(error))
 
     async def _step(self) -> None:
         if self._version is None:
@@ -195,6 +204,7 @@ class Reflector:
     def _tell_one(self, action: str, raw: msgspec.Raw) -> str:
         """The version that the event brings us to; the sink has been told."""
         if action == "BOOKMARK":
+            self._bookmarked = True
             return wire.head(raw).version
         name = self._resource.name
         obj: objects.AnyObject | None = None

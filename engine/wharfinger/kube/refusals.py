@@ -14,6 +14,7 @@ begun sends the status as an event in a stream that started with 200. Both ways 
     ├── TooManyRequests  429: not carried out; carries `retry_after` in seconds
     ├── ServerError      5xx: may have been carried out or not
     └── Unreachable      no answer at all: refused, broken off, too slow; may have been carried out or not
+        └── Silent       a watch that was answered, and has said nothing for long
 """
 
 from __future__ import annotations
@@ -74,6 +75,10 @@ class ServerError(ApiError):
 
 class Unreachable(ApiError):
     """No answer, or half of one."""
+
+
+class Silent(Unreachable):
+    """A watch that says nothing: nothing may have happened, or the connection is dead."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {

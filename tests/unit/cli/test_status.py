@@ -27,9 +27,16 @@ BAD = {"severity": "error", "code": "P303", "message": "unknown attribute", "fil
 def scheduler():
     """A server that answers with what it is given; its URL."""
     answer = {}
+    unready = []
 
     class Answering(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
+            if self.path == "/readyz":
+                self.send_response(500 if unready else 200)
+                self.send_header("Content-Type", "text/plain; charset=utf-8")
+                self.end_headers()
+                self.wfile.write("\n".join(["[+]ping ok", *unready, "readyz check failed"]).encode() if unready else b"ok")
+                return
             self.send_response(200 if self.path == "/policies?format=json" else 404)
             self.end_headers()
             self.wfile.write(json.dumps(answer).encode())
@@ -40,7 +47,7 @@ def scheduler():
     with http.server.HTTPServer(("127.0.0.1", 0), Answering) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        yield lambda **given: answer.update(given) or f"http://127.0.0.1:{server.server_port}"
+        yield lambda *checks, **given: unready.extend(checks) or answer.update(given) or f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
 
@@ -64,6 +71,21 @@ def test_what_is_wrong_is_listed_and_is_the_exit_code(wharf, scheduler):
         "policies/a.policy:2:5: error P303: unknown attribute",
         "… and 3 more about a.policy",
     ]
+
+
+AWAY = "[-]api-server failed: no answer for 45 s: GET /version: connection refused"
+
+
+def test_a_process_that_is_not_ready_is_not_well_whatever_its_policies_are(wharf, scheduler):
+    url = scheduler(AWAY, "[+]informer-sync ok", sources=[], policies=[POLICY])
+    code, out, err = wharf("status", "--url", url)
+    assert (code, err) == (1, "")
+    assert out.splitlines()[0] == "not ready: api-server: no answer for 45 s: GET /version: connection refused"
+    assert out.splitlines()[2].startswith("spread")
+
+    code, out, err = wharf("status", "--url", url, "--json")
+    assert (code, json.loads(out)["policies"]) == (1, [POLICY])
+    assert err == "wharf: not ready: api-server: no answer for 45 s: GET /version: connection refused\n"
 
 
 def test_what_others_have_written_moves_no_cursor(wharf, scheduler):

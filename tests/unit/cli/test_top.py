@@ -91,6 +91,13 @@ def scheduler():
         thread.join()
 
 
+def test_who_is_not_ready_does_not_lead():
+    between = Between(now=Process().read(1.0), before=None)
+    (first, _), (second, style) = screen(between, ["api-server: no answer for 45 s"], POLICIES, DECISIONS, 200)[:2]
+    assert first.startswith("wharfinger 0.1.0, not ready; ")
+    assert (second, style) == ("not ready: api-server: no answer for 45 s", "red")
+
+
 def test_rates_and_quantiles_are_those_between_two_looks():
     process = Process()
     process.place(50, 0.5)
@@ -115,7 +122,7 @@ def test_a_process_that_was_started_anew_counts_from_its_beginning():
 def test_the_picture_has_everything_and_fits(scheduler):
     _, process = scheduler
     process.place(10, 0.001)
-    lines = [text for text, _ in screen(Between(now=process.read(1.0), before=None), POLICIES, DECISIONS, 200)]
+    lines = [text for text, _ in screen(Between(now=process.read(1.0), before=None), [], POLICIES, DECISIONS, 200)]
     text = "\n".join(lines)
     assert lines[0] == "wharfinger 0.1.0, leads; 5,000 nodes, 12 pods, 1 assumed pods"
     assert "active 3  backoff 0  unschedulable 1,200  gated 0" in text
@@ -126,7 +133,7 @@ def test_the_picture_has_everything_and_fits(scheduler):
     assert "03:04:05  default/web-1  n1" in text
 
     for width in (20, 40, 79):
-        narrow = screen(Between(now=process.read(1.0), before=None), POLICIES, DECISIONS, width)
+        narrow = screen(Between(now=process.read(1.0), before=None), [], POLICIES, DECISIONS, width)
         assert max(len(line) for line, _ in narrow) <= width
 
 

@@ -11,9 +11,13 @@ def told(health):
     return {name: asyncio.run(outcome(check)) for name, check in health.checks.ready.items()}
 
 
-def daemon(missing=(), refused=()):
+def daemon(missing=(), refused=(), trouble=None):
     informers = SimpleNamespace(refused=dict(refused))
-    return SimpleNamespace(scheduler=SimpleNamespace(missing_kinds=frozenset(missing)), server=SimpleNamespace(informers=informers))
+    return SimpleNamespace(
+        contact=SimpleNamespace(trouble=trouble),
+        scheduler=SimpleNamespace(missing_kinds=frozenset(missing)),
+        server=SimpleNamespace(informers=informers),
+    )
 
 
 def test_before_the_api_server_has_answered():
@@ -32,6 +36,13 @@ def test_the_kinds_that_are_refused_are_named():
     health.watch(daemon(refused={"Service": "services is forbidden"}))
 
     assert told(health) == {"api-server": None, "informer-sync": None, "permissions": "Service: services is forbidden"}
+
+
+def test_an_api_server_that_does_not_answer_any_more_is_named():
+    health = Health()
+    health.watch(daemon(trouble="no answer for 45 s: connection refused"))
+
+    assert told(health) == {"api-server": "no answer for 45 s: connection refused", "informer-sync": None, "permissions": None}
 
 
 def test_all_is_well():

@@ -22,6 +22,7 @@ def test_gauges_say_what_is():
         async with running(node("a", cpu="2"), pod("one"), pod("big", cpu="9"), gated, chains=chains) as world:
             metrics = Metrics(CollectorRegistry(), of_process=False)
             others = {"policies": SimpleNamespace(statuses=(), sources=()), "shadows": SimpleNamespace(reports={}), "custom": None}
+            others["server"] = SimpleNamespace(recorder=SimpleNamespace(oldest=1.5, dropped=3))
             read_from(SimpleNamespace(scheduler=world.scheduler, leads=True, **others), metrics, "lease")
 
             def value(metric, /, **labels):
@@ -38,6 +39,8 @@ def test_gauges_say_what_is():
             assert value("scheduler_cache_size", type="pods") == 1
             assert value("scheduler_cache_size", type="assumed_pods") == 1
             assert value("scheduler_goroutines", operation="binding") == 0
+            assert value("wharfinger_event_age_seconds") == 1.5
+            assert value("wharfinger_events_left_out_total") == 3
             assert value("leader_election_master_status", name="lease") == 1
             assert value("wharfinger_policy_active_info", policy="zones", revision=policy.revision[:12]) == 1
             assert value("wharfinger_state_revision") == world.scheduler.state.revision

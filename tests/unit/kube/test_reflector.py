@@ -115,6 +115,28 @@ def test_a_silent_watch_is_taken_for_dead(follow):
     assert isinstance(recorder.reports[0][1], refusals.Unreachable)
 
 
+def test_silence_is_no_failure_where_the_server_sends_no_bookmarks(follow):
+    recorder, served, clock, reflector = follow(
+        nodes_are("z"),
+        watches=[Stream(events=[], hang=30), Stream(events=[], hang=30), Stream(events=[event("ADDED", node("z", "21"))], hang=30)],
+        limits={"watch_silence": 0.05},
+    )
+    assert [query["resourceVersion"] for query in served.watch_queries[:3]] == ["10", "10", "10"]
+    assert reflector.lists == 1
+    assert (recorder.reports, clock.waits) == ([], [])
+
+
+def test_a_list_that_stops_in_the_middle_is_a_failure(follow):
+    recorder, _, _, _ = follow(
+        nodes_are("b"),
+        lists=[listed(node("b"))],
+        watches=[Stream(events=[event("ADDED", node("a", "9"))], hang=30)],
+        limits={"watch_silence": 0.05},
+        streaming=True,
+    )
+    assert isinstance(recorder.reports[0][1], refusals.Silent)
+
+
 def test_half_an_event_is_not_an_event(follow):
     half = json.dumps(event("ADDED", node("half", "15"))).encode()[:-9]
     recorder, served, _, _ = follow(lambda _, served: len(served.watch_queries) == 2, watches=[Stream(events=[half])])

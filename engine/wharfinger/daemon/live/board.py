@@ -99,6 +99,7 @@ class LiveBoard:
             **common,
             "identity": daemon.identity,
             "leads": daemon.leads,
+            "trouble": daemon.contact.trouble,
             "missing": sorted(scheduler.missing_kinds),
             "nodes": used.nodes,
             "pods": used.pods,

@@ -14,9 +14,9 @@ const cell = (content, name) => make("td", { class: name }, content ?? "");
 export function summary(told) {
   byId("version").textContent = told.version;
   const role = byId("role");
-  role.textContent = told.connected ? (told.leads ? "leads" : "stands by") : "no API server yet";
-  role.className = `badge ${told.connected && told.leads ? "good" : "warn"}`;
-  role.title = told.identity ?? "";
+  role.textContent = !told.connected ? "no API server yet" : told.trouble ? "API server away" : told.leads ? "leads" : "stands by";
+  role.className = `badge ${told.trouble ? "bad" : told.connected && told.leads ? "good" : "warn"}`;
+  role.title = told.trouble ?? told.identity ?? "";
   if (!told.connected) return;
   const queues = told.queues, waiting = queues.active + queues.backoff + queues.unschedulable + queues.gated + queues.in_flight;
   const counts = { nodes: told.nodes, pods: told.pods, pending: waiting, active: queues.active, unschedulable: queues.unschedulable, binding: told.binding };

@@ -1,0 +1,89 @@
+"""Whether the API server answers, as of now: told by all that is asked of it, and asked for where nothing is."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from tests.unit.kube.conftest import RealClock, running, until
+from tests.unit.kube.scripted_server import Answer, refused
+from wharfinger.kube import refusals
+from wharfinger.kube.contact import LONGEST, Contact, keep_asking
+
+
+class Moment:
+    def __init__(self):
+        self.at = 100.0
+
+    def __call__(self):
+        return self.at
+
+
+@pytest.mark.parametrize("status", [200, 201, 401, 403, 404, 409, 410, 422, 429])
+def test_a_refusal_is_an_answer(status):
+    moment = Moment()
+    contact = Contact(moment)
+    moment.at += 3600
+    contact.told(status)
+    assert (contact.silence, contact.trouble) == (0.0, None)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [((0, "GET /version: connection refused"), "GET /version: connection refused"), ((503,), "HTTP status 503"), (None, "")],
+)
+def test_a_server_that_has_not_answered_for_long_is_away(told, said):
+    moment = Moment()
+    contact = Contact(moment)
+    moment.at += LONGEST - 1
+    if told is not None:
+        contact.told(*told)
+    assert contact.trouble is None, "one failure is none of the server"
+    moment.at += 1
+    assert contact.trouble == f"no answer for 15 s{said and ': '}{said}"
+    contact.told(200)
+    assert contact.trouble is None
+
+
+@pytest.mark.parametrize("answer", [Answer(), refused(404), refused(403)])
+def test_requests_tell_of_their_answers(run, answer):
+    async def scenario(server, connection):
+        server.on("GET", "/x", answer)
+        connection.contact = contact = Contact(moment := Moment())
+        moment.at += 3600
+        with contextlib.suppress(refusals.ApiError):
+            await connection.request("GET", "/x")
+        assert contact.trouble is None
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("answer", [Answer(dropped=True), refused(503)])
+def test_requests_tell_of_their_failures(run, answer):
+    async def scenario(server, connection):
+        server.on("GET", "/x", answer)
+        connection.contact = contact = Contact(moment := Moment())
+        moment.at += 3600
+        with pytest.raises(refusals.ApiError):
+            await connection.request("GET", "/x")
+        with pytest.raises(refusals.ApiError):
+            async with connection.lines("/x", {}):
+                pass
+        assert contact.trouble.startswith("no answer for 3600 s: ")
+
+    run(scenario)
+
+
+def test_a_server_that_nobody_asks_is_asked(run):
+    async def scenario(server, connection):
+        server.on("GET", "/version", Answer(dropped=True), Answer())
+        connection.contact = contact = Contact(moment := Moment())
+        async with running(keep_asking(connection, RealClock())):
+            await asyncio.sleep(0.1)
+            assert server.seen == [], "it has just answered"
+            moment.at += 3600
+            assert contact.trouble
+            await until(lambda: contact.trouble is None)
+        assert [seen.path for seen in server.seen] == ["/version"] * 2
+
+    run(scenario)
