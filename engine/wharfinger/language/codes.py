@@ -55,6 +55,18 @@ class Code(Enum):
     )
     P007 = Record("too many words", "One file has at most 50,000 words and symbols, so that checking it never takes long.")
     P008 = Record("too many tests", "One file has at most 500 tests. Put the rest into a `*_test.policy` file beside the policy.")
+    P009 = Record(
+        "too much to calculate",
+        "The rules of one policy together need at most 10,000 operations: values that are read, operators, calls, points of a curve and "
+        "requirements of a selector. What a `let` calculates counts once in each rule that uses it. Each of them takes time in every "
+        "decision; several policies may govern one pod, so a large set can be split freely.",
+    )
+    P010 = Record(
+        "too intricate to check",
+        "What may be missing where a `let` is used depends on the guards on every way that leads there, and a chain of lets that each use "
+        "another under different guards has more ways than can be gone. The check counts its steps and gives up after 100,000, on every "
+        "machine at the same place; policies people write need a few hundred.",
+    )
     # ── P1xx syntax ──
     P100 = Record("unexpected word or symbol", "What stands here does not continue what stands before it. The message says what could.")
     P101 = Record("string without an end", "A string ends with the quote it began with, on the same line.")
@@ -364,6 +376,12 @@ class Code(Enum):
     L102 = Record(
         "policy without rules",
         "This policy has no filter, no score and nothing else that a decision depends on: whoever relies on it relies on nothing.",
+        Severity.WARNING,
+    )
+    L103 = Record(
+        "too intricate to look for doubts",
+        "The policy has no errors, but looking for what is always true, never true or already said would take more than 100,000 steps. "
+        "What was found until then is told; the rest of the policy was not looked at.",
         Severity.WARNING,
     )
     L201 = Record(

@@ -23,18 +23,26 @@ ANYTHING: Interval = (-math.inf, math.inf)
 class Intervals:
     """The intervals of params and lets, filled in as they are declared, and of any expression over them.
 
-    `known` are tighter intervals of single quantities (by their text) that hold under a condition, such as inside a branch of `if`.
+    `known` are tighter intervals of single quantities (by their text) that hold under a condition, such as inside a branch of `if`. What
+    was asked once is remembered: a condition in a condition in a condition is not gone through anew for each of them.
     """
 
     params: dict[str, Interval] = field(default_factory=dict)
     lets: dict[str, Interval] = field(default_factory=dict)
     known: Mapping[str, Interval] = field(default_factory=dict)
+    _found: dict[int, tuple[typed.Expr, Interval]] = field(default_factory=dict, init=False, repr=False)  # with what keeps the id its own
+    _where: dict[tuple[int, bool], tuple[typed.Expr, Intervals]] = field(default_factory=dict, init=False, repr=False)
 
     def of(self, expr: typed.Expr) -> Interval:
         """The interval of an expression; `ANYTHING` for what is not a number."""
-        rule = _RULES.get(type(expr))
         if expr.type.kind not in NUMERIC:
             return ANYTHING
+        if id(expr) not in self._found:
+            self._found[id(expr)] = (expr, self._of(expr))
+        return self._found[id(expr)][1]
+
+    def _of(self, expr: typed.Expr) -> Interval:
+        rule = _RULES.get(type(expr))
         low, high = rule(self, expr) if rule is not None else ANYTHING
         found = ANYTHING if math.isnan(low) or math.isnan(high) else (low, high)
         tighter = self.known.get(describe(expr)) if self.known and isinstance(expr, _QUANTITIES) else None
@@ -42,11 +50,14 @@ class Intervals:
 
     def where(self, condition: typed.Expr, *, truth: bool = True) -> Intervals:
         """The intervals where a condition is true (or false)."""
-        known = dict(self.known)
-        for quantity, limit in _limits(self, condition, truth):
-            text = describe(quantity)
-            known[text] = meet(known.get(text, ANYTHING), limit)
-        return replace(self, known=known)
+        key = (id(condition), truth)
+        if key not in self._where:
+            known = dict(self.known)
+            for quantity, limit in _limits(self, condition, truth):
+                text = describe(quantity)
+                known[text] = meet(known.get(text, ANYTHING), limit)
+            self._where[key] = (condition, replace(self, known=known))
+        return self._where[key][1]
 
 
 _QUANTITIES = (typed.AttributeRef, typed.LetRef, typed.MetricRef, typed.ParamRef, typed.Aggregate, typed.Call)

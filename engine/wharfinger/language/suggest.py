@@ -7,12 +7,21 @@ neighbouring letters is one step), and a third of the word may differ.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 
 LONGEST = 80
+MOST_LETTERS = 300_000  # compared in one search for a name; a third of a second
 
 
-def closest(word: str, candidates: Iterable[str]) -> str | None:
+@dataclass(slots=True)
+class Patience:
+    """How many letters may still be compared; whoever looks for many names shares one, and gets no more suggestions when it is used up."""
+
+    letters: int = MOST_LETTERS
+
+
+def closest(word: str, candidates: Iterable[str], patience: Patience | None = None) -> str | None:
     """The candidate nearest to `word`, or None when none is near; the same letters in another case or with other separators are."""
     if len(word) > LONGEST:
         return None
@@ -21,6 +30,10 @@ def closest(word: str, candidates: Iterable[str]) -> str | None:
     for order, candidate in enumerate(candidates):
         if candidate == word or len(candidate) > LONGEST:
             continue
+        if patience is not None:
+            if patience.letters < 0:
+                return None
+            patience.letters -= len(word) * len(candidate) if abs(len(candidate) - len(word)) <= most else len(word)
         steps = 0 if _plain(candidate) == plain else distance(lower, candidate.lower(), most)
         if steps <= most and (best is None or (steps, order) < best[:2]):
             best = (steps, order, candidate)

@@ -13,7 +13,7 @@ from wharfinger.language.check.rules import tier_of, weight_of
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Label
 from wharfinger.language.source import Span
-from wharfinger.language.suggest import closest, listed
+from wharfinger.language.suggest import listed
 from wharfinger.language.types import NUMERIC, Kind, Type
 
 # Hard constraints of kube-scheduler 1.36 (pkg/scheduler/apis/config/v1/default_plugins.go): plugins that filter and do not score.
@@ -68,7 +68,7 @@ def _no_plugin(context: Context, entry: ast.BaseEntry, plugins: tuple[str, ...])
         message = f"`{entry.plugin}` is a hard constraint and always holds"
         context.error(Code.P312, message, entry.plugin_span, label="not a score", help=help_)
         return
-    near = closest(entry.plugin, plugins)
+    near = context.closest(entry.plugin, plugins)
     help_ = f"did you mean `{near}`?" if near else f"score plugins are {listed(plugins)}"
     message = f"there is no score plugin `{entry.plugin}`"
     context.error(Code.P304, message, entry.plugin_span, label="unknown plugin", help=help_, suggestion=near)
@@ -80,7 +80,7 @@ def _plugin_arguments(context: Context, entry: ast.BaseEntry, known: frozenset[s
     whole = True
     for argument in entry.arguments:
         if argument.name not in known:
-            near = closest(argument.name, known)
+            near = context.closest(argument.name, known)
             help_ = f"did you mean `{near}`?" if near else f"it takes {listed(known)}" if known else "it takes none"
             message = f"`{entry.plugin}` has no argument `{argument.name}`"
             span = Span(argument.span.source, argument.span.start, argument.span.start + len(argument.name))

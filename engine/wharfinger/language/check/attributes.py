@@ -7,7 +7,7 @@ from wharfinger.language.catalogue import Subject
 from wharfinger.language.check.context import Context, admitted, is_unknown, unknown
 from wharfinger.language.codes import Code
 from wharfinger.language.source import Span
-from wharfinger.language.suggest import closest, listed
+from wharfinger.language.suggest import listed
 from wharfinger.language.types import Kind, Shape, Type
 
 SUBJECTS = {subject.value: subject for subject in Subject}
@@ -77,7 +77,7 @@ def _unknown_field(context: Context, subject: Subject, fields: list[ast.Member],
         return context.error(Code.P302, f"`{whole}` is a group of fields", span, label="which one?", help=help_)
     owner = context.catalogue.attribute(subject, prefix) if prefix else None
     wrong = fields[known]
-    if owner is not None and owner.keyed and not closest(wrong.field, _members(context, subject, prefix)):
+    if owner is not None and owner.keyed and not context.closest(wrong.field, _members(context, subject, prefix)):
         return label_field(context, whole, wrong)
     if owner is not None and not owner.keyed:
         return context.error(Code.P302, f"`{whole}` is {owner.type}, which has no fields", wrong.field_span, label="no such field")
@@ -100,14 +100,14 @@ def _known_fields(context: Context, subject: Subject, fields: list[ast.Member]) 
 def _nearest(context: Context, subject: Subject, fields: list[ast.Member], known: int) -> tuple[str | None, str | None]:
     """The field most likely meant: as replacement of the wrong word (None when more than that word changes), and as whole text."""
     prefix = ".".join(f.field for f in fields[:known])
-    near = closest(fields[known].field, _members(context, subject, prefix))
+    near = context.closest(fields[known].field, _members(context, subject, prefix))
     if near:
         whole = f"{prefix}.{near}" if prefix else near
         return near, f"{subject.value}.{whole}"
     words = [f.field for f in fields if f.field not in _OBJECT_PARTS]
     paths = [a.path for a in context.catalogue.attributes(subject)]
     same = [p for p in paths if sorted(p.split(".")) == sorted(words) or p.split(".")[-1] == words[-1]] if words else []
-    found = same[0] if same else closest(".".join(words), paths) if words else None
+    found = same[0] if same else context.closest(".".join(words), paths) if words else None
     other = {Subject.POD: Subject.NODE, Subject.NODE: Subject.POD, Subject.ITEM: Subject.NODE}[subject]
     if found is None and words and context.catalogue.attribute(other, ".".join(words)):
         return None, f"{other.value}.{'.'.join(words)}"

@@ -49,7 +49,7 @@ def _unknown_function(context: Context, expr: ast.Call) -> typed.Expr:
             label="which one?",
             help=f"it has {listed(n.split('.')[1] for n in results)}",
         )
-    near = closest(expr.function, (*plain, *SPECIAL))
+    near = context.closest(expr.function, (*plain, *SPECIAL))
     help_ = f"did you mean `{near}`?" if near else f"functions are {listed((*plain, *SPECIAL), most=12)}"
     if context.names.get(expr.function):
         help_ = f"`{expr.function}` is a {context.names[expr.function].what}: write it without parentheses"

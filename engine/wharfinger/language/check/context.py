@@ -6,16 +6,18 @@ what makes `node.free.cpu` right in a filter and wrong in `for pods where`, with
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from wharfinger.language import typed
 from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.language.catalogue import Catalogue, Subject
+from wharfinger.language.check.work import Work
 from wharfinger.language.codes import Code
-from wharfinger.language.diagnostics import MOST_PER_FILE, Diagnostics, Label
+from wharfinger.language.diagnostics import Diagnostics, Label
 from wharfinger.language.intervals import Intervals
 from wharfinger.language.source import Span
+from wharfinger.language.suggest import Patience, closest
 from wharfinger.language.types import Kind, Shape, Type
 
 
@@ -33,8 +35,6 @@ class Place:
         return needed is None or needed in self.subjects
 
 
-# No more than `MOST_PER_FILE` findings of a file are shown; this leaves room for several files.
-MOST_FINDINGS = 10 * MOST_PER_FILE
 RULE = Place(name="a rule", subjects=frozenset({Subject.POD, Subject.NODE}), aggregates=True)
 SCOPE = Place(name="`for pods where`", subjects=frozenset({Subject.POD}))
 VICTIM = Place(name="`preemption`", subjects=frozenset({Subject.POD, Subject.ITEM}))
@@ -74,18 +74,20 @@ class Context:
     lets: dict[str, typed.Let] = field(default_factory=dict)
     heights: dict[str, int] = field(default_factory=dict)
     intervals: Intervals = field(default_factory=Intervals)
+    work: Work = field(default_factory=Work)
+    patience: Patience = field(default_factory=Patience)
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether so much is wrong that nobody will see what comes next."""
-        return len(self.diagnostics) > MOST_FINDINGS
+    def closest(self, word: str, candidates: Iterable[str]) -> str | None:
+        """The candidate that an author most likely meant, as `suggest.closest`; None once looking for many names has taken long."""
+        return closest(word, candidates, self.patience)
 
     def at(self, place: Place) -> Context:
         """The same context at another place."""
         return replace(self, place=place)
 
     def error(self, code: Code, message: str, span: Span, **more: object) -> typed.Expr:
-        """Reports a finding; returns the expression that silences whatever would follow from it."""
+        """Reports a finding; returns the expression that silences whatever would follow from it. Raises `EnoughFindings`."""
+        self.work.found()
         self.diagnostics.error(code, message, span, **more)
         return unknown(span)
 

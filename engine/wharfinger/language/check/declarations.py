@@ -17,7 +17,6 @@ from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Label
 from wharfinger.language.intervals import ANYTHING, Interval
 from wharfinger.language.source import Source, Span
-from wharfinger.language.suggest import closest
 from wharfinger.language.types import NUMERIC, Kind, Shape, Type
 
 SCALARS = {k.value: k for k in (Kind.BOOL, Kind.STRING, Kind.NUMBER, Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION)}
@@ -113,7 +112,7 @@ def _type_named(context: Context, name: ast.TypeName) -> Type | None:
     kind = SCALARS.get(word)
     if kind is None:
         known = ", ".join(f"`{k}`" for k in SCALARS)
-        near = closest(word, SCALARS)
+        near = context.closest(word, SCALARS)
         help_ = (
             "write what it holds, for example `set<string>`"
             if word == "set"
@@ -183,6 +182,7 @@ def _declare_metric(context: Context, declared: Declared, item: ast.Metric, pref
 
 def _declare_let(context: Context, declared: Declared, item: ast.Let, prefix: str) -> None:
     name = prefix + item.name
+    context.work.at = item.name_span
     value = infer(context.at(RULE), item.value)
     if value.type.kind in (Kind.POD, Kind.NODE):
         help_ = f"write `{item.value.span.text}` where it is needed"

@@ -7,7 +7,7 @@ A condition such as `pod.priority >= 1000` or `node.labels["tier"] in ["a", "b"]
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,10 +33,7 @@ class Domain:
 
     def meet(self, other: Domain) -> Domain:
         """The values in both."""
-        low, open_low = max((self.low, self.open_low), (other.low, other.open_low))
-        high, shut = min((self.high, not self.open_high), (other.high, not other.open_high))
-        allowed = self.allowed if other.allowed is None else other.allowed if self.allowed is None else self.allowed & other.allowed
-        return Domain(low=low, high=high, open_low=open_low, open_high=not shut, allowed=allowed, excluded=self.excluded | other.excluded)
+        return meet_all([self, other])
 
     @property
     def empty(self) -> bool:
@@ -56,6 +53,21 @@ class Domain:
     def without(self, other: Domain) -> bool:
         """Whether no value is in both."""
         return self.meet(other).empty
+
+
+def meet_all(domains: Sequence[Domain]) -> Domain:
+    """The values in all of some domains; of many at once, because each step of one after the other would copy what is excluded so far."""
+    low, open_low = max((domain.low, domain.open_low) for domain in domains)
+    high, shut = min((domain.high, not domain.open_high) for domain in domains)
+    lists = sorted((domain.allowed for domain in domains if domain.allowed is not None), key=len)
+    return Domain(
+        low=low,
+        high=high,
+        open_low=open_low,
+        open_high=not shut,
+        allowed=lists[0].intersection(*lists[1:]) if lists else None,
+        excluded=frozenset[Any]().union(*(domain.excluded for domain in domains)),
+    )
 
 
 ANYTHING = Domain()
@@ -80,11 +92,10 @@ def restriction(intervals: Intervals, condition: typed.Expr, *, truth: bool = Tr
 def _comparison(intervals: Intervals, condition: typed.Operation, truth: bool) -> tuple[typed.Expr, Domain] | None:
     left, right = condition.operands
     op = condition.op
+    if op is typed.Op.IN:
+        return (left, _one_of(right.value, truth)) if isinstance(right, typed.Const) else None
     if isinstance(left, typed.Const) and not isinstance(right, typed.Const):
         left, right, op = right, left, _MIRRORED.get(op, op)
-    if condition.op is typed.Op.IN:
-        members = right.value if isinstance(right, typed.Const) else None
-        return (left, _one_of(members, truth)) if members is not None else None
     if op is typed.Op.EQ and isinstance(right, typed.Const):
         return left, _one_of(frozenset({right.value}), truth)
     if op not in _MIRRORED or op is typed.Op.EQ or left.type.kind not in NUMERIC:
@@ -146,16 +157,17 @@ def _negated_or(expr: typed.Expr) -> list[typed.Expr] | None:
     return [typed.Operation(span=side.span, type=side.type, op=typed.Op.NOT, operands=(side,)) for side in inner.operands]
 
 
-def known_from(intervals: Intervals, conditions: Iterable[typed.Expr], known: Known = {}) -> dict[str, Domain]:  # noqa: B006  # never written to
-    """What is known of quantities where all of these conditions are true."""
-    found = dict(known)
+def known_from(intervals: Intervals, conditions: Iterable[typed.Expr], known: Known) -> dict[str, Domain]:
+    """What is known of the quantities that these conditions are about, where all of them are true."""
+    quantities: dict[str, typed.Expr] = {}
+    found: dict[str, list[Domain]] = {}
     for condition in conditions:
         restricted = restriction(intervals, condition)
         if restricted is not None:
-            quantity, domain = restricted
-            text = describe(quantity)
-            found[text] = found.get(text, own_domain(intervals, quantity)).meet(domain)
-    return found
+            text = describe(restricted[0])
+            quantities.setdefault(text, restricted[0])
+            found.setdefault(text, []).append(restricted[1])
+    return {text: meet_all([known.get(text) or own_domain(intervals, quantities[text]), *found[text]]) for text in found}
 
 
 def own_domain(intervals: Intervals, quantity: typed.Expr) -> Domain:

@@ -14,10 +14,11 @@ from wharfinger.language.check.context import Binding, Context
 from wharfinger.language.check.domains import Domain, Known, conjuncts, known_from, own_domain, restriction
 from wharfinger.language.check.missing import Facts, Presence
 from wharfinger.language.check.points import possible
-from wharfinger.language.check.truth import ALWAYS, NEVER, Truths
+from wharfinger.language.check.truth import ALWAYS, NEVER, QUESTION, Truths
 from wharfinger.language.check.verdicts import default_text, guard_text, subject_of
 from wharfinger.language.check.walk import walk
 from wharfinger.language.check.weights import dominated, same_for_all
+from wharfinger.language.check.work import MOST_STEPS, EnoughFindings, TooMuchWork
 from wharfinger.language.codes import Code
 from wharfinger.language.describe import describe
 from wharfinger.language.diagnostics import Label
@@ -43,8 +44,20 @@ class Lints:
 
 
 def lint(context: Context, presence: Presence, policy: typed.Policy, syntax: ast.Policy) -> None:
-    """Reports what is suspicious about a policy without errors."""
-    truths = Truths(context.lets, context.intervals)
+    """Reports what is suspicious about a policy without errors; of one that is wrong in hundreds of places or too intricate, not all."""
+    context.work.steps = 0
+    try:
+        _lint(context, presence, policy, syntax)
+    except TooMuchWork:
+        help_ = "the policy is right as far as it goes; what may be doubtful from here on is not told"
+        message = f"looking for what is doubtful in this policy takes more than {MOST_STEPS:,} steps"
+        context.diagnostics.error(Code.L103, message, context.work.at or syntax.name.span, label="given up here", help=help_)
+    except EnoughFindings:
+        pass
+
+
+def _lint(context: Context, presence: Presence, policy: typed.Policy, syntax: ast.Policy) -> None:
+    truths = Truths(context.lets, context.intervals, context.work)
     lints = Lints(
         context=context,
         presence=presence,
@@ -58,8 +71,10 @@ def lint(context: Context, presence: Presence, policy: typed.Policy, syntax: ast
         lints.warn(Code.L102, f"policy `{policy.name}` decides nothing", syntax.name.span, help="give it a `filter` or a `score`")
     known = _scope(lints)
     for rule in policy.filters:
+        context.work.at = rule.span
         _filter(lints, rule, known)
     for score in policy.scores:
+        context.work.at = score.span
         _when(lints, score.when, score.span, known)
         _influence(lints, score)
     vain_handling(lints)
@@ -113,7 +128,7 @@ def _scope(lints: Lints) -> Known:
     if lints.truths.of(scope) == NEVER:
         reason = lints.truths.reason(scope)
         lints.warn(Code.L202, "this policy governs no pod", reason.span, label=explained(lints, reason, {}, NEVER))
-    return known_from(lints.context.intervals, conjuncts(scope, lints.context.lets))
+    return known_from(lints.context.intervals, conjuncts(scope, lints.context.lets), {})
 
 
 def _when(lints: Lints, when: typed.Expr | None, rule: Span, known: Known) -> Known:
@@ -126,7 +141,7 @@ def _when(lints: Lints, when: typed.Expr | None, rule: Span, known: Known) -> Kn
         reason = lints.truths.reason(when, known)
         label = explained(lints, reason, known, NEVER)
         lints.warn(Code.L203, "this rule never applies", reason.span, rule, label=label, others=(Label(rule, "dead"),))
-    return known_from(lints.context.intervals, conjuncts(when, lints.context.lets), known)
+    return {**known, **known_from(lints.context.intervals, conjuncts(when, lints.context.lets), known)}
 
 
 def _filter(lints: Lints, rule: typed.Filter, known: Known) -> None:
@@ -154,25 +169,30 @@ class Demanded:
     def __init__(self, lints: Lints) -> None:
         self.lints = lints
         self.conditions: dict[str, Span] = {}
-        self.quantities: dict[str, tuple[Domain, Span]] = {}
+        self.quantities: dict[str, Domain] = {}
+        self.spans: dict[str, Span] = {}  # of the clause that last said something about a quantity
 
     def add(self, clause: typed.Clause) -> None:
         """Takes in a clause; where it is missing and passes, it demands nothing."""
         if clause.missing_passes:
             return
-        intervals = self.lints.context.intervals
-        for condition in conjuncts(clause.condition, self.lints.context.lets):
-            self.conditions.setdefault(describe(condition), clause.condition.span)
-            restricted = restriction(intervals, condition)
-            if restricted is not None:
-                text = describe(restricted[0])
-                before = self.quantities[text][0] if text in self.quantities else own_domain(intervals, restricted[0])
-                self.quantities[text] = (before.meet(restricted[1]), clause.condition.span)
+        span = clause.condition.span
+        conditions = self._conjuncts(clause)
+        for condition in conditions:
+            self.conditions.setdefault(describe(condition), span)
+        found = known_from(self.lints.context.intervals, conditions, self.quantities)
+        self.quantities |= found
+        self.spans |= dict.fromkeys(found, span)
+
+    def _conjuncts(self, clause: typed.Clause) -> list[typed.Expr]:
+        found = conjuncts(clause.condition, self.lints.context.lets)
+        self.lints.context.work.spend(QUESTION * len(found))
+        return found
 
     def implying(self, clause: typed.Clause) -> Span | None:
         """The clause that already demands all that this one does; None when it demands more."""
         found: Span | None = None
-        for condition in conjuncts(clause.condition, self.lints.context.lets):
+        for condition in self._conjuncts(clause):
             found = self.conditions.get(describe(condition)) or self._bounded(condition)
             if found is None:
                 return None
@@ -182,8 +202,8 @@ class Demanded:
         opposite = restriction(self.lints.context.intervals, condition, truth=False)
         if opposite is None:
             return None
-        domain, span = self.quantities.get(describe(opposite[0]), (None, None))
-        return span if domain is not None and domain.without(opposite[1]) else None
+        text = describe(opposite[0])
+        return self.spans[text] if text in self.quantities and self.quantities[text].without(opposite[1]) else None
 
 
 def explained(lints: Lints, reason: typed.Expr, known: Known, truth: frozenset[bool]) -> str:
@@ -202,8 +222,8 @@ def negations(lints: Lints, condition: typed.Expr, rule: Span, consequence: str,
     if isinstance(condition, typed.Operation) and condition.op in (typed.Op.AND, typed.Op.OR):
         left, right = condition.operands
         known = lints.presence.not_false if condition.op is typed.Op.AND else lints.presence.not_true
-        negations(lints, left, rule, consequence, facts | known(right))
-        negations(lints, right, rule, consequence, facts | known(left))
+        negations(lints, left, rule, consequence, lints.presence.with_more(left, facts, known(right)))
+        negations(lints, right, rule, consequence, lints.presence.with_more(right, facts, known(left)))
     elif isinstance(condition, typed.Operation) and condition.op is typed.Op.NOT:
         causes = lints.presence.causes(condition, facts)
         if causes:

@@ -11,6 +11,7 @@ from wharfinger.language.check.context import Context, is_unknown, type_label, t
 from wharfinger.language.check.forms import infer
 from wharfinger.language.check.kinds import fits
 from wharfinger.language.check.operations import negated, operation, whole_help
+from wharfinger.language.check.walk import walk
 from wharfinger.language.codes import Code
 from wharfinger.language.selector import SelectorError, parse_selector
 from wharfinger.language.source import Span
@@ -51,7 +52,9 @@ def _is_literal(item: ast.Expr) -> bool:
 def _one_of(context: Context, expr: ast.Binary, left: typed.Expr, choices: ast.SetLiteral) -> typed.Expr:
     """`x in [a, b]` with members that are not literals, as `x == a or x == b`."""
     found: list[typed.Expr] = []
+    repeated = sum(1 for _ in walk(left))  # the left side stands in every comparison
     for item in choices.items:
+        context.work.spend(repeated)
         right = infer(context, item)
         if is_unknown(left, right):
             return unknown(expr.span)

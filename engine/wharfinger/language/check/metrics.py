@@ -14,7 +14,7 @@ from wharfinger.language import ast, typed
 from wharfinger.language.check.constants import literal_of
 from wharfinger.language.check.context import Context
 from wharfinger.language.codes import Code
-from wharfinger.language.suggest import closest, listed
+from wharfinger.language.suggest import listed
 from wharfinger.language.types import Kind, Type
 
 
@@ -52,7 +52,7 @@ def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typ
     source = item.source
     options = SOURCES.get(source.function)
     if options is None:
-        near = closest(source.function, SOURCES)
+        near = context.closest(source.function, SOURCES)
         help_ = f"did you mean `{near}`?" if near else f"sources are {listed(SOURCES)}"
         context.error(
             Code.P603, f"there is no source `{source.function}`", source.function_span, label="unknown source", help=help_, suggestion=near
@@ -128,7 +128,7 @@ def _no_option(context: Context, source: ast.Call, argument: ast.Argument, optio
     if argument.name in options:
         context.error(Code.P603, f"`{argument.name}` is given twice", argument.span, label="given again")
         return
-    near = closest(argument.name or "", options)
+    near = context.closest(argument.name or "", options)
     help_ = f"did you mean `{near}`?" if near else f"options are {listed(options)}"
     context.error(Code.P603, f"`{source.function}` has no option `{argument.name}`", argument.span, label="unknown option", help=help_)
 

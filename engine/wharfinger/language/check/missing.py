@@ -4,6 +4,10 @@
 and …`, under `when has(x)`, behind `require has(x)`, in the branch of `if has(x) then …`, x is there. What is known is a set of facts,
 each the text of an expression that has a value. The logic is Kleene's: `missing and false` is false, so in `a and b` a missing `b` only
 matters where `a` is not false.
+
+Only facts about something that an expression reads matter to it, so it is asked about those alone: a let used under two guards that say
+nothing of what it reads is looked at once. Guards that do say something about it may differ in as many ways as there are paths to the let;
+that work is counted.
 """
 
 from __future__ import annotations
@@ -13,12 +17,16 @@ from typing import Any
 
 from wharfinger.language import typed
 from wharfinger.language.check.calls import parameters_of
+from wharfinger.language.check.walk import parts
+from wharfinger.language.check.work import Work
 from wharfinger.language.describe import describe, quoted
 from wharfinger.language.intervals import Intervals, holds_zero
 
 Facts = frozenset[str]
 Causes = tuple[typed.Expr, ...]
 NOTHING: Facts = frozenset()
+
+QUESTION = 4  # steps that it takes to ask what may be missing in one expression under one set of facts
 
 _STRICT = frozenset({typed.Op.EQ, typed.Op.LT, typed.Op.LE, typed.Op.GT, typed.Op.GE, typed.Op.IN})
 _ENTAILED = frozenset({typed.SelectorOp.IN, typed.SelectorOp.EXISTS, typed.SelectorOp.GT, typed.SelectorOp.LT})
@@ -27,43 +35,89 @@ _ENTAILED = frozenset({typed.SelectorOp.IN, typed.SelectorOp.EXISTS, typed.Selec
 class Presence:
     """Answers what may be missing in expressions over these lets."""
 
-    def __init__(self, lets: Mapping[str, typed.Let], intervals: Intervals) -> None:
+    def __init__(self, lets: Mapping[str, typed.Let], intervals: Intervals, work: Work) -> None:
         self.lets = lets
         self.intervals = intervals
+        self._work = work
         self._of_lets: dict[tuple[str, str, bool], Facts] = {}
-        self._known: dict[tuple[int, Facts], Causes] = {}
-        self._keep: list[typed.Expr] = []
+        self._causes: dict[tuple[int, Facts], Causes] = {}
+        self._texts: dict[int, str] = {}
+        self._mentioned: dict[int, Facts] = {}
+        self._present: dict[int, Facts] = {}
+        self._asked: dict[tuple[int, str, bool], Facts] = {}
+        self._keep: dict[int, typed.Expr] = {}  # an id is only good as long as its object lives
 
     def causes(self, expr: typed.Expr, facts: Facts = NOTHING) -> Causes:
         """The innermost expressions whose absence makes `expr` missing, in order of appearance; empty when it always has a value."""
         if not expr.type.optional:
             return ()
+        facts = self.about(expr, facts)
         key = (id(expr), facts)
-        if key not in self._known:
-            self._keep.append(expr)  # an id is only good as long as its object lives
-            self._known[key] = () if facts and describe(expr) in facts else _unique(_CAUSES[type(expr)](self, expr, facts))
-        return self._known[key]
+        if key not in self._causes:
+            self._work.spend(QUESTION + len(facts))
+            known = facts and self._text(expr) in facts
+            self._causes[key] = () if known else self._unique(_CAUSES[type(expr)](self, expr, facts))
+        return self._causes[key]
+
+    def with_more(self, expr: typed.Expr, facts: Facts, more: Facts) -> Facts:
+        """Those of some facts, and of some more, that can matter to an expression."""
+        return self.about(expr, facts) | self.about(expr, more)
+
+    def about(self, expr: typed.Expr, facts: Facts) -> Facts:
+        """Those of some facts that can matter to an expression."""
+        return facts & self._mentions(expr) if facts else facts
+
+    def _mentions(self, expr: typed.Expr) -> Facts:
+        """Everything in an expression, lets included, that may be missing, as texts."""
+        if not expr.type.optional:
+            return NOTHING
+        if id(expr) not in self._mentioned:
+            within = [self.lets[expr.name].value] if isinstance(expr, typed.LetRef) and expr.name in self.lets else parts(expr)
+            found = NOTHING.union({self._text(expr)}, *(self._mentions(part) for part in within))
+            if isinstance(expr, typed.Aggregate) and expr.per is typed.Per.DOMAIN:
+                found |= {_domain_label(expr)}
+            self._mentioned[self._id(expr)] = found
+            self._work.put_together(len(found))
+        return self._mentioned[id(expr)]
+
+    def _text(self, expr: typed.Expr) -> str:
+        """An expression as text, made once."""
+        if id(expr) not in self._texts:
+            text = self._texts[self._id(expr)] = describe(expr)
+            self._work.put_together(len(text))
+        return self._texts[id(expr)]
+
+    def _id(self, expr: typed.Expr) -> int:
+        self._keep[id(expr)] = expr
+        return id(expr)
+
+    def _unique(self, causes: Causes) -> Causes:
+        self._work.spend(len(causes))
+        return tuple({self._text(cause): cause for cause in reversed(causes)}.values())[::-1]
 
     def present(self, expr: typed.Expr) -> Facts:
         """What has a value where `expr` has one."""
-        facts = {describe(expr)}
+        if id(expr) not in self._present:
+            found = self._present[self._id(expr)] = self._present_with(expr) | {self._text(expr)}
+            self._work.put_together(len(found))
+        return self._present[id(expr)]
+
+    def _present_with(self, expr: typed.Expr) -> Facts:
         if isinstance(expr, typed.LetRef):
-            facts |= self._in_let(expr, "present", True, self.present)
-        elif isinstance(expr, typed.Operation) and expr.op not in (typed.Op.AND, typed.Op.OR, typed.Op.COALESCE):
-            facts |= self._present_all(expr.operands)
-        elif isinstance(expr, typed.Curve):
-            facts |= self.present(expr.x)
-        elif isinstance(expr, typed.AttributeRef) and expr.key is not None:
-            facts |= self.present(expr.key)
-        elif isinstance(expr, typed.Call):
+            return self._in_let(expr, "present", True, self.present)
+        if isinstance(expr, typed.Operation) and expr.op not in (typed.Op.AND, typed.Op.OR, typed.Op.COALESCE):
+            return self._present_all(expr.operands)
+        if isinstance(expr, typed.Curve):
+            return self.present(expr.x)
+        if isinstance(expr, typed.AttributeRef) and expr.key is not None:
+            return self.present(expr.key)
+        if isinstance(expr, typed.Call):
             parameters = parameters_of(expr.function, len(expr.arguments))
-            facts |= self._present_all(
-                a for p, a in zip(parameters, expr.arguments, strict=True) if not p.optional_ok or p.name == "metric"
-            )
-        return frozenset(facts)
+            return self._present_all(a for p, a in zip(parameters, expr.arguments, strict=True) if not p.optional_ok or p.name == "metric")
+        return NOTHING
 
     def _present_all(self, exprs: Iterable[typed.Expr]) -> Facts:
-        return frozenset(fact for e in exprs for fact in self.present(e))
+        return NOTHING.union(*(self.present(e) for e in exprs))
 
     def where_true(self, expr: typed.Expr) -> Facts:
         """What has a value where a condition is true."""
@@ -82,6 +136,21 @@ class Presence:
         return self._unless(expr, truth=True)
 
     def _where(self, expr: typed.Expr, *, truth: bool) -> Facts:
+        return self._once(expr, "where", truth, self._find_where)
+
+    def _unless(self, expr: typed.Expr, *, truth: bool) -> Facts:
+        """What is known where a condition is not `truth`: it is the opposite, or missing."""
+        return self._once(expr, "unless", truth, self._find_unless)
+
+    def _once(self, expr: typed.Expr, question: str, truth: bool, find: Callable[[typed.Expr, bool], Facts]) -> Facts:
+        key = (id(expr), question, truth)
+        if key not in self._asked:
+            self._id(expr)
+            found = self._asked[key] = find(expr, truth)
+            self._work.put_together(len(found))
+        return self._asked[key]
+
+    def _find_where(self, expr: typed.Expr, truth: bool) -> Facts:
         if isinstance(expr, typed.Has):
             return self.present(expr.operand) if truth else NOTHING
         if isinstance(expr, typed.Matches):
@@ -104,8 +173,7 @@ class Presence:
             return self._where(left, truth=truth) if decided else NOTHING
         return self._present_all(expr.operands) if expr.op in _STRICT else NOTHING
 
-    def _unless(self, expr: typed.Expr, *, truth: bool) -> Facts:
-        """What is known where a condition is not `truth`: it is the opposite, or missing."""
+    def _find_unless(self, expr: typed.Expr, truth: bool) -> Facts:
         if isinstance(expr, typed.Operation) and expr.op is typed.Op.NOT:
             return self._unless(expr.operands[0], truth=not truth)
         if isinstance(expr, typed.Operation) and expr.op in (typed.Op.AND, typed.Op.OR):
@@ -146,7 +214,9 @@ def _operation(presence: Presence, expr: typed.Operation, facts: Facts) -> Cause
     if expr.op in (typed.Op.AND, typed.Op.OR):
         left, right = expr.operands
         known = presence.not_false if expr.op is typed.Op.AND else presence.not_true
-        return presence.causes(left, facts | known(right)) + presence.causes(right, facts | known(left))
+        return presence.causes(left, presence.with_more(left, facts, known(right))) + presence.causes(
+            right, presence.with_more(right, facts, known(left))
+        )
     if expr.op is typed.Op.COALESCE:
         left, right = expr.operands
         return presence.causes(right, facts) if presence.causes(left, facts) else ()
@@ -157,8 +227,9 @@ def _operation(presence: Presence, expr: typed.Operation, facts: Facts) -> Cause
 
 def _if(presence: Presence, expr: typed.If, facts: Facts) -> Causes:
     asked = presence.causes(expr.condition, facts)
-    then = presence.causes(expr.then, facts | presence.where_true(expr.condition))
-    return asked + then + presence.causes(expr.otherwise, facts | presence.where_false(expr.condition))
+    then = presence.causes(expr.then, presence.with_more(expr.then, facts, presence.where_true(expr.condition)))
+    known = presence.with_more(expr.otherwise, facts, presence.where_false(expr.condition))
+    return asked + then + presence.causes(expr.otherwise, known)
 
 
 def _curve(presence: Presence, expr: typed.Curve, facts: Facts) -> Causes:
@@ -166,9 +237,14 @@ def _curve(presence: Presence, expr: typed.Curve, facts: Facts) -> Causes:
 
 
 def _aggregate(_presence: Presence, expr: typed.Aggregate, facts: Facts) -> Causes:
-    on_domain = expr.per is typed.Per.DOMAIN and f"node.labels[{quoted(expr.topology_key or '')}]" not in facts
+    on_domain = expr.per is typed.Per.DOMAIN and _domain_label(expr) not in facts
     of_none = expr.reduction not in (typed.Reduction.COUNT, typed.Reduction.SUM)
     return (expr,) if on_domain or of_none else ()
+
+
+def _domain_label(expr: typed.Aggregate) -> str:
+    """The label without which a node is in no domain."""
+    return f"node.labels[{quoted(expr.topology_key or '')}]"
 
 
 def _call(presence: Presence, expr: typed.Call, facts: Facts) -> Causes:
@@ -193,10 +269,6 @@ def _labels_of(expr: typed.Matches) -> Facts:
     """The labels that are there where a selector matches."""
     owner = describe(expr.labels)
     return frozenset(f"{owner}[{quoted(r.key)}]" for r in expr.requirements if r.op in _ENTAILED)
-
-
-def _unique(causes: Causes) -> Causes:
-    return tuple({describe(cause): cause for cause in reversed(causes)}.values())[::-1]
 
 
 _CAUSES: Mapping[type[typed.Expr], Callable[[Presence, Any, Facts], Causes]] = {

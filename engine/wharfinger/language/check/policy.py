@@ -22,7 +22,9 @@ from wharfinger.language.check.lints import allowed_within, lint
 from wharfinger.language.check.missing import NOTHING, Presence
 from wharfinger.language.check.preemption import victims_of
 from wharfinger.language.check.rules import RuleContext, filter_of, score_of
+from wharfinger.language.check.size import small_enough
 from wharfinger.language.check.tests import Testable, check_tests
+from wharfinger.language.check.work import MOST_STEPS, EnoughFindings, TooMuchWork
 from wharfinger.language.codes import Code, Severity
 from wharfinger.language.diagnostics import Diagnostics, Label
 from wharfinger.language.source import Source, Span
@@ -46,22 +48,39 @@ def check(
     whoever's policy it is (`authority`).
     """
     context = Context(catalogue=catalogue, diagnostics=diagnostics, authority=authority)
-    if _too_long(context, file):
-        return None
+    try:
+        return None if _too_long(context, file) else _check(context, file, imports or {})
+    except TooMuchWork:
+        _too_intricate(context, file)
+    except EnoughFindings:
+        pass
+    return None
+
+
+def _check(context: Context, file: ast.File, imports: Mapping[str, ast.File]) -> typed.Policy | None:
+    """As `check`; raises `TooMuchWork` and `EnoughFindings`."""
     _declare_lost(context, file)
     declared = Declared()
-    import_all(context, declared, file, imports or {})
+    import_all(context, declared, file, imports)
     if file.policy is None:
         declare(context, declared, file.items)
         return None
-    presence = Presence(context.lets, context.intervals)
+    presence = Presence(context.lets, context.intervals, context.work)
     policy = _checked(context, declared, file.policy, presence, file)
     _check_tests(context, declared, file, file.policy)
     relevant = (file.span.source, *declared.sources, *(test.span.source for test in file.tests))
-    if _has_errors(diagnostics, relevant):
+    if _has_errors(context.diagnostics, relevant) or not small_enough(context, policy):
         return None
     lint(context, presence, policy, file.policy)
     return policy
+
+
+def _too_intricate(context: Context, file: ast.File) -> None:
+    """Reports that the check was given up, at the part of the policy that was being looked at."""
+    at = context.work.at or file.span
+    help_ = "write each guard once, in the `when` of a filter or score; give what stands in several places a name with `let`"
+    message = f"checking this policy takes more than {MOST_STEPS:,} steps"
+    context.diagnostics.error(Code.P010, message, at, label="given up here", help=help_)
 
 
 def _too_long(context: Context, file: ast.File) -> bool:
@@ -97,6 +116,7 @@ def _has_errors(diagnostics: Diagnostics, sources: Sequence[Source]) -> bool:
 
 def _checked(context: Context, declared: Declared, policy: ast.Policy, presence: Presence, file: ast.File) -> typed.Policy:
     declare(context, declared, policy.items)
+    context.work.at = policy.scope.span if policy.scope else None
     scope = condition(context.at(SCOPE), policy.scope, "`for pods where`") if policy.scope else None
     known = presence.where_true(scope) if scope is not None and not is_unknown(scope) else NOTHING
     rules = RuleContext(context=context, presence=presence, scope=scope, known=known)

@@ -28,6 +28,7 @@ def victims_of(rules: RuleContext, items: Sequence[ast.Preemption]) -> tuple[typ
 
 def _victim_rule(rules: RuleContext, rule: ast.VictimRule) -> typed.VictimRule | None:
     context = rules.context.at(VICTIM)
+    context.work.at = rule.span
     asked = condition(context, rule.condition, f"`{_word(rule)}`")
     if is_unknown(asked):
         return None

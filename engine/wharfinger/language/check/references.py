@@ -10,7 +10,7 @@ from wharfinger.language.check.forms import form, infer
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Label
 from wharfinger.language.source import Span
-from wharfinger.language.suggest import closest, listed
+from wharfinger.language.suggest import listed
 from wharfinger.language.types import Kind
 
 
@@ -39,7 +39,7 @@ def name(context: Context, expr: ast.Name) -> typed.Expr:
 
 def _unknown_name(context: Context, expr: ast.Name) -> typed.Expr:
     known = (*context.names, *SUBJECTS)
-    found = closest(expr.name, known)
+    found = context.closest(expr.name, known)
     if found is None and context.catalogue.function(expr.name):
         help_ = f"`{expr.name}` is a function: write `{expr.name}(…)`"
     elif found is None:
@@ -77,7 +77,7 @@ def _imported(context: Context, binding: Binding, fields: list[ast.Member], span
     found = members.get(fields[0].field)
     if found is None or found.reference is None:
         wanted = fields[0].field
-        near = closest(wanted, members)
+        near = context.closest(wanted, members)
         help_ = f"did you mean `{near}`?" if near else f"it has {listed(members)}" if members else "it declares nothing"
         message = f"`{binding.name}` has no `{wanted}`"
         return context.error(
@@ -108,7 +108,7 @@ def _no_result(context: Context, call: ast.Call, field: ast.Member) -> typed.Exp
     results = [f.name.removeprefix(prefix) for f in context.catalogue.functions() if f.name.startswith(prefix)]
     if not results:
         return _no_fields(context, call, field)
-    near = closest(field.field, results)
+    near = context.closest(field.field, results)
     help_ = f"did you mean `{near}`?" if near else f"it has {listed(results)}"
     return context.error(
         Code.P302, f"`{call.function}(…)` has no `{field.field}`", field.field_span, label="no such field", help=help_, suggestion=near

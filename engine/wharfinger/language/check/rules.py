@@ -41,13 +41,16 @@ class RuleContext:
 
 def filter_of(rules: RuleContext, item: ast.Filter) -> typed.Filter | None:
     """The typed filter, or None when something in it is wrong."""
+    rules.context.work.at = item.name_span
     when = condition(rules.context, item.when, "`when`") if item.when else None
     facts = rules.given(when) if when is not None and not is_unknown(when) else rules.known
     clauses: list[typed.Clause] = []
     for clause in item.clauses:
-        found = None if rules.context.exhausted else _clause(rules, item, clause, facts)
+        rules.context.work.at = clause.span
+        found = _clause(rules, item, clause, facts)
         if found is not None:
             clauses.append(found)
+            rules.context.work.put_together(len(facts))
             facts |= rules.presence.not_false(found.condition) if found.missing_passes else rules.presence.where_true(found.condition)
     whole = len(clauses) == len(item.clauses) and not (when is not None and is_unknown(when))
     return typed.Filter(name=item.name, span=item.name_span, when=when, clauses=tuple(clauses)) if whole and clauses else None
@@ -79,6 +82,7 @@ def _clause(rules: RuleContext, item: ast.Filter, clause: ast.Clause, facts: Fac
 def score_of(rules: RuleContext, item: ast.Score) -> typed.Score | None:
     """The typed score, or None when something in it is wrong."""
     context = rules.context
+    context.work.at = item.name_span
     when = condition(context, item.when, "`when`") if item.when else None
     value = _value(context, item)
     weight = weight_of(context, item.weight, item)

@@ -33,7 +33,7 @@ def check_fields(context: Context, kind: ObjectKind, fields: tuple[ast.ObjectFie
 
 def _unknown_field(context: Context, kind: ObjectKind, given: ast.ObjectField) -> None:
     known = FIELDS[kind]
-    near = closest(given.name, known)
+    near = context.closest(given.name, known)
     help_ = f"did you mean `{near}`?" if near else f"its fields are {listed(known, most=20)}"
     if "/" in given.name or given.name in _RESOURCE_KINDS:
         inside = "resources" if kind is ObjectKind.NODE else "requests"
@@ -70,7 +70,7 @@ def _check_keys(context: Context, given: ast.ObjectField, field: Field) -> None:
         return
     for inner in given.value:
         if field.keys and inner.name not in field.keys:
-            near = closest(inner.name, field.keys)
+            near = context.closest(inner.name, field.keys)
             help_ = f"did you mean `{near}`?" if near else f"its keys are {listed(field.keys)}"
             context.error(Code.P703, f"`{given.name}` has no `{inner.name}`", name_span(inner), label="unknown field", help=help_)
         elif isinstance(inner.value, tuple):

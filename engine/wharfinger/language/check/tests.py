@@ -19,7 +19,7 @@ from wharfinger.language.check.test_objects import check_fields, is_literal
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Label
 from wharfinger.language.source import Span
-from wharfinger.language.suggest import closest, listed
+from wharfinger.language.suggest import listed
 from wharfinger.language.test_steps import Expectation
 from wharfinger.language.types import Kind, Type
 
@@ -97,7 +97,7 @@ class _Script:
     def _known(self, names: Iterable[str], what: str, name: str, span: Span) -> bool:
         if name in names:
             return True
-        near = closest(name, names)
+        near = self.context.closest(name, names)
         help_ = f"did you mean `{near}`?" if near else f"declare it above: `{what} {name} {{ … }}`"
         other = self.nodes if what == "pod" else self.pods
         if name in other:
@@ -140,7 +140,7 @@ class _Script:
     def _undeclared(self, what: str, name: str, span: Span, known: Iterable[str]) -> None:
         if name in self.policy.lost:
             return
-        near = closest(name, known)
+        near = self.context.closest(name, known)
         help_ = f"did you mean `{near}`?" if near else f"it has {listed(known)}" if list(known) else f"it has no {what}s"
         self.context.error(Code.P707, f"the policy has no {what} `{name}`", span, label=f"unknown {what}", help=help_, suggestion=near)
 
@@ -209,7 +209,7 @@ class _Script:
         if step.rule in known or (not scores and step.rule in HARD | _FILTERS):
             return
         what = "score" if scores else "filter"
-        near = closest(step.rule, known)
+        near = self.context.closest(step.rule, known)
         help_ = f"did you mean `{near}`?" if near else f"its {what}s are {listed(known)}" if known else f"it has no {what}s"
         if step.rule in others:
             help_ = f"`{step.rule}` is a {'filter' if scores else 'score'}"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from wharfinger.language import typed
 from wharfinger.language.check.domains import Known, conjuncts, known_from, own_domain, restriction
 from wharfinger.language.check.linear import increases, linear
+from wharfinger.language.check.work import Work
 from wharfinger.language.describe import describe
 from wharfinger.language.intervals import Intervals
 
@@ -18,20 +19,23 @@ EITHER: Truth = frozenset({True, False})
 ALWAYS: Truth = frozenset({True})
 NEVER: Truth = frozenset({False})
 NOTHING: Known = {}
+QUESTION = 4  # steps that it takes to ask what one condition can be
 _ORDER = frozenset({typed.Op.LT, typed.Op.LE, typed.Op.GT, typed.Op.GE})
 
 
 class Truths:
     """Answers for conditions over these lets, under what is known of quantities."""
 
-    def __init__(self, lets: Mapping[str, typed.Let], intervals: Intervals) -> None:
+    def __init__(self, lets: Mapping[str, typed.Let], intervals: Intervals, work: Work) -> None:
         self.lets = lets
         self.intervals = intervals
+        self._work = work
         self._known: Known = {}
         self._of_lets: dict[str, Truth] = {}  # under what is known
 
     def of(self, expr: typed.Expr, known: Known | None = None) -> Truth:
         """What a condition can be where it is not missing."""
+        self._work.spend(QUESTION)
         known = NOTHING if known is None else known
         if known is not self._known:
             self._known, self._of_lets = known, {}
@@ -74,6 +78,7 @@ class Truths:
     def _and(self, expr: typed.Operation, known: Known) -> Truth:
         """All conditions that are joined are looked at together and once, whatever `and`s and lets join them."""
         joined = conjuncts(expr, self.lets)
+        self._work.spend(QUESTION * len(joined))
         sides = [self.of(side, known) for side in joined]
         if NEVER in sides:
             return NEVER
