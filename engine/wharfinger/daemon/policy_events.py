@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from wharfinger.framework.policy_status import PolicyStatus, Result, SourceStatus
+from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, SourceStatus
 from wharfinger.framework.ports import NORMAL, WARNING, Event
 from wharfinger.kube.events import EventRecorder
 
@@ -31,6 +31,14 @@ class PolicyEvents:
             subject = "it" if status.revision is None else f"revision {status.revision[:12]}"
             warnings = "".join(f"; {finding.message}" for finding in status.findings)
             self._record(status, NORMAL, "PolicyAccepted", f"{subject} is {status.state}{warnings}")
+
+    def policy_changed(self, status: PolicyStatus) -> None:
+        """Records how a text that is not new fares now."""
+        self.policy_tried(status)
+
+    def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
+        """Records what was found on the cluster."""
+        self._record(status, WARNING, "PolicyWarning", "; ".join(finding.message for finding in findings))
 
     def policy_removed(self, status: PolicyStatus) -> None:
         """Records that a key of an object that is still there has been removed."""

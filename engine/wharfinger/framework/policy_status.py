@@ -109,6 +109,12 @@ class PolicyObserver(Protocol):
     def policy_tried(self, status: PolicyStatus) -> None:
         """None; a text that is new was accepted or refused."""
 
+    def policy_changed(self, status: PolicyStatus) -> None:
+        """Takes in that a text which is not new fares otherwise now: another policy came or went, or its mode is another."""
+
+    def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
+        """Takes in what was found when a policy that holds was tried on the cluster, and not before."""
+
     def policy_removed(self, status: PolicyStatus) -> None:
         """None; the policy was taken away on purpose. `status` is the last of it."""
 
@@ -124,6 +130,12 @@ class SilentPolicyObserver:
 
     def policy_tried(self, status: PolicyStatus) -> None:
         """None."""
+
+    def policy_changed(self, status: PolicyStatus) -> None:
+        """Makes nothing of it."""
+
+    def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
+        """Makes nothing of it."""
 
     def policy_removed(self, status: PolicyStatus) -> None:
         """None."""

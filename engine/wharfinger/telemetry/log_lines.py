@@ -154,6 +154,22 @@ LINES = (
         },
     ),
     LogLine(
+        event="policy changed",
+        level="info, error if it is refused now",
+        means="A text that is not new fares otherwise: another policy of its name came or went, or its mode is another.",
+        fields={
+            "policy, source, key, mode, revision": "as above",
+            "state": "active, shadow, kept, refused or off",
+            "report": "what is wrong with it",
+        },
+    ),
+    LogLine(
+        event="policy warning",
+        level="warning",
+        means="A policy that holds was tried on the cluster, which was not known when it was accepted.",
+        fields={"policy, source, key, mode, revision": "as above", "report": "what was found"},
+    ),
+    LogLine(
         event="policy refused",
         level="error",
         means="A text of a policy does not compile or fails its tests; what held before goes on.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wharfinger.framework.policy_status import PolicyStatus, Result, SourceStatus
+from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, SourceStatus
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 
@@ -28,6 +28,18 @@ class TelemetryPolicyObserver:
             self._log.warning("policy accepted", **_named(status), report=status.report)
         else:
             self._log.info("policy accepted", **_named(status))
+
+    def policy_changed(self, status: PolicyStatus) -> None:
+        """Writes how a text that is not new fares now."""
+        fares = {**_named(status), "state": status.state, "report": status.report}
+        if status.result is Result.REFUSED:
+            self._log.error("policy changed", **fares)
+        else:
+            self._log.info("policy changed", **fares)
+
+    def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
+        """Writes what was found on the cluster."""
+        self._log.warning("policy warning", **_named(status), report="".join(f"{each.severity}: {each}\n" for each in findings))
 
     def policy_removed(self, status: PolicyStatus) -> None:
         """None; counts the removal and writes its line."""

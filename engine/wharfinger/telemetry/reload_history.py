@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from wharfinger.framework.policy_status import PolicyStatus, SourceStatus
+from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, SourceStatus
 
 MOST = 100
 LONGEST_REPORT = 4000
@@ -15,7 +15,7 @@ LONGEST_REPORT = 4000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reload:
-    """One thing that happened to a policy, or to a source. `what`: accepted, refused, removed, lost, or read again; `report` says why."""
+    """One thing that happened to a policy, or to a source. `what`: accepted, refused, warned, removed, lost, or read again."""
 
     at: float
     what: str
@@ -39,9 +39,17 @@ class ReloadHistory:
         """None; a text was accepted or refused."""
         self._add(status, status.result.value, status.attempted)
 
+    def policy_changed(self, status: PolicyStatus) -> None:
+        """Remembers how a text that is not new fares now."""
+        self._add(status, status.result.value, self._now())
+
+    def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
+        """Remembers what was found on the cluster."""
+        self._add(replace(status, report="\n".join(map(str, findings))), "warned", self._now())
+
     def policy_removed(self, status: PolicyStatus) -> None:
-        """None; the policy was taken away."""
-        self._add(status, "removed", self._now())
+        """Remembers that the policy was taken away; what was wrong with its last text is nobody's business any more."""
+        self._add(replace(status, result=Result.ACCEPTED, report=""), "removed", self._now())
 
     def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
         """None; what is new in the set was told one by one."""

@@ -55,6 +55,18 @@ CASES = [
 ]
 
 
+def test_what_was_found_on_the_cluster():
+    recorder = Recorded()
+    PolicyEvents(recorder, lambda: True).policy_reviewed(status(WARNING), (WARNING,))
+    assert recorder.events == [(MAP, "Warning", "PolicyWarning", "Reload", "p.policy: p rejects all 3 nodes")]
+
+
+def test_a_policy_that_takes_over_is_accepted_though_its_text_is_not_new():
+    recorder = Recorded()
+    PolicyEvents(recorder, lambda: True).policy_changed(status())
+    assert [event[2:] for event in recorder.events] == [("PolicyAccepted", "Reload", "p.policy: revision 0123456789ab is active")]
+
+
 @pytest.mark.parametrize(("tried", "type_", "reason", "note"), CASES)
 def test_a_text_that_was_tried(tried, type_, reason, note):
     recorder = Recorded()

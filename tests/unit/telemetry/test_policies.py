@@ -67,6 +67,28 @@ def test_a_text_that_was_tried(scene, observer, tried, result, level, more):  # 
     assert written(scene, f"policy {result}") == [(level, NAMES | more)]
 
 
+@pytest.mark.parametrize(
+    ("changed", "level", "more"),
+    [
+        (status(), "info", {"state": "active", "report": ""}),
+        (status(mode=Mode.SHADOW), "info", {"mode": "Shadow", "state": "shadow", "report": ""}),
+        (status(Result.REFUSED, report="error: oh"), "error", {"state": "kept", "report": "error: oh"}),
+    ],
+)
+def test_a_text_that_fares_otherwise_is_written_and_is_no_new_text(scene, observer, changed, level, more):
+    observer.policy_changed(changed)
+
+    assert written(scene, "policy changed") == [(level, NAMES | more)]
+    assert sum(scene.samples(RELOADS).values()) == 0
+
+
+def test_what_was_found_on_the_cluster_is_written_alone(scene, observer):
+    observer.policy_reviewed(status(findings=(WARNING,), report="all of it"), (WARNING,))
+
+    assert written(scene, "policy warning") == [("warning", NAMES | {"report": "warning: trial: no pod is governed\n"})]
+    assert sum(scene.samples(RELOADS).values()) == 0
+
+
 def test_a_policy_that_was_removed(scene, observer):
     observer.policy_removed(status())
 

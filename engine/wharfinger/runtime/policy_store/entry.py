@@ -17,7 +17,8 @@ class Entry:
     """What a source offers under a key, and the version that holds meanwhile.
 
     `candidate` is the last version that was accepted by itself; `held` the one that decides since `since`, or the one that was restored
-    from `stored`. They differ while `objection` says why the candidate cannot hold beside other policies.
+    from `stored`. They differ while `objection` says why the candidate cannot hold beside other policies. `told` is how the policy fared,
+    and with which revision, when that was last told.
     """
 
     source: str
@@ -32,6 +33,7 @@ class Entry:
     objection: str = ""
     stored: Record | None = None
     newly: bool = False
+    told: tuple[str, str | None] | None = None
 
     @property
     def mode(self) -> Mode:
@@ -59,12 +61,24 @@ class Entry:
         """Whether what holds was accepted as another's policy, which may have been allowed more."""
         return self.held is not None and self.held.policy.authority != self.text.authority
 
-    def reviewed(self, findings: Sequence[Finding]) -> None:
-        """None; this was found when what holds was tried on the cluster. It holds nevertheless: without it there would be fewer rules."""
-        if self.outcome is not None and findings:
-            warnings = tuple(replace(finding, severity="warning") for finding in findings)
+    def reviewed(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        """What is new of this, which was found when what holds was tried on the cluster.
+
+        It holds nevertheless: without it there would be fewer rules.
+        """
+        known = () if self.outcome is None else self.outcome.findings
+        found = (replace(finding, severity="warning") for finding in findings)
+        warnings = tuple(finding for finding in found if finding not in known)
+        if self.outcome is not None and warnings:
             said = "".join(f"{finding.severity}: {finding}\n" for finding in warnings)
             self.outcome = replace(self.outcome, findings=(*self.outcome.findings, *warnings), report=self.outcome.report + said)
+        return warnings
+
+    def fares_otherwise(self) -> bool:
+        """Whether the policy is in another state than was told last, or holds with another revision; from now on it is told."""
+        status = self.status
+        before, self.told = self.told, (status.state, status.revision)
+        return before is not None and before != self.told
 
     def hold(self, choice: Choice, now: float) -> None:
         """None; this holds from now on, and is what `stored` was kept for."""

@@ -148,10 +148,10 @@ class PolicyStore:
                 return
             found = await self.beside.run(_tried, [(entry.held.policy, entry.text.name) for entry in entries if entry.held], sample)
             for entry, findings in zip(entries, found, strict=True):
-                entry.reviewed(findings)
-                if findings:
+                warnings = entry.reviewed(findings)
+                if warnings:
                     for observer in self._observers:
-                        observer.policy_tried(entry.status)
+                        observer.policy_reviewed(entry.status, warnings)
 
     async def _reload(self) -> None:
         began = self._clock.monotonic()
@@ -232,11 +232,14 @@ class PolicyStore:
 
     def _tell(self, removed: Sequence[Entry]) -> None:
         tried = [entry for entry in self._ledger if entry.newly and entry.is_policy]
+        changed = [entry for entry in self._ledger if entry.is_policy and entry.fares_otherwise() and not entry.newly]
         for observer in self._observers:
             for entry in removed:
                 observer.policy_removed(entry.status)
             for entry in tried:
                 observer.policy_tried(entry.status)
+            for entry in changed:
+                observer.policy_changed(entry.status)
         for entry in self._ledger:
             entry.newly = False
 

@@ -41,11 +41,19 @@ class Seen:
     def __init__(self):
         self.tried = []
         self.removed = []
+        self.changed = []
+        self.reviewed = []
         self.held = []
         self.sources = []
 
     def policy_tried(self, status):
         self.tried.append((status.key, status.result.value))
+
+    def policy_changed(self, status):
+        self.changed.append((status.key, status.state))
+
+    def policy_reviewed(self, status, findings):
+        self.reviewed.append((status.key, [finding.message for finding in findings]))
 
     def policy_removed(self, status):
         self.removed.append(status.key)

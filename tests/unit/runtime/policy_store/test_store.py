@@ -126,6 +126,41 @@ async def test_of_two_policies_with_one_name_the_first_stays():
 
 
 @story
+async def test_a_policy_that_takes_over_a_name_is_told():
+    world = World()
+    await world.offer({"b.policy": policy("same", "first")})
+    await world.offer({"a.policy": policy("same", "second"), "b.policy": policy("same", "first")})
+    assert world.seen.tried == [("b.policy", "accepted"), ("a.policy", "refused")]
+    await world.offer({"a.policy": policy("same", "second")})
+    assert world.deciding() == {"same": "second"}
+    assert world.seen.removed == ["b.policy"]
+    assert world.seen.changed == [("a.policy", "active")]
+    await world.offer({"a.policy": policy("same", "second")})
+    assert len(world.seen.changed) == 1
+    assert len(world.seen.tried) == 2, "its text is the same"
+
+
+@story
+async def test_another_mode_of_the_same_text_is_told():
+    world = World()
+    await world.offer({"a.policy": text(policy("a"))})
+    for mode in (Mode.SHADOW, Mode.OFF, Mode.OFF, Mode.ENFORCE):
+        await world.offer({"a.policy": text(policy("a"), mode=mode)})
+    assert world.seen.tried == [("a.policy", "accepted")]
+    assert world.seen.changed == [("a.policy", "shadow"), ("a.policy", "off"), ("a.policy", "active")]
+
+
+@story
+async def test_a_policy_that_was_kept_and_holds_again_is_told_once():
+    world = World()
+    await world.offer({"a.policy": policy("a")})
+    await world.offer({"a.policy": BROKEN})
+    await world.offer({"a.policy": policy("a")})
+    assert [result for _, result in world.seen.tried] == ["accepted", "refused", "accepted"]
+    assert world.seen.changed == []
+
+
+@story
 async def test_of_two_that_come_together_the_order_of_sources_and_keys_decides():
     world = World(Place("one"), Place("two"))
     world.store.offer("two", {"a.policy": text(policy("same", "two"))})
@@ -288,8 +323,14 @@ async def test_policies_are_tried_on_the_cluster_as_soon_as_it_is_known():
     assert not world.status("a.policy").findings
     world.store.sample = lambda: sample_of(state.snapshot(), [view("p")])
     await world.store.review()
-    assert "a rejects all 1 nodes for every pod" in world.status("a.policy").findings[0].message
+    (found,) = world.status("a.policy").findings
+    assert "a rejects all 1 nodes for every pod" in found.message
     assert not world.status("b.policy").findings
+    assert world.seen.reviewed == [("a.policy", [found.message])]
+    assert world.seen.tried == [("a.policy", "accepted"), ("b.policy", "accepted")], "each text is told once"
+    await world.store.review()
+    assert world.status("a.policy").findings == (found,)
+    assert len(world.seen.reviewed) == 1, "what is known is not told again"
     assert set(world.states().values()) == {"active"}
     await world.offer({"a.policy": policy("a", "elsewhere"), "b.policy": policy("b", "a")})
     assert "a rejects all 1 nodes for every pod" in world.status("a.policy").findings[0].message

@@ -3,7 +3,7 @@
 import { amount, byId, clock, count, fill, make, meter, number, share, since, table, when } from "./dom.js";
 
 const STATES = { active: "good", shadow: "", kept: "warn", refused: "bad", off: "" };
-const RELOADS = { accepted: "good", refused: "bad", removed: "warn", lost: "bad", "read again": "good" };
+const RELOADS = { accepted: "good", refused: "bad", removed: "warn", warned: "warn", lost: "bad", "read again": "good" };
 const RESULTS = { scheduled: "good", unschedulable: "warn", error: "bad" };
 
 const badge = (text, kind) => make("span", { class: `badge ${kind ?? ""}` }, text);
