@@ -1,5 +1,9 @@
 """`kubectl apply -k deploy/` on a real API server, with the real kube-scheduler for its pods."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -35,6 +39,42 @@ def test_two_replicas_run_where_kube_scheduler_puts_them(control_plane, nodes):
         deployment.remove(control_plane)
 
 
+def config_map(control_plane):
+    return control_plane.api.get("ConfigMap", "wharfinger-policies", NAMESPACE)["data"]
+
+
+def test_it_begins_without_policies_has_nothing_to_complain_of_and_takes_those_that_are_added(control_plane, tmp_path):
+    deployment.apply(control_plane)
+    try:
+        with wharf_of_deploy(control_plane, tmp_path) as wharf:
+            assert holds(wharf, 0, "no policies")
+            assert "warning" not in wharf.log
+            policy = (deployment.FOLDER.parent / "policies" / "spread.policy").read_text("utf-8")
+            control_plane.api.patch("ConfigMap", "wharfinger-policies", {"data": {"spread.policy": policy}}, NAMESPACE)
+            eventually(lambda: holds(wharf, 0, "spread  cluster  active"))
+            deployment.apply(control_plane)
+            assert set(config_map(control_plane)) == {"NO-POLICIES", "spread.policy"}, "what was added outlasts the next apply"
+            control_plane.api.patch("ConfigMap", "wharfinger-policies", {"data": {"spread.policy": None}}, NAMESPACE)
+            eventually(lambda: holds(wharf, 0, "no policies"))
+    finally:
+        deployment.remove(control_plane)
+
+
+def wharf_of_deploy(control_plane, folder):
+    """A `wharf run` with the settings of deploy/."""
+    flags = (f"--config={deployment.FOLDER / 'base' / 'wharf.yaml'}", "--bind-address=127.0.0.1", f"--state-dir={folder}")
+    return WharfProcess(control_plane, *flags, name="wharf-of-deploy")
+
+
+def holds(wharf, code, last):
+    """Whether `wharf status` ends with that code, and its last line begins so; AssertionError otherwise."""
+    command = [Path(sys.executable).with_name("wharf"), "status", "--url", wharf.url]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    assert ran.stdout.splitlines()[-1].startswith(last), ran.stdout
+    return True
+
+
 @pytest.mark.parametrize("overlay", sorted((deployment.FOLDER / "overlays").iterdir()), ids=lambda path: path.name)
 def test_overlays_are_taken_by_the_api_server(control_plane, overlay):
     found = [obj for obj in rendered(control_plane, overlay) if obj["kind"] not in NOT_INSTALLED]
@@ -46,7 +86,7 @@ def test_overlays_are_taken_by_the_api_server(control_plane, overlay):
         control_plane.kubectl("delete", "namespace", NAMESPACE, "--timeout=60s")
 
 
-def test_policies_of_ones_own_take_the_place_of_those_that_come_along(control_plane, tmp_path):
+def test_policies_of_ones_own_take_the_place_of_none(control_plane, tmp_path):
     (tmp_path / "mine.policy").write_text('policy "mine"\nscore s = 1\n')
     generator = {"name": "wharfinger-policies", "namespace": NAMESPACE, "behavior": "replace", "files": ["mine.policy"]}
     base = "../" * (len(tmp_path.parts) - 1) + str(deployment.FOLDER / "base")[1:]

@@ -37,7 +37,8 @@ def command(
 
 def lines(answer: Policies) -> Iterator[str]:
     """A table of the policies, then what was found about them and their sources."""
-    yield from layout.columns([COLUMNS, *(_row(policy) for policy in answer["policies"])]).splitlines()
+    rows = [_row(policy) for policy in answer["policies"]]
+    yield from layout.columns([COLUMNS, *rows]).splitlines() if rows else ("no policies",)
     for source in answer["sources"]:
         if source["lost"]:
             yield f"{source['name']} cannot be read: {source['lost']}"

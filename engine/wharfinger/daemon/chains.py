@@ -42,7 +42,8 @@ def _fault_of(path: str) -> str:
     if not found.exists():
         return "no such file or folder"
     if found.is_dir():
-        return ""
+        empty = not (found / partner.NONE_MEANT).exists() and not any(found.rglob(f"*{partner.SUFFIX}"))
+        return f"no *{partner.SUFFIX} files in this folder; where none is meant, a file {partner.NONE_MEANT} says so" if empty else ""
     if not found.is_file():
         return "no regular file, so nobody can tell when it changes"
     return "" if path.endswith(partner.SUFFIX) else f"only files whose names end in {partner.SUFFIX} are read; rename it"

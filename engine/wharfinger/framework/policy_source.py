@@ -41,7 +41,8 @@ class PolicyText:
 
     `params` are texts or plain values in base units, as in `compiler.params`. `generation` is that of a custom resource, 0 elsewhere.
     `about` is the object that holds the text and gets the events about it; None for a file. `trouble` says why there is no content.
-    One that is not `wanted` is only there for others to import. `former` is for a process that has just begun, and knows no better.
+    One that is not `wanted` is only there for others to import, or says under the key `NO-POLICIES` that having none is meant.
+    `former` is for a process that has just begun, and knows no better.
     `authority` is whose policy it is: said by the source, never by the text, so it holds for former versions as well.
     """
 
@@ -63,7 +64,8 @@ class PolicySink(Protocol):
     def offer(self, source: str, texts: Mapping[str, PolicyText], *, notes: tuple[str, ...] = ()) -> None:
         """None, at once; these are all the texts of a source by key, and sentences about the source that people should know.
 
-        What was offered before and is not among them has been removed, unless the source is `lasting` and has nothing left at all.
+        What was offered before and is not among them has been removed, unless the source is `lasting` and has nothing left at all, not
+        even the key `NO-POLICIES`.
         """
 
     def lose(self, source: str, why: str) -> None:

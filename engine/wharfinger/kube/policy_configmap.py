@@ -1,7 +1,7 @@
 """A ConfigMap as a source of policies, read through the API: no mount, no waiting for the kubelet.
 
 Every key that ends with `.policy` is a text; they may import each other and nothing else. A ConfigMap that is deleted, or may not be read,
-is lost, and what it had stays.
+is lost, and what it had stays. The key `NO-POLICIES` says that having none is meant.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wharfinger.framework.ports import Clock, Reference
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.reflector import Reflector, ReflectorSettings, Report
 from wharfinger.kube.resources import Resource
-from wharfinger.language.partner import SUFFIX
+from wharfinger.language.partner import NONE_MEANT, SUFFIX
 from wharfinger.model import objects
 from wharfinger.model.objects_meta import KubeStruct, ObjectMeta
 
@@ -74,7 +74,7 @@ class _Telling:
     def upsert(self, kind: str, obj: Any) -> None:  # noqa: ARG002 — there is one kind
         """None; these are the ConfigMap's texts."""
         found: ConfigMap = obj
-        keys = [key for key in found.data if key.endswith(SUFFIX)]
+        keys = [key for key in found.data if key.endswith(SUFFIX) or key == NONE_MEANT]
         self._sink.offer(self._source, {key: self._text(found, key) for key in keys}, notes=_notes(found, keys))
 
     def delete(self, kind: str, obj: Any) -> None:  # noqa: ARG002 — as above
@@ -94,7 +94,7 @@ class _Telling:
     def _text(self, found: ConfigMap, key: str) -> PolicyText:
         metadata = found.metadata
         about = Reference(kind="ConfigMap", name=metadata.name, namespace=metadata.namespace, uid=metadata.uid)
-        return PolicyText(name=f"{self._reference}/{key}", content=found.data[key].encode(), about=about)
+        return PolicyText(name=f"{self._reference}/{key}", content=found.data[key].encode(), about=about, wanted=key != NONE_MEANT)
 
 
 def _notes(found: ConfigMap, keys: Sequence[str]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.imported import imported
 from wharfinger.language.parser import parse
-from wharfinger.language.partner import SUFFIX, TEST_SUFFIX, only_tests, partner_of, with_tests
+from wharfinger.language.partner import NONE_MEANT, SUFFIX, TEST_SUFFIX, only_tests, partner_of, with_tests
 from wharfinger.language.source import Source, Span
 from wharfinger.language.source_file import read_source, read_stream
 
@@ -62,7 +62,7 @@ def policy_files(paths: Iterable[str | Path]) -> list[str]:
 
 
 def _files_below(folder: str) -> list[str]:
-    """The policy files in a folder and below, sorted; raises `UsageError` where there are none, or a folder cannot be looked into."""
+    """The policy files in a folder and below, sorted; raises `UsageError` where there are none unmeant, or one cannot look."""
 
     def refuse(error: OSError) -> None:
         raise UsageError(f"cannot read {error.filename}: {error.strerror}")
@@ -71,7 +71,7 @@ def _files_below(folder: str) -> list[str]:
     for parent, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]  # .git, .venv: nothing of the user's own
         found.extend(Path(parent, name) for name in names if name.endswith(SUFFIX))
-    if not found:
+    if not found and not Path(folder, NONE_MEANT).exists():
         raise UsageError(f"{folder}: no *{SUFFIX} files in this folder")
     return sorted(str(path) for path in found if path.is_file())
 

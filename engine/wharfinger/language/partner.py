@@ -8,6 +8,8 @@ from wharfinger.language import ast
 
 SUFFIX = ".policy"
 TEST_SUFFIX = "_test.policy"
+NONE_MEANT = "NO-POLICIES"
+"""A file of this name in a folder, or a key in a ConfigMap, says that having no policies is meant. What it holds is not read."""
 
 
 def partner_of(name: str) -> str | None:

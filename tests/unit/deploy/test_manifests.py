@@ -7,6 +7,7 @@ import yaml
 
 from wharfinger.daemon import files
 from wharfinger.daemon.settings import PORT
+from wharfinger.language.partner import NONE_MEANT
 
 ROOT = Path(__file__).parents[3]
 BASE = ROOT / "deploy" / "base"
@@ -22,10 +23,13 @@ def deployment():
     return objects(BASE / "deployment.yaml")[0]
 
 
-def test_every_policy_is_in_the_config_map():
-    generated = objects(ROOT / "policies" / "kustomization.yaml")[0]["configMapGenerator"][0]["files"]
+def test_the_base_enforces_no_policy_and_says_that_this_is_meant():
+    generated = {each["name"]: each for each in objects(BASE / "kustomization.yaml")[0]["configMapGenerator"]}
+    policies = generated["wharfinger-policies"]
 
-    assert sorted(generated) == sorted(path.name for path in (ROOT / "policies").glob("*.policy"))
+    assert [literal.partition("=")[0] for literal in policies["literals"]] == [NONE_MEANT]
+    assert "files" not in policies
+    assert files.read(str(BASE / "wharf.yaml")).policy_config_map == "wharfinger-system/wharfinger-policies"
 
 
 def test_the_settings_can_be_read_and_fit_the_other_manifests():

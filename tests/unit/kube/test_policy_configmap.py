@@ -19,6 +19,7 @@ class Sink:
 
     def offer(self, source, texts, *, notes=()):
         self.said.append({key: (text.name, text.content.decode(), text.about.uid) for key, text in texts.items()})
+        self.wanted = {key: text.wanted for key, text in texts.items()}
         self.notes = notes
 
     def lose(self, source, why):
@@ -65,6 +66,13 @@ def test_keys_that_end_with_policy_are_its_texts_and_no_other_object_is_asked_fo
     assert sink.said == [{"a.policy": ("team-a/policies/a.policy", "text", "u1")}]
     assert sink.notes == ("keys that are not read, because policies are text under keys that end with .policy: README, b.policy",)
     assert queries[0]["fieldSelector"] == "metadata.name=policies"
+
+
+def test_a_key_says_that_having_no_policies_is_meant(told):
+    sink, _ = told(1, listed(config_map("1", {"NO-POLICIES": "we begin without", "README": "…"})))
+    assert list(sink.said[0]) == ["NO-POLICIES"]
+    assert sink.wanted == {"NO-POLICIES": False}
+    assert sink.notes == ("keys that are not read, because policies are text under keys that end with .policy: README",)
 
 
 def test_changes_are_told_and_a_deletion_is_a_loss(told):

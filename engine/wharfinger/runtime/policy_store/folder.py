@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from wharfinger.language.partner import SUFFIX
+from wharfinger.language.partner import NONE_MEANT, SUFFIX
 from wharfinger.language.source_file import MOST_BYTES
 
 MOST_FILES = 2000
@@ -77,15 +77,18 @@ def _read(path: str, mounts: Path) -> Contents:
 
 
 def _names(root: Path, *, deep: bool) -> list[str]:
-    """The paths of policy files in a folder, and below if wanted, sorted; hidden folders are nobody's policies."""
+    """The paths of policy files in a folder, and below if wanted, sorted, and of `NO-POLICIES`; hidden folders are nobody's policies."""
 
     def refuse(error: OSError) -> None:
         raise error
 
+    def _is_read(parent: str, name: str) -> bool:
+        return name.endswith(SUFFIX) or (name == NONE_MEANT and Path(parent) == root)
+
     found: list[str] = []
     for parent, folders, names in os.walk(root, onerror=refuse):
         folders[:] = [name for name in folders if deep and not name.startswith(".")]
-        found += [os.path.relpath(os.path.join(parent, name), root) for name in names if name.endswith(SUFFIX)]  # noqa: PTH118 — thousands of paths
+        found += [os.path.relpath(os.path.join(parent, name), root) for name in names if _is_read(parent, name)]  # noqa: PTH118 — thousands of paths
     return sorted(found)
 
 

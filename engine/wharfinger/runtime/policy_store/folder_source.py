@@ -10,6 +10,7 @@ from pathlib import Path
 import watchfiles
 
 from wharfinger.framework.policy_source import Mode, PolicySink, PolicyText
+from wharfinger.language.partner import NONE_MEANT
 from wharfinger.runtime.policy_store import folder
 from wharfinger.runtime.policy_store.folder import Contents
 
@@ -71,7 +72,7 @@ class FolderSource:
 
     def _text(self, name: str, content: bytes | str) -> PolicyText:
         alone = not folder.is_folder(self.path)
-        wanted = not alone or Path(name) == Path(self.path)
+        wanted = Path(name).name != NONE_MEANT and (not alone or Path(name) == Path(self.path))
         if isinstance(content, str):
             return PolicyText(name=name, content=b"", mode=self._mode, trouble=content, wanted=wanted)
         return PolicyText(name=name, content=content, mode=self._mode, wanted=wanted)

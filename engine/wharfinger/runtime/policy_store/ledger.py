@@ -9,6 +9,7 @@ from typing import Any
 from wharfinger.framework.policy_source import Mode, PolicySource, PolicyText
 from wharfinger.framework.policy_status import SourceStatus
 from wharfinger.language.authority import TenantRights
+from wharfinger.language.partner import NONE_MEANT
 from wharfinger.language.text_set import TextSet
 from wharfinger.runtime.policy_store.entry import Entry
 from wharfinger.runtime.policy_store.last_known_good import Record, latest
@@ -42,7 +43,8 @@ class Job:
     params: Mapping[str, Any]
 
 
-EMPTIED = "nothing is left there; what was there last stays"
+EMPTY = f"there are no policies; where none is meant, {NONE_MEANT} says so"
+EMPTIED = f"nothing is left there; what was there last stays, until {NONE_MEANT} says that none is meant"
 
 
 class Ledger:
@@ -80,8 +82,8 @@ class Ledger:
         """(what to build, the entries that were removed, the source's status if it has changed)."""
         texts = offer.texts
         why = offer.why
-        if texts is not None and not _wanted(texts) and self.supplies[source].source.lasting:
-            texts, why = None, EMPTIED if self._has(source) or self._kept(source) else "there are no policies"
+        if texts is not None and not _wanted(texts) and NONE_MEANT not in texts and self.supplies[source].source.lasting:
+            texts, why = None, EMPTIED if self._has(source) or self._kept(source) else EMPTY
         if texts is None:
             return self._lost(source), [], self._heard(source, why, offer.notes)
         return self._changed(source, texts), self._removed(source, _wanted(texts)), self._heard(source, "", offer.notes)

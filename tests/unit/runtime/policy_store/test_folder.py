@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tests.unit.runtime.policy_store.stores import policy, story
+from tests.unit.runtime.policy_store.stores import Place, World, policy, story
 from wharfinger.runtime.policy_store import folder
 from wharfinger.runtime.policy_store.folder_source import FolderSource
 
@@ -201,3 +201,18 @@ def test_a_path_that_cannot_be_looked_at_is_lost(monkeypatch, tmp_path):
 
     monkeypatch.setattr(folder, "_points_to", refuse)
     assert folder.read(str(tmp_path)).lost == f"{tmp_path}: Permission denied"
+
+
+@story
+async def test_a_folder_says_that_having_no_policies_is_meant(tmp_path):
+    (tmp_path / "a.policy").write_text(policy("a"))
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "NO-POLICIES").write_text("nobody asks this one")
+    assert set(folder.read(str(tmp_path)).files) == {"a.policy"}
+
+    (tmp_path / "NO-POLICIES").write_text("")
+    (tmp_path / "a.policy").unlink()
+    world = World(Place(str(tmp_path)))
+    await watching(tmp_path).tell(world.store)
+    await world.store.settle()
+    assert (world.states(), world.store.sources[0].lost, world.store.unheard) == ({}, "", frozenset())

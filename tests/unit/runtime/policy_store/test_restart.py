@@ -8,6 +8,8 @@ import pytest
 
 from tests.unit.runtime.policy_store.stores import BROKEN, Mode, Place, World, policy, story, text
 from wharfinger.framework.policy_source import FormerText
+from wharfinger.language.partner import NONE_MEANT
+from wharfinger.runtime.policy_store.ledger import EMPTIED
 
 
 def files(tmp_path):
@@ -42,7 +44,7 @@ async def test_a_source_that_is_lost_at_the_start_has_what_it_had(tmp_path):
     assert after.deciding() == {"a": "one"}
     assert set(after.store.active.shadows["wharfinger"]) == {"b"}
     assert not after.store.unheard
-    assert [source.lost for source in after.store.sources] == ["no such folder", "nothing is left there; what was there last stays"]
+    assert [source.lost for source in after.store.sources] == ["no such folder", EMPTIED]
 
 
 @story
@@ -179,3 +181,14 @@ async def test_while_texts_are_built_nobody_is_told_of_a_policy_that_is_kept_as_
     assert len(told) >= 4
     assert not any(told)
     assert after.states() == {"a.policy": "kept"}
+
+
+@story
+async def test_having_no_policies_is_meant_where_a_marker_says_so(tmp_path):
+    before = World(state=tmp_path)
+    await before.offer({"a.policy": policy("a")})
+    after = World(state=tmp_path)
+    await after.offer({NONE_MEANT: text("", wanted=False)})
+    assert (after.deciding(), after.states(), after.store.unheard) == ({}, {}, frozenset())
+    assert after.store.sources[0].lost == ""
+    assert World(state=tmp_path).store.unheard == {"folder"}, "the former policies are forgotten"

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from tests.unit.runtime.policy_store.stores import BROKEN, Mode, Place, World, policy, story, text
+from wharfinger.language.partner import NONE_MEANT
 from wharfinger.language.source_file import MOST_BYTES
-from wharfinger.runtime.policy_store.ledger import Supply
+from wharfinger.runtime.policy_store.ledger import EMPTY, Supply
 
 
 @story
@@ -99,6 +100,21 @@ async def test_a_source_that_has_nothing_left_is_lost_and_not_a_removal():
     await world.offer({"a.policy": policy("a", "b")})
     assert world.deciding() == {"a": "b"}
     assert world.store.sources[0].lost == ""
+
+
+@story
+async def test_the_last_policy_is_removed_where_a_marker_says_that_none_is_meant():
+    world = World()
+    marker = {NONE_MEANT: text("anything", wanted=False, name=NONE_MEANT)}
+    await world.offer({"a.policy": policy("a"), **marker})
+    assert world.deciding() == {"a": "a"}, "beside policies it says nothing"
+    await world.offer(marker)
+    assert (world.deciding(), world.states(), world.seen.removed) == ({}, {}, ["a.policy"])
+    assert world.store.sources[0].lost == ""
+    await world.offer({})
+    assert world.store.sources[0].lost == EMPTY
+    await world.offer({"a.policy": policy("a", "b")})
+    assert world.deciding() == {"a": "b"}
 
 
 @story
