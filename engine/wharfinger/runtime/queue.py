@@ -170,14 +170,17 @@ class SchedulingQueue:
         if queued.place is not Place.IN_FLIGHT:
             return
         missed = [change for change in self._in_flight.missed(queued.uid) if change.pod is None or change.pod.uid != queued.uid]
+        unknown = self._in_flight.has_lost(queued.uid)
         self._in_flight.end(queued.uid)
         queued.rejectors = rejectors
         queued.rejections += 1
         queued.errors = 0
         queued.flushed = False
         queued.queued_at = self._clock.monotonic()
-        if queued.pod.template != queued.tried or any(
-            hints.may_help(queued, change, self._snapshot, self._observer.failed) for change in missed
+        if (
+            queued.pod.template != queued.tried
+            or unknown
+            or any(hints.may_help(queued, change, self._snapshot, self._observer.failed) for change in missed)
         ):
             self._places.let_in(queued, REJECTED)
         elif hints.timed(rejectors):

@@ -9,6 +9,7 @@ from wharfinger.framework.plugins.node_resources_fit import NodeResourcesFit
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.runtime.backoff import Backoff
+from wharfinger.runtime.in_flight import MOST_CHANGES
 from wharfinger.runtime.in_memory import ManualClock
 from wharfinger.runtime.profiles import Profile, Profiles
 from wharfinger.runtime.queue import SchedulingQueue
@@ -173,6 +174,21 @@ def test_what_happened_before_an_attempt_does_not_count(bench):
     bench.queue.reject(second, FIT)
     assert bench.place_of("b") == "unschedulable"
     bench.queue.done(first)
+    assert bench.queue._in_flight.n_changes == 0
+
+
+def test_what_is_kept_during_a_long_attempt_is_bounded_and_nothing_is_missed(bench):
+    bench.add("slow", "late")
+    slow = bench.queue.pop()
+    for _ in range(3 * MOST_CHANGES):
+        bench.queue.notify(node_updated(node("n", taints=[{"key": "k", "effect": "NoSchedule"}]), node("n")))
+    assert bench.queue._in_flight.n_changes == MOST_CHANGES
+
+    late = bench.queue.pop()
+    bench.queue.reject(late, FIT)
+    assert bench.place_of("late") == "unschedulable", "nothing has happened since"
+    bench.queue.reject(slow, FIT)
+    assert bench.place_of("slow") == "backoff", "what was let go may have helped"
     assert bench.queue._in_flight.n_changes == 0
 
 
