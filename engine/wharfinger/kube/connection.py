@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlencode
 from weakref import WeakSet
 
 import aiohttp
@@ -112,8 +114,8 @@ class Connection:
     ) -> bytes:
         """The body of the answer; ApiError when it is not one of success. A 401 is asked again once if there are other credentials.
 
-        Requests wait until there is a connection for them, unless they are `urgent`. `before` is called right before sending: when that
-        raises, nothing is sent.
+        Requests wait until there is a connection for them, unless they are `urgent`. `before` is called right before sending, whatever was
+        waited for: when that raises, nothing is sent.
         """
         seconds = timeout or self.limits.request_timeout
         asked = _Request(method=method, path=path, params=params, body=body, content_type=content_type, seconds=seconds, before=before)
@@ -150,6 +152,7 @@ class Connection:
                 headers=_headers(authorization),
                 timeout=timeout,
                 server_hostname=self.credentials.server_name,
+                ssl=self.credentials.tls or True,
                 proxy=self.credentials.proxy,
             ) as answer:
                 status = answer.status
@@ -161,6 +164,7 @@ class Connection:
         except _BROKEN as error:
             if status and isinstance(error, TimeoutError):
                 raise refusals.Silent(f"GET {path}: the watch has said nothing for {self.limits.watch_silence:g} s") from error
+            self._doubt(error)
             raise self._lost(_unreachable("GET", path, error)) from error
         except refusals.Unauthorized:
             await self.credentials.renew(authorization)
@@ -169,13 +173,15 @@ class Connection:
     async def _request(self, asked: _Request, authorization: str | None) -> bytes:
         status, began = 0, time.monotonic()
         try:
-            if asked.body is None or asked.params is not None or self._writes is None:
+            if asked.body is None or self._writes is None:
                 status, content, retry_after = await self._read(asked, authorization)
             else:
-                parts = asked.method, asked.path, authorization, asked.body, asked.content_type, asked.seconds, asked.before
+                path = f"{asked.path}?{urlencode(asked.params)}" if asked.params else asked.path
+                parts = asked.method, path, authorization, asked.body, asked.content_type, asked.seconds, asked.before
                 answer = await self._writes.ask(*parts)
                 status, content, retry_after = answer.status, answer.content, answer.retry_after
         except _BROKEN as error:
+            self._doubt(error)
             raise self._lost(_unreachable(asked.method, asked.path, error)) from error
         finally:
             self.answered(asked.method, status, time.monotonic() - began)
@@ -203,9 +209,14 @@ class Connection:
             headers=headers,
             timeout=timeout,
             server_hostname=self.credentials.server_name,
+            ssl=self.credentials.tls or True,
             proxy=self.credentials.proxy,
         ) as answer:
             return answer.status, await answer.read(), answer.headers.get("Retry-After")
+
+    def _doubt(self, error: Exception) -> None:
+        if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
+            self.credentials.doubt()
 
     async def _see_sockets_closed(self) -> None:
         """None; what was broken off says goodbye in TLS after its session is closed, for which the event loop is needed a little longer."""
@@ -226,13 +237,10 @@ class Connection:
     def _exchanges(self) -> Exchanges | None:
         """None where a proxy stands between, which is a matter for aiohttp."""
         given, head = self.credentials, f"Accept: {JSON}\r\nUser-Agent: {self._user_agent}\r\n"
-        return None if given.proxy else Exchanges(given.server, given.tls, given.server_name, self.limits.connect_timeout, head)
+        return None if given.proxy else Exchanges(given.server, lambda: given.tls, given.server_name, self.limits.connect_timeout, head)
 
     def _session(self) -> aiohttp.ClientSession:
-        tls = self.credentials.tls
-        connector = aiohttp.TCPConnector(
-            limit=0, ssl=True if tls is None else tls, ttl_dns_cache=60, keepalive_timeout=60, socket_factory=self._socket
-        )
+        connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, keepalive_timeout=60, socket_factory=self._socket)
         # Compression saves bytes where there are plenty and costs both sides the CPU that there is little of.
         headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": self._user_agent}
         return aiohttp.ClientSession(connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar())

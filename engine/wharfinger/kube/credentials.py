@@ -1,14 +1,16 @@
 """Who we are and where the API server is, from a kubeconfig or from inside a pod.
 
 The official client's loaders read both, run exec plugins and know the cloud providers' ways; a kubeconfig with a token or with files is
-read without them, which is a matter of a tenth of a second at every start. Tokens rotate: a pod's token file is read
-again every minute, an exec plugin runs again when what it gave has expired, and after a 401 everything is read afresh.
+read without them, which is a matter of a tenth of a second at every start. Tokens rotate, and so do certificates and the authorities that
+sign the server's: every minute files are read again, and an exec plugin runs again when what it gave has expired; after a 401 everything is
+read afresh. Connections that are made from then on use what was read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import importlib
 import os
 import ssl
@@ -49,6 +51,7 @@ class Credentials:
         self._lock = asyncio.Lock()
         self.configuration: Any = Access()
         self.tls: ssl.SSLContext | None = None
+        self._tls_made_of = b""
 
     @property
     def server(self) -> str:
@@ -86,6 +89,10 @@ class Credentials:
                     await self._rotate()
         return self._header
 
+    def doubt(self) -> None:
+        """None; the server's certificate was not trusted, so files are read again before the next request: they may have changed."""
+        self._read_at = self._now() - _ROTATION
+
     async def renew(self, refused: str | None) -> bool:
         """True when the header is another one than the refused one after everything was read again."""
         async with self._lock:
@@ -95,8 +102,7 @@ class Credentials:
 
     @property
     def _header(self) -> str | None:
-        """`Bearer …` without the end of line that files of tokens may have, which the loaders leave."""
-        return str(self.configuration.api_key.get("BearerToken") or "").strip() or None
+        return _header_of(self.configuration)
 
     async def _load(self) -> None:
         path = self._kubeconfig or _default_kubeconfig()
@@ -129,24 +135,43 @@ class Credentials:
                     await self._loader.load()
             elif self.configuration.refresh_api_key_hook is not None:
                 self.configuration.refresh_api_key_hook(self.configuration)
+            else:
+                self._read_plain_file()
+            self._load_tls()
+
+    def _read_plain_file(self) -> None:
+        """None; what the kubeconfig says now holds, if it is about the same server: connections are kept by server."""
+        found = plain_access(self._kubeconfig or _default_kubeconfig() or "", self._context)
+        if found is not None and found.host == self.configuration.host:
+            _refuse_oddities(self.server, _header_of(found))
+            self.configuration = found
 
     def _load_tls(self) -> None:
+        """None; `tls` is another context if a file has another content than it was made of."""
         settings = self.configuration
         if not self.server.startswith("https"):
             return
-        for name in filter(None, (settings.ssl_ca_cert, settings.cert_file, settings.key_file)):
-            Path(name).open("rb").close()  # OpenSSL does not say which file is not there
-        if self.tls is None:
-            self.tls = _trusting(settings.ssl_ca_cert, settings.ca_cert_data)
-            self.tls.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that Kubernetes itself makes lack what this asks for
+        files = [name for name in (settings.ssl_ca_cert, settings.cert_file, settings.key_file) if name]
+        parts = [repr((files, settings.verify_ssl, settings.ca_cert_data)).encode(), *(Path(name).read_bytes() for name in files)]
+        made_of = hashlib.sha256(b"\0".join(parts)).digest()
+        if made_of == self._tls_made_of:
+            return
+        tls = _trusting(settings.ssl_ca_cert, settings.ca_cert_data)
+        tls.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that Kubernetes itself makes lack what this asks for
         if not settings.verify_ssl:  # only where the kubeconfig says insecure-skip-tls-verify
-            self.tls.check_hostname = False
-            self.tls.verify_mode = ssl.CERT_NONE
+            tls.check_hostname = False
+            tls.verify_mode = ssl.CERT_NONE
         if settings.cert_file:
             try:
-                self.tls.load_cert_chain(settings.cert_file, keyfile=settings.key_file)
+                tls.load_cert_chain(settings.cert_file, keyfile=settings.key_file)
             except ssl.SSLError as error:
                 raise ValueError(f"{settings.cert_file} with {settings.key_file}: {error}") from error
+        self.tls, self._tls_made_of = tls, made_of
+
+
+def _header_of(configuration: Any) -> str | None:
+    """`Bearer …` without the end of line that files of tokens may have, which the loaders leave."""
+    return str(configuration.api_key.get("BearerToken") or "").strip() or None
 
 
 def _trusting(file: str | None, content: str | None) -> ssl.SSLContext:

@@ -31,14 +31,20 @@ def no_condition() -> None:
 
 
 class Exchanges:
-    """Connections to one server. How many there are is up to the caller: there is one for each request that is under way."""
+    """Connections to one server. How many there are is up to the caller: there is one for each request that is under way.
 
-    def __init__(self, server: str, tls: ssl.SSLContext | None, server_name: str | None, connect_timeout: float, head: str) -> None:
+    `tls` is asked for each connection: what is trusted may change.
+    """
+
+    def __init__(
+        self, server: str, tls: Callable[[], ssl.SSLContext | None], server_name: str | None, connect_timeout: float, head: str
+    ) -> None:
         url = URL(server)
         self._host, self._port = url.host or "", url.port or 443
         self._prefix = url.raw_path.rstrip("/")
-        self._tls = (tls or ssl.create_default_context()) if url.scheme == "https" else None
-        self._server_name = server_name if self._tls else None
+        self._is_secure = url.scheme == "https"
+        self._tls = tls
+        self._server_name = server_name if self._is_secure else None
         self._connect_timeout = connect_timeout
         self._head = f" HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n{head}"
         self._idle: deque[_Channel] = deque()
@@ -104,9 +110,10 @@ class Exchanges:
 
     async def _connect(self, before: Condition) -> _Channel:
         loop = asyncio.get_running_loop()
+        tls = (self._tls() or ssl.create_default_context()) if self._is_secure else None
         async with asyncio.timeout(self._connect_timeout):
             _, made = await loop.create_connection(
-                lambda: _Channel(loop), self._host, self._port, ssl=self._tls, server_hostname=self._server_name
+                lambda: _Channel(loop), self._host, self._port, ssl=tls, server_hostname=self._server_name
             )
         self._open.add(made)
         made.gone.add_done_callback(lambda _: self._open.discard(made))

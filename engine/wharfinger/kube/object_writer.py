@@ -82,9 +82,14 @@ class ObjectWriter:
     async def _write(
         self, method: str, path: str, body: Mapping[str, Any], content_type: str = JSON, params: Mapping[str, str] | None = None
     ) -> bytes:
+        content = msgspec.json.encode(body)
+        return await self._connection.request(
+            method, path, params=params, body=content, content_type=content_type, before=self._still_leading
+        )
+
+    def _still_leading(self) -> None:
         if not self._may_write():
             raise WriteFailed("this process is not the leader any more")
-        return await self._connection.request(method, path, params=params, body=msgspec.json.encode(body), content_type=content_type)
 
 
 def path_of(obj: PlainObject) -> str:

@@ -70,7 +70,7 @@ class Recorder:
         return set(self.objects.get(kind, {}))
 
 
-def kubeconfig(folder: Path, server: str, **user: Any) -> str:
+def kubeconfig(folder: Path, server: str, cluster: dict[str, str] | None = None, **user: Any) -> str:
     path = folder / "config"
     path.write_text(
         json.dumps(
@@ -79,7 +79,7 @@ def kubeconfig(folder: Path, server: str, **user: Any) -> str:
                 "kind": "Config",
                 "current-context": "here",
                 "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
-                "clusters": [{"name": "c", "cluster": {"server": server}}],
+                "clusters": [{"name": "c", "cluster": {"server": server, **(cluster or {})}}],
                 "users": [{"name": "u", "user": user or {"token": "secret"}}],
             }
         )

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
+from contextlib import AsyncExitStack
 
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
-from tests.unit.kube.conftest import kubeconfig
+from tests.unit.kube.conftest import RealClock, kubeconfig
 from tests.unit.kube.scripted_server import Answer, refused
+from tests.unit.web.certificates import signed_by_itself
+from wharfinger.framework.ports import BindFailed, WriteFailed
+from wharfinger.kube import credentials as credentials_of
 from wharfinger.kube import refusals
+from wharfinger.kube.binder import ApiBinder
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.exchange import Exchanges
+from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.kube.writer import ApiWriter
+from wharfinger.model import decode, objects
+from wharfinger.model.pod import PodView
+from wharfinger.web.server import Server
+from wharfinger.web.serving_certificate import ServingCertificate
 
 PATH = "/api/v1/namespaces/shop/pods/web/binding"
+
+
+POD = PodView(decode.convert({"metadata": {"name": "web", "namespace": "shop", "uid": "u"}}, objects.Pod))
 
 
 async def post(connection, body=b"{}", **more):
@@ -59,6 +77,50 @@ def test_what_must_not_be_sent_any_more_once_there_is_a_connection_is_not_sent(r
         assert server.seen == []
         await post(connection)
         assert len(server.seen) == 1
+
+    run(scenario)
+
+
+WRITES = {
+    "bind": lambda connection, may_write: ApiBinder(connection, RealClock(), may_write).bind(POD, "a"),
+    "delete": lambda connection, may_write: ApiWriter(connection, RealClock(), may_write).delete(POD),
+    "apply": lambda connection, may_write: ObjectWriter(connection, may_write).apply(
+        {"kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}}
+    ),
+    "evict": lambda connection, may_write: ObjectWriter(connection, may_write).evict("shop", "web", "u"),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_who_lost_the_lease_while_waiting_for_a_connection_writes_nothing(run, write):
+    async def scenario(server, connection):
+        leads = [True]
+        async with AsyncExitStack() as taken:
+            for _ in range(connection.limits.connections):
+                await taken.enter_async_context(connection._slots)
+            writing = asyncio.create_task(write(connection, lambda: leads[0]))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            leads[0] = False
+        with pytest.raises((BindFailed, WriteFailed), match="not the leader any more"):
+            await writing
+        assert server.seen == []
+
+    run(scenario)
+
+
+def test_what_is_applied_is_asked_once_more_when_there_is_a_connection(run):
+    async def scenario(server, connection):
+        asked = []
+
+        def may_write():
+            asked.append(server.seen.copy())
+            return len(asked) < 2
+
+        with pytest.raises(WriteFailed, match="not the leader any more"):
+            await ObjectWriter(connection, may_write).apply({"kind": "Service", "metadata": {"name": "web", "namespace": "shop"}})
+        assert asked == [[], []]
+        assert server.seen == []
 
     run(scenario)
 
@@ -154,7 +216,7 @@ def test_one_connection_that_answers_no_more_casts_doubt_on_those_that_were_idle
         server = Server()
         async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
             host, port = listening.sockets[0].getsockname()
-            exchanges = Exchanges(f"http://{host}:{port}", None, None, 1.0, "")
+            exchanges = Exchanges(f"http://{host}:{port}", lambda: None, None, 1.0, "")
 
             async def ask(seconds):
                 return (await exchanges.ask("POST", "/", None, b"{}", "application/json", seconds)).status
@@ -166,5 +228,76 @@ def test_one_connection_that_answers_no_more_casts_doubt_on_those_that_were_idle
             assert await ask(0.1) == 200
             assert server.connections == 4
             await exchanges.close()
+
+    asyncio.run(main())
+
+
+def test_an_authority_that_is_another_one_now_is_trusted_soon_and_the_former_no_more(tmp_path):
+    """A server whose certificate changes with its authority, and files that follow; readers and writers alike see it."""
+
+    async def answer(_request):
+        return PlainTextResponse("{}")
+
+    async def main():
+        now = [0.0]
+        folders = [tmp_path / name for name in ("former", "latter")]
+        for folder in folders:
+            folder.mkdir()
+        (former, former_key), (latter, latter_key) = (signed_by_itself(folder) for folder in folders)
+        trusted = tmp_path / "ca.crt"
+        trusted.write_bytes(former.read_bytes())
+        pair = tmp_path / "tls.crt", tmp_path / "tls.key"
+        serving = ServingCertificate(*map(str, pair))
+
+        def serve(certificate, key):
+            pair[0].write_bytes(certificate.read_bytes())
+            pair[1].write_bytes(key.read_bytes())
+            serving.reload()
+
+        async def outcome(connection, body):
+            try:
+                return await connection.request("POST" if body else "GET", "/x", body=body)
+            except refusals.Unreachable as error:
+                return "certificate" if "CERTIFICATE_VERIFY_FAILED" in str(error).upper() or "certificate" in str(error) else str(error)
+
+        app = Starlette(routes=[Route("/x", answer, methods=["GET", "POST"])])
+        serve(former, former_key)
+        async with Server(app, tls=serving.context) as server:
+            path = kubeconfig(tmp_path, server.url, cluster={"certificate-authority": str(trusted)})
+            known = Credentials(path, None, lambda: now[0])
+            for body in (None, b"{}"):
+                serve(former, former_key)
+                trusted.write_bytes(former.read_bytes())
+                now[0] += credentials_of._ROTATION
+                async with Connection(known) as connection:
+                    assert await outcome(connection, body) == b"{}"
+                serve(latter, latter_key)
+                async with Connection(known) as connection:
+                    assert await outcome(connection, body) == "certificate"
+                    trusted.write_bytes(latter.read_bytes())
+                    assert await outcome(connection, body) == b"{}", "a certificate that is not trusted makes it read the file again"
+                serve(former, former_key)
+                async with Connection(known) as connection:
+                    assert await outcome(connection, body) == "certificate", "the former authority is not trusted any more"
+
+    asyncio.run(main())
+
+
+def test_files_that_did_not_change_leave_the_context_as_it_is(tmp_path):
+    async def main():
+        now = [0.0]
+        certificate, _ = signed_by_itself(tmp_path)
+        path = kubeconfig(tmp_path, "https://127.0.0.1:1", cluster={"certificate-authority": str(certificate)})
+        known = Credentials(path, None, lambda: now[0])
+        await known.load()
+        first = known.tls
+        assert isinstance(first, ssl.SSLContext)
+        now[0] += 10 * credentials_of._ROTATION
+        await known.authorization()
+        assert known.tls is first
+        certificate.write_text("just being written")
+        now[0] += 10 * credentials_of._ROTATION
+        await known.authorization()
+        assert known.tls is first
 
     asyncio.run(main())
