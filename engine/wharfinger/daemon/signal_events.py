@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from wharfinger.framework.ports import NORMAL, WARNING, Event
 from wharfinger.kube.events import EventRecorder
@@ -21,6 +21,11 @@ class SignalObservers:
 
     def __init__(self, observers: Sequence[SignalObserver]) -> None:
         self._observers = observers
+
+    def followed(self, queries: Mapping[str, Query]) -> None:
+        """None; all are told."""
+        for observer in self._observers:
+            observer.followed(queries)
 
     def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
         """None; all are told."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from wharfinger.signals.failure import SignalFailed
@@ -22,6 +23,16 @@ class TelemetrySignalObserver:
         self._suspensions = metrics.counter(Metric.SIGNAL_SUSPENSIONS)
         self._failing: dict[str, str] = {}
         self._odd: dict[str, frozenset[str]] = {}
+        self._suspended: set[tuple[str, str]] = set()
+
+    def followed(self, queries: Mapping[str, Query]) -> None:
+        """None; what is known of others is forgotten, the series of their metrics too."""
+        self._failing = {key: kind for key, kind in self._failing.items() if key in queries}
+        self._odd = {key: odd for key, odd in self._odd.items() if key in queries}
+        used = {user for query in queries.values() for user in query.users}
+        for policy, metric in [each for each in self._suspended if f"{each[0]}.{each[1]}" not in used]:
+            self._suspensions.remove(policy, metric)
+            self._suspended.discard((policy, metric))
 
     def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
         """None; measured, and logged if it failed before or series have something new the matter with them."""
@@ -44,6 +55,7 @@ class TelemetrySignalObserver:
     def suspended(self, what: Suspension) -> None:
         """None; counted and logged."""
         self._suspensions.labels(what.policy, what.metric.name).inc()
+        self._suspended.add((what.policy, what.metric.name))
         self._log.warning("metric suspended", **_told(what))
 
     def resumed(self, what: Suspension) -> None:

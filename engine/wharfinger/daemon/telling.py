@@ -28,6 +28,7 @@ class Telling:
     log: Any
     metrics: Metrics
     observer: Observer
+    telemetry: TelemetryObserver
     recent: RecentDecisions
     recorder: DecisionRecorder | None
 
@@ -39,8 +40,15 @@ class Telling:
     def watch(self, scheduler: Scheduler) -> None:
         """None; from now on every decision of the scheduler is told."""
         scheduler.show_decisions(self.recent.decided)
+        self.telemetry.tell_rules_of(lambda: rules_of(scheduler))
         if self.recorder is not None:
             scheduler.show_decisions(self.recorder.decided)
+
+
+def rules_of(scheduler: Scheduler) -> frozenset[tuple[str, str]]:
+    """The rules that decide, by the names of policy and rule."""
+    policies = {policy.name: policy for profile in scheduler.profiles for policy in profile.chain.policies}
+    return frozenset((name, rule.name) for name, policy in policies.items() for rule in (*policy.filters, *policy.scores))
 
 
 def telling_of(settings: Settings, clock: Clock, opened: AsyncExitStack) -> Telling:
@@ -52,7 +60,7 @@ def telling_of(settings: Settings, clock: Clock, opened: AsyncExitStack) -> Tell
     recent = RecentDecisions(clock.now, clock.monotonic)
     observer = ToldToo(telemetry, recent.attempted, *traces_of(settings.tracing, telemetry, clock, opened))
     recorder = recorder_of(settings.decision_log, observer, opened)
-    return Telling(log=log, metrics=metrics, observer=observer, recent=recent, recorder=recorder)
+    return Telling(log=log, metrics=metrics, observer=observer, telemetry=telemetry, recent=recent, recorder=recorder)
 
 
 def _log(settings: Settings, metrics: Metrics, opened: AsyncExitStack) -> Any:

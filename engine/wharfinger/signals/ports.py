@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class Sink(Protocol):
 class SignalObserver(Protocol):
     """Told what becomes of signals, for metrics, logs and events. Must be quick and must not fail."""
 
+    def followed(self, queries: Mapping[str, Query]) -> None:
+        """None; these are the signals from now on, by key. Of others nothing more comes."""
+
     def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
         """None; new samples are published."""
 
@@ -57,6 +61,9 @@ class SignalObserver(Protocol):
 
 class SilentSignalObserver:
     """An observer that makes nothing of it."""
+
+    def followed(self, queries: Mapping[str, Query]) -> None:
+        """None."""
 
     def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
         """None."""

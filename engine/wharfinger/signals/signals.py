@@ -74,6 +74,7 @@ class Signals:
                 self._sink.publish(key, self._answers[key])
             if self._running:
                 self._start(key)
+        self._observer.followed(queries)
 
     async def run(self) -> None:
         """None, when cancelled: refreshes, and looks how fresh the samples are."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import cache
 from typing import Any
 
@@ -103,6 +103,10 @@ class TelemetryObserver:
     def stopwatch(self, profile: str) -> Stopwatch:
         """What measures the decisions of a profile."""
         return DecisionStopwatch(self._metrics, self._efforts, profile)
+
+    def tell_rules_of(self, present: Callable[[], Container[tuple[str, str]]]) -> None:
+        """None; from now on metrics tell of these rules alone, by the names of policy and rule."""
+        self._efforts.present = present
 
     def close(self) -> None:
         """Tell of all that was held back."""

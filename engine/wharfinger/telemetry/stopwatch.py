@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import cache
 
 from wharfinger.framework.extension import Plugin
@@ -23,10 +23,14 @@ ONE_OF = 10
 
 
 class Efforts:
-    """What the rules of policies have done so far, whichever profile they are in and however often their policy was read anew."""
+    """What the rules of policies have done so far, whichever profile they are in and however often their policy was read anew.
+
+    `present` says which rules there are: when metrics are read, the others are forgotten, as policies and their rules come and go.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._of: dict[tuple[str, str], Effort] = {}
+        self.present: Callable[[], Container[tuple[str, str]]] | None = None
         metrics.read(Metric.RULE_EVALUATIONS, lambda: self._read("evaluated"))
         metrics.read(Metric.RULE_REJECTIONS, lambda: self._read("rejected"))
         metrics.read(Metric.RULE_SECONDS, lambda: self._read("seconds"))
@@ -36,6 +40,9 @@ class Efforts:
         return self._of.setdefault(rule, Effort())
 
     def _read(self, part: str) -> Mapping[tuple[str, ...], float]:
+        if self.present is not None:
+            present = self.present()
+            self._of = {rule: effort for rule, effort in self._of.items() if rule in present}
         return {rule: getattr(effort, part) for rule, effort in self._of.items()}
 
 

@@ -85,6 +85,21 @@ def test_suspensions_are_counted_by_metric(observer, log, registry):
     assert registry.get_sample_value("wharfinger_signal_suspensions_total", {"policy": "p", "metric": "load"}) == 1.0
 
 
+def test_what_nobody_measures_any_more_leaves_no_series_and_nothing_in_memory(observer, registry):
+    series = ("wharfinger_signal_suspensions_total", {"policy": "p", "metric": "load"})
+    observer.followed({QUERY.key: QUERY})
+    observer.suspended(suspension(0.1))
+    observer.refresh_failed(QUERY, SignalFailed(Kind.TIMEOUT, "late"), 1.0)
+    observer.refreshed(QUERY, found("x"), 0.1)
+    observer.refresh_failed(QUERY, SignalFailed(Kind.TIMEOUT, "late"), 1.0)
+    observer.followed({QUERY.key: QUERY})
+    assert registry.get_sample_value(*series) == 1.0
+
+    observer.followed({})
+    assert registry.get_sample_value(*series) is None
+    assert (observer._failing, observer._odd, observer._suspended) == ({}, {}, set())
+
+
 def test_events_are_about_the_object_that_has_the_policy_and_told_by_the_leader():
     recorded, about = [], Reference(kind="SchedulingPolicy", name="p")
     recorder = SimpleNamespace(record_about=lambda what, event, **_: recorded.append((what, event.type, event.reason, event.note)))

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.compiler.texts import compiled
 from tests.unit.runtime.running import node, pod
 from tests.unit.telemetry.scene import scheduling
+from wharfinger.daemon.telling import rules_of
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, ReservePlugin
@@ -200,6 +201,22 @@ def test_rules_of_policies_count_what_they_really_look_at(scene):
             await world.calm()
             assert scene.value("wharfinger_policy_rule_evaluations_total", **rule) == 4
             assert scene.value("wharfinger_policy_rule_rejections_total", **rule) == 2
+
+    run(story)
+
+
+def test_rules_that_are_gone_have_no_series_any_more(scene):
+    rule = {"policy": "zones", "rule": "zoned"}
+
+    async def story():
+        async with scheduling(node("a"), pod("one"), chains={"wharfinger": assemble([compiled(ZONED)])}, scene=scene) as world:
+            scene.observer.tell_rules_of(lambda: rules_of(world.scheduler))
+            assert scene.value("wharfinger_policy_rule_evaluations_total", **rule) == 1
+            world.scheduler.adopt({"wharfinger": assemble([compiled(ZONED)])})
+            assert scene.value("wharfinger_policy_rule_evaluations_total", **rule) == 1, "the same text once more"
+            world.scheduler.adopt({"wharfinger": assemble()})
+            for name in ("evaluations", "rejections", "seconds"):
+                assert scene.value(f"wharfinger_policy_rule_{name}_total", **rule) is None
 
     run(story)
 
