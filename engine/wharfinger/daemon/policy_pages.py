@@ -12,14 +12,14 @@ from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.web.policies import Policies
 
 
-def policies_told(store: PolicyStore, health: Health) -> Policies:
-    """What the pages ask."""
+def policies_told(store: PolicyStore, health: Health, *, to_anybody: bool = False) -> Policies:
+    """What the pages ask, and whether from anywhere."""
 
     def shadows() -> Mapping[str, Mapping[str, Any]]:
         daemon = health.daemon
         return {} if daemon is None else {name: _plain(report) for name, report in daemon.shadows.reports.items()}
 
-    return Policies(statuses=lambda: store.statuses, sources=lambda: store.sources, shadows=shadows)
+    return Policies(statuses=lambda: store.statuses, sources=lambda: store.sources, shadows=shadows, to_anybody=to_anybody)
 
 
 def _plain(report: ShadowReport) -> Mapping[str, Any]:

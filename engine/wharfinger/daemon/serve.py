@@ -97,7 +97,7 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
 ) -> None:
     """None, when health, metrics and all pages are served, until the context ends."""
     debug = Debug(cache=partial(_cache, health, connection), from_anywhere=settings.remote_debugging)
-    told = policies_told(store, health)
+    told = policies_told(store, health, to_anybody=settings.remote_ui)
     page = live_page(health, told, telling.recent, store, clock=clock, failed=telling.observer.failed, to_anybody=settings.remote_ui)
     shown = decisions_shown(telling.recent, health, clock, to_anybody=settings.remote_ui)
     pages = [*policies.routes(told), *decisions.routes(shown), *ui.routes(page)]

@@ -115,7 +115,7 @@ class Settings(Part):
 
     `policy_config_map` is `namespace/name` of a ConfigMap with policies for every profile; `state_directory` is where the last good version
     of every policy outlasts a restart. `remote_debugging`: what is under `/debug` answers others than the machine itself, too;
-    `remote_ui`: the live page does, and so do `/decisions` and `/explain`.
+    `remote_ui`: the live page does, and so do `/policies`, `/decisions` and `/explain`.
     `decision_log` is written, and `tracing` done, where they are given.
     With `admission` a webhook is served that refuses SchedulingPolicies which would not become active.
     `tenant_policies` says what inline policies of PolicyApps and those that PlacementPreviews bring along may do: nothing, what concerns

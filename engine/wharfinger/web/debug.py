@@ -20,6 +20,8 @@ from wharfinger.web.profile import Profiling
 CacheReport = Callable[[], Awaitable[Mapping[str, Any]]]
 """How what is known of the cluster differs from what the API server says now, as plain values; WharfingerError when it cannot be asked."""
 
+Answer = Callable[[Request], Awaitable[Response]]
+
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[0-9a-z.]+)(:[0-9]{0,5})?")
 
 
@@ -68,6 +70,15 @@ class Nearby:
         if request.headers.get("sec-fetch-site") == "cross-site":  # it could not read the answer, but let the process profile itself
             return PlainTextResponse("not for pages of other sites; open it by its own address\n", 403)
         return None
+
+
+def guarded(answer: Answer, setting: str) -> Answer:
+    """The same answer for who is on this machine, a refusal that names the setting for others."""
+
+    async def asked(request: Request) -> Response:
+        return await answer(request) if is_ours(request) else not_ours(request, setting)
+
+    return asked
 
 
 def not_ours(request: Request, setting: str) -> Response:

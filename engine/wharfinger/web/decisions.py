@@ -19,7 +19,7 @@ from starlette.routing import Route
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.model.timestamps import micro_time
 from wharfinger.telemetry.recent_decisions import RankedNode, RecentDecision, RecentDecisions
-from wharfinger.web.debug import is_ours, not_ours
+from wharfinger.web.debug import Answer, guarded
 
 MOST_LISTED = 1000
 LISTED = 100
@@ -30,8 +30,6 @@ Explain = Callable[[str, list[str]], Awaitable[tuple[Mapping[str, Any], str]]]
 
 UnknownObject when there is no such pod or node, UsageError for a pod that is not ours, another WharfingerError when it cannot be told now.
 """
-
-Answer = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +48,7 @@ def routes(decisions: Decisions) -> list[Route]:
         "/decisions/{namespace}/{name}": _of_pod(decisions.recent),
         "/explain/{namespace}/{name}": _explanation(decisions.explain),
     }
-    return [Route(path, answer if decisions.to_anybody else _guarded(answer)) for path, answer in found.items()]
-
-
-def _guarded(answer: Answer) -> Answer:
-    async def guarded(request: Request) -> Response:
-        if not is_ours(request):
-            return not_ours(request, "remoteUi")
-        return await answer(request)
-
-    return guarded
+    return [Route(path, answer if decisions.to_anybody else guarded(answer, "remoteUi")) for path, answer in found.items()]
 
 
 def _list(recent: RecentDecisions) -> Answer:

@@ -19,15 +19,20 @@ from starlette.routing import Route
 
 from wharfinger.framework.policy_status import Finding, PolicyStatus, SourceStatus
 from wharfinger.model.timestamps import time_text
+from wharfinger.web.debug import guarded
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """What is asked: the policies, their sources, and what came of each shadow policy as plain values by name."""
+    """What is asked: the policies, their sources, and what came of each shadow policy as plain values by name.
+
+    Only the machine itself may ask, unless `to_anybody`: what was found quotes texts, and names labels and pods of all namespaces.
+    """
 
     statuses: Callable[[], Sequence[PolicyStatus]]
     sources: Callable[[], Sequence[SourceStatus]]
     shadows: Callable[[], Mapping[str, Mapping[str, Any]]]
+    to_anybody: bool = False
 
 
 def routes(policies: Policies) -> list[Route]:
@@ -47,7 +52,8 @@ def routes(policies: Policies) -> list[Route]:
             return PlainTextResponse(f"there is no shadow policy {name}; {others}\n", 404)
         return _json(shadows[name])
 
-    return [Route("/policies", listed), Route("/policies/{name:path}/shadow", shadow)]
+    found = {"/policies": listed, "/policies/{name:path}/shadow": shadow}
+    return [Route(path, answer if policies.to_anybody else guarded(answer, "remoteUi")) for path, answer in found.items()]
 
 
 def plain(status: PolicyStatus) -> dict[str, Any]:

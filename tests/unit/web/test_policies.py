@@ -1,10 +1,11 @@
 """`/policies` for programs and for people."""
 
+import dataclasses
 import re
 
 import pytest
 
-from tests.unit.web.asking import asking
+from tests.unit.web.asking import FAR, asking
 from wharfinger.framework.policy_source import Mode
 from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, SourceStatus
 from wharfinger.web.policies import Policies, routes
@@ -79,3 +80,15 @@ def test_a_link_leads_to_its_shadow_whatever_the_name():
     assert asked.get(f"/{link}").json() == {"disagreed": 3}
     assert page.headers["content-security-policy"].startswith("default-src 'none'; ")
     assert page.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", ["/policies", "/policies/new/shadow", "/policies/gone/shadow"])
+def test_only_the_machine_itself_may_ask_unless_it_is_opened(path):
+    policies = Policies(statuses=list, sources=list, shadows=lambda: {"new": {}})
+    near, far = asking(extra_routes=routes(policies)), asking(extra_routes=routes(policies), client=FAR)
+    opened = asking(extra_routes=routes(dataclasses.replace(policies, to_anybody=True)), client=FAR)
+    answer = 404 if "gone" in path else 200
+
+    assert [client.get(path).status_code for client in (near, far, opened)] == [answer, 403, answer]
+    assert "remoteUi: true" in far.get(path).text
+    assert near.get(path, headers={"host": "rebound.example"}).status_code == 403
