@@ -82,9 +82,9 @@ class Decisions(TypedDict):
     decisions: list[Decision]
 
 
-def is_refused(policy: PolicyState) -> bool:
-    """Whether the last text of a policy was refused."""
-    return policy["state"] in {"kept", "refused"}
+def is_troubled(policy: PolicyState) -> bool:
+    """Whether the last text of a policy was refused, or pods that it governs wait because it takes too long to decide."""
+    return policy["state"] in {"kept", "refused", "suspended"}
 
 
 def shaped(answer: Any, shape: type[T], place: str) -> T:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from wharfinger.cli import running_process, streams
-from wharfinger.cli.running_answers import POLICIES, Finding, Policies, Policy, is_refused, shaped
+from wharfinger.cli.running_answers import POLICIES, Finding, Policies, Policy, is_troubled, shaped
 from wharfinger.runtime import layout
 
 COLUMNS = ("POLICY", "WHOSE", "STATE", "REVISION", "SINCE", "FROM")
@@ -31,7 +31,7 @@ def command(
     else:
         streams.out("".join(f"{line}\n" for line in (*told, *lines(answer))))
     return int(
-        bool(unready) or any(source["lost"] for source in answer["sources"]) or any(is_refused(policy) for policy in answer["policies"])
+        bool(unready) or any(source["lost"] for source in answer["sources"]) or any(is_troubled(policy) for policy in answer["policies"])
     )
 
 

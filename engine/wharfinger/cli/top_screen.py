@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from wharfinger.cli.running_answers import Decision, PolicyStates, is_refused
+from wharfinger.cli.running_answers import Decision, PolicyStates, is_troubled
 from wharfinger.cli.top_readings import Between
 from wharfinger.runtime import layout
 
@@ -78,7 +78,7 @@ def _policies(policies: PolicyStates) -> Lines:
         rows = [(policy["name"] or "?", policy["state"], (policy["revision"] or "-")[:12]) for policy in found]
         yield "", ""
         for policy, text in zip([None, *found], layout.columns([("POLICY", "STATE", "REVISION"), *rows]).splitlines(), strict=True):
-            wrong = policy is not None and is_refused(policy)
+            wrong = policy is not None and is_troubled(policy)
             yield text, "dim" if policy is None else "red" if wrong else ""
     for source in policies["sources"]:
         if source["lost"]:

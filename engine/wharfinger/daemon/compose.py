@@ -32,6 +32,7 @@ from wharfinger.kube.resources import SCHEDULING
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.reconcile.compose import StorePolicies
 from wharfinger.runtime.garbage import collect_in_quiet
+from wharfinger.runtime.policy_budget import BudgetSettings
 from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
 from wharfinger.signals.ports import SignalObserver
@@ -158,6 +159,7 @@ def limits_of(settings: Settings) -> SchedulerSettings:
         most_binds=limits.binds,
         most_writes=limits.writes,
         stop_seconds=limits.grace_period,
+        budget=BudgetSettings(seconds=limits.policy_budget),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wharfinger.framework.ports import Clock
+from wharfinger.runtime.policy_budget import Suspension
 from wharfinger.runtime.policy_store.active import ActivePolicies
 from wharfinger.runtime.policy_store.sample import Sample, sample_of
 from wharfinger.runtime.policy_store.shadow import Shadows
@@ -29,7 +30,12 @@ def connect(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> Shadows:
             return None
         return sample_of(scheduler.state.snapshot(), (queued.pod for queued in scheduler.queue))
 
+    def suspended(suspension: Suspension, _suspended: bool) -> None:
+        store.suspension_changed(*suspension.key)
+
     store.adopt = adopt
+    store.suspended = lambda: scheduler.budget.suspended
+    scheduler.budget.changed = suspended
     store.sample = sample
     scheduler.rest = store.beside.rest
     adopt(store.active)

@@ -45,6 +45,13 @@ class PolicyEvents:
         if status.about is not None and status.about.kind == "ConfigMap":
             self._record(status, NORMAL, "PolicyRemoved", "removed")
 
+    def policy_suspended(self, status: PolicyStatus) -> None:
+        """Records that pods which the policy governs wait, or are tried again."""
+        if status.suspended:
+            self._record(status, WARNING, "PolicySuspended", status.suspended)
+        else:
+            self._record(status, NORMAL, "PolicyResumed", "it decides again about pods that it governs")
+
     def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
         """None; nobody wants an event of every reload."""
 

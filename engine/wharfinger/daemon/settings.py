@@ -82,13 +82,15 @@ class Limits(Part):
     """What is under way at a time, and for how long.
 
     `binds` and `writes` are pods being bound and statuses being written; `connections` are those to the API server besides the watches;
-    `grace_period` is how long a stop waits for what is under way.
+    `grace_period` is how long a stop waits for what is under way. `policy_budget` is what one policy may take of the time of a decision:
+    one that takes more several times in a row is suspended, and pods that it governs wait; 0 sets no limit.
     """
 
     binds: int = Field(default=256, ge=1, le=10_000)
     writes: int = Field(default=32, ge=1, le=10_000)
     connections: int = Field(default=64, ge=1, le=1_000)
     grace_period: Duration = Field(default=10.0, ge=0)
+    policy_budget: Duration = Field(default=0.02, ge=0)
 
 
 class SignalSettings(Part):

@@ -113,7 +113,7 @@ def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Eva
     refusal = evaluation.filtering.refusal
     trial = Trial(evaluation.filtering.slots, Question(evaluation.cycle, pod, snapshot), () if refusal is None else refusal.reasons)
     messages = []
-    allowed = evaluation.lineup.evictable(pod, snapshot.now)
+    allowed = evaluation.evictable(pod, snapshot)
     for plugin in chain.post_filters if snapshot.n_nodes else ():
         rejection = Rejection(
             rejected=np.ones(snapshot.n_nodes, np.bool_), unresolvable=diagnosis.unresolvable, trial=trial, evictable=allowed

@@ -8,7 +8,7 @@ or removed, or too much happened, it starts afresh. Either way the answer is the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +24,7 @@ from wharfinger.framework.scoring import Scoring
 from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
 
 if TYPE_CHECKING:
+    from wharfinger.framework.eviction import Evictable
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
 
@@ -83,7 +84,9 @@ class Evaluation:
         asked = Question(self.cycle, pod, snapshot)
         changes = self._changes(snapshot)
         if self._stopwatch is not None:
-            self._laps = self.filtering.laps = self.scoring.laps = self._stopwatch.begin(whole=changes is None)
+            self._laps = self.filtering.laps = self.scoring.laps = self._stopwatch.begin(
+                whole=changes is None, policies=self.lineup.policies
+            )
         if changes is None:
             self._start(asked)
         else:
@@ -134,6 +137,14 @@ class Evaluation:
             self._message = Diagnosis(self.filtering, snapshot.n_nodes).message
         return self._message
 
+    def evictable(self, pod: PodView, snapshot: Snapshot) -> Evictable:
+        """Whom preemption may evict for `pod`."""
+        allowed = self.lineup.evictable(pod, snapshot.now)
+        if self._laps is NO_LAPS or not allowed.rules:
+            return allowed
+        measured = (self._laps.of_policy(policy, rule) for policy, rule in zip(allowed.policies, allowed.rules, strict=True))
+        return replace(allowed, rules=tuple(measured))
+
     def choose(self, pod: PodView, snapshot: Snapshot) -> Choice | None:
         """The best of all feasible nodes for `pod`; None where there is none."""
         if not self.filtering.count:
@@ -153,5 +164,5 @@ class Evaluation:
             rows = rows[keys == keys.max()]
         for rule in self.lineup.tie_breaks:
             if len(rows) > 1:
-                rows = rule.best(self.cycle, pod, snapshot, rows)
+                rows = self._laps.of_policy(rule.policy, rule.best)(self.cycle, pod, snapshot, rows)
         return rows

@@ -41,7 +41,11 @@ class ScoreTerm:
 
 
 class TieBreak(Protocol):
-    """A key by which equals are told apart."""
+    """A key by which equals are told apart; it belongs to a policy of that name."""
+
+    @property
+    def policy(self) -> str:
+        """The policy's name."""
 
     def best(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those of `rows` (at least one) that come first."""

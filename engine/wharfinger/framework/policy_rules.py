@@ -135,6 +135,7 @@ class TieBreak:
     def __init__(self, policy: CompiledPolicy, index: int) -> None:
         self._policy = policy
         self._index = index
+        self.policy = policy.name
         self._descending = policy.tie_break[index].descending
 
     def best(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -52,7 +52,8 @@ class PolicyStatus:
     `name` is None for a text that never was one. `revision` is that of the policy that holds in its `mode`, None if there is none; `since`
     is when it began to (seconds since 1970). `generation` and `attempted` belong to the last text, `held_generation` to the one that
     holds: they differ while an older one is kept; `held` makes it again, None if it imports something. `omitted` findings are too many to
-    list; `report` is them as text for people. `authority` is whose policy it is.
+    list; `report` is them as text for people. `authority` is whose policy it is. `suspended` says why pods that it governs wait: it takes
+    too long to decide; "" while it does not.
     """
 
     name: str | None
@@ -72,6 +73,7 @@ class PolicyStatus:
     about: Reference | None = None
     held: FormerText | None = None
     authority: Authority = CLUSTER
+    suspended: str = ""
 
     @property
     def holds(self) -> bool:
@@ -85,7 +87,9 @@ class PolicyStatus:
 
     @property
     def state(self) -> str:
-        """One word: `active`, `shadow`, `kept` (a former version holds), `refused` (none does) or `off`."""
+        """One word: `active`, `shadow`, `kept` (a former version holds), `refused` (none does) or `off`; before all of them `suspended`."""
+        if self.suspended:
+            return "suspended"
         if self.mode is Mode.OFF:
             return "off"
         if self.result is Result.REFUSED:
@@ -118,6 +122,9 @@ class PolicyObserver(Protocol):
     def policy_removed(self, status: PolicyStatus) -> None:
         """None; the policy was taken away on purpose. `status` is the last of it."""
 
+    def policy_suspended(self, status: PolicyStatus) -> None:
+        """None; the policy takes too long to decide: it is suspended from now on, or tried again if it is not any more."""
+
     def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
         """None; these are all policies from now on, after a reload that took so long."""
 
@@ -138,6 +145,9 @@ class SilentPolicyObserver:
         """Makes nothing of it."""
 
     def policy_removed(self, status: PolicyStatus) -> None:
+        """None."""
+
+    def policy_suspended(self, status: PolicyStatus) -> None:
         """None."""
 
     def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:

@@ -7,9 +7,9 @@ Evaluations are counted always: that is one addition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from wharfinger.framework.extension import Plugin
@@ -32,6 +32,8 @@ class Slot(Protocol):
 
 
 S = TypeVar("S", bound=Slot)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Laps:
@@ -46,6 +48,10 @@ class Laps:
     def mark(self, point: str) -> None:
         """What happened since the last mark belongs to an extension point."""
 
+    def of_policy(self, policy: str, rule: Callable[P, R]) -> Callable[P, R]:  # noqa: ARG002 — as above
+        """A rule of a policy that has no slot, such as a key of its tie break."""
+        return rule
+
 
 NO_LAPS = Laps()
 
@@ -55,9 +61,12 @@ Lap = tuple[str, Slot, float]
 
 
 class TimedLaps(Laps):
-    """The laps of one decision: `laps` by plugin, `points` the seconds by extension point. `whole`: no earlier result was of use."""
+    """The laps of one decision: `laps` by plugin, `points` the seconds by extension point, `by_policy` those of rules without a slot.
 
-    __slots__ = ("_clock", "_since", "laps", "points", "whole")
+    `whole`: no earlier result was of use.
+    """
+
+    __slots__ = ("_clock", "_since", "by_policy", "laps", "points", "whole")
 
     def __init__(self, clock: Callable[[], float], *, whole: bool) -> None:
         self._clock = clock
@@ -65,6 +74,7 @@ class TimedLaps(Laps):
         self.whole = whole
         self.laps: list[Lap] = []
         self.points: dict[str, float] = {}
+        self.by_policy: dict[str, float] = {}
 
     def each(self, point: str, slots: Iterable[S]) -> Iterator[S]:
         """The slots, each measured until the next is asked for."""
@@ -81,6 +91,18 @@ class TimedLaps(Laps):
         self.points[point] = self.points.get(point, 0.0) + now - self._since
         self._since = now
 
+    def of_policy(self, policy: str, rule: Callable[P, R]) -> Callable[P, R]:
+        """The rule, measured whenever it is asked."""
+
+        def asked(*arguments: P.args, **named: P.kwargs) -> R:
+            began = self._clock()
+            try:
+                return rule(*arguments, **named)
+            finally:
+                self.by_policy[policy] = self.by_policy.get(policy, 0.0) + self._clock() - began
+
+        return asked
+
 
 class Stopwatch(Protocol):
     """Measures the decisions of one profile."""
@@ -88,8 +110,8 @@ class Stopwatch(Protocol):
     def effort(self, plugin: Plugin) -> Effort | None:
         """Where a plugin's effort is to be kept; None if nobody asks for it."""
 
-    def begin(self, *, whole: bool) -> Laps:
-        """The laps of a decision that begins now; `whole`: it is made from scratch."""
+    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:
+        """The laps of a decision that begins now; `whole`: it is made from scratch. `policies` are those that govern the pod, by name."""
 
     def ended(self, laps: Laps, status: str) -> None:
         """The decision of these laps has ended with a `Success` or as `Unschedulable`."""

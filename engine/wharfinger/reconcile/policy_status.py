@@ -134,7 +134,7 @@ def ready_of(found: PolicyStatus, conditions: Sequence[Condition]) -> Condition:
         return ready(False, "FormerVersion" if found.holds else "Refused", _first_error(found))
     by_type = {each.type: each for each in conditions}
     active, metrics = by_type["Active"], by_type.get("MetricsAvailable")
-    if active.reason == "Pending":
+    if active.reason in {"Pending", "Suspended"}:
         return ready(False, active.reason, active.message)
     if metrics is not None and metrics.status == "False":
         return ready(True, metrics.reason, metrics.message)
@@ -156,6 +156,8 @@ def _active(found: PolicyStatus) -> Condition:
     why = _first_error(found)
     if found.mode is Mode.OFF:
         return condition("Active", False, "Off", "its mode keeps it out")
+    if found.suspended:
+        return condition("Active", False, "Suspended", found.suspended)
     if found.result is Result.REFUSED:
         if not found.holds:
             return condition("Active", False, "Refused", why)

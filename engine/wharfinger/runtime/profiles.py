@@ -14,6 +14,7 @@ from wharfinger.framework.ports import Observer, SilentObserver
 from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.framework.verdict import Reason
 from wharfinger.model.pod import PodView
+from wharfinger.runtime.policy_budget import PolicyBudget
 
 DEFAULT_SCHEDULER = "default-scheduler"
 """What an empty `spec.schedulerName` stands for."""
@@ -93,13 +94,16 @@ class Profile:
 
 
 class Profiles:
-    """The profiles of one scheduler by name; all of them order the queue the same way."""
+    """The profiles of one scheduler by name; all of them order the queue the same way. Decisions keep to the `budget` of policies."""
 
-    def __init__(self, chains: Mapping[str, Chain], observer: Observer | None = None) -> None:
+    def __init__(self, chains: Mapping[str, Chain], observer: Observer | None = None, budget: PolicyBudget | None = None) -> None:
         if not chains:
             raise UsageError("a scheduler needs at least one profile")
         observer = observer or SilentObserver()
-        self._by_name = {name: Profile(name, chain, observer.stopwatch(name), observer) for name, chain in chains.items()}
+        watches = {name: observer.stopwatch(name) for name in chains}
+        if budget is not None:
+            watches = {name: budget.stopwatch(watch) for name, watch in watches.items()}
+        self._by_name = {name: Profile(name, chain, watches[name], observer) for name, chain in chains.items()}
         if len({type(profile.chain.queue_sort) for profile in self._by_name.values()}) > 1:
             raise UsageError(f"profiles {', '.join(sorted(self._by_name))} share one queue; they must order it by the same plugin")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.ports import Clock, Observer, SilentObserver
 from wharfinger.runtime import hints
+from wharfinger.runtime.policy_budget import SUSPENDED
 from wharfinger.runtime.queue_places import REJECTED, QueuePlaces, QueueSettings
 from wharfinger.runtime.queued_pod import Place, QueuedPod
 
@@ -139,6 +140,12 @@ class SchedulingQueue:
         self._wake(woken, POLICY)
         return len(woken)
 
+    def resumed(self) -> int:
+        """How many pods are tried again that waited for suspended policies."""
+        woken = [queued for queued in self._unschedulable if SUSPENDED in queued.rejectors]
+        self._wake(woken, POLICY)
+        return len(woken)
+
     def _wake(self, waiting: Sequence[QueuedPod], label: str) -> None:
         for queued in waiting:
             self._places.take_out(queued)
@@ -234,7 +241,8 @@ class SchedulingQueue:
             self._sweep(now)
 
     def _sweep(self, now: float) -> None:
-        overdue = [queued for queued in self._unschedulable if now - queued.queued_at >= self._settings.longest_wait]
+        longest = self._settings.longest_wait
+        overdue = [queued for queued in self._unschedulable if now - queued.queued_at >= longest and SUSPENDED not in queued.rejectors]
         for queued in overdue:
             self._places.take_out(queued)
             queued.flushed = True

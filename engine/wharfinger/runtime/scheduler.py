@@ -19,6 +19,7 @@ from wharfinger.runtime.cluster_feed import ClusterFeed
 from wharfinger.runtime.failures import Failures
 from wharfinger.runtime.measurements import Measurements
 from wharfinger.runtime.permits import Permits
+from wharfinger.runtime.policy_budget import BudgetSettings, PolicyBudget
 from wharfinger.runtime.policy_change import Concerned, policies_between
 from wharfinger.runtime.preemptor import Preemptor
 from wharfinger.runtime.profiles import Profiles
@@ -45,7 +46,8 @@ class SchedulerSettings:
     """Limits of the loop.
 
     `needed`: kinds that must be known before the first decision. `slice_seconds`: how long to decide before others have their turn.
-    `most_binds`, `most_writes`: requests under way at a time. `stop_seconds`: how long a stop waits for what is under way.
+    `most_binds`, `most_writes`: requests under way at a time. `stop_seconds`: how long a stop waits for what is under way. `budget`: what
+    policies may take of the time of decisions.
     """
 
     needed: frozenset[str] = frozenset({"Node", "Pod"})
@@ -54,6 +56,7 @@ class SchedulerSettings:
     most_writes: int = 32
     stop_seconds: float = 10.0
     queue: QueueSettings = field(default_factory=QueueSettings)
+    budget: BudgetSettings = field(default_factory=BudgetSettings)
 
 
 class Scheduler:
@@ -73,7 +76,8 @@ class Scheduler:
         self.queue = SchedulingQueue(
             ports.clock, self._world.snapshot, settings=self.settings.queue, observer=ports.observer, stirred=self._wake.set
         )
-        self.profiles = Profiles(chains, ports.observer)
+        self.budget = PolicyBudget(self.settings.budget, ports.clock.now, ports.clock.monotonic, self._size)
+        self.profiles = Profiles(chains, ports.observer, self.budget)
         self.rest: Callable[[], float] = lambda: 0.0
         self._stopping = False
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.observer, self.settings.most_writes)
@@ -84,7 +88,7 @@ class Scheduler:
             self._world, queue=self.queue, writes=self._writes, failures=failures, permits=permits, most=self.settings.most_binds
         )
         self._preemptor = Preemptor(self._world, self.queue, self._writes, permits)
-        self._cycle = SchedulingCycle(self._world, self.queue, self._binding, failures, self._preemptor)
+        self._cycle = SchedulingCycle(self._world, self.queue, self._binding, failures, self._preemptor, self.budget)
         self._feed = ClusterFeed(
             state=self.state,
             queue=self.queue,
@@ -137,6 +141,7 @@ class Scheduler:
             if chain is not profile.chain and chain.revision != profile.chain.revision:
                 changed[profile] = policies_between(profile.chain, chain)
                 profile.adopt(chain)
+        self.budget.adopted(profile.chain for profile in self.profiles)
         return self.queue.policies_changed(Concerned(changed, self._ports.clock.now())) if changed else 0
 
     def show_decisions(self, beside: Callable[[str, Decision], None]) -> None:
@@ -169,6 +174,8 @@ class Scheduler:
             await until(self._wake, self._ports.clock, LONGEST_NAP)
             return
         self.queue.flush()
+        if self.budget.review():
+            self.queue.resumed()
         if not self._binding.room.is_set():
             await until(self._binding.room, self._ports.clock, LONGEST_NAP)
         elif self._schedule_slice():
@@ -192,6 +199,10 @@ class Scheduler:
     def _nap(self) -> float:
         ready_at = self.queue.next_ready_at()
         return LONGEST_NAP if ready_at is None else min(LONGEST_NAP, max(0.0, ready_at - self._ports.clock.monotonic()))
+
+    def _size(self) -> tuple[int, int]:
+        snapshot = self.state.snapshot()
+        return snapshot.n_nodes, int(snapshot.pod_count.sum())
 
     def _leaving(self, uid: str, gone: bool) -> None:
         self._preemptor.leaving(uid)

@@ -8,7 +8,8 @@ from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import Placement
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.runtime import hints, wording
-from wharfinger.runtime.world import Decided, World
+from wharfinger.runtime.policy_budget import SUSPENDED
+from wharfinger.runtime.world import NOT_DECIDED, Decided, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from wharfinger.model.pod import PodView
     from wharfinger.runtime.binding_cycle import BindingCycle
     from wharfinger.runtime.failures import Failures
+    from wharfinger.runtime.policy_budget import PolicyBudget
     from wharfinger.runtime.preemptor import Preemptor
     from wharfinger.runtime.queue import SchedulingQueue
     from wharfinger.runtime.queued_pod import QueuedPod
@@ -27,13 +29,22 @@ if TYPE_CHECKING:
 class SchedulingCycle:
     """Decides about pods on the live state and acts on what was decided. Those `beside` are shown every decision before that."""
 
-    def __init__(self, world: World, queue: SchedulingQueue, binding: BindingCycle, failures: Failures, preemptor: Preemptor) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 — the parts that an attempt touches
+        self,
+        world: World,
+        queue: SchedulingQueue,
+        binding: BindingCycle,
+        failures: Failures,
+        preemptor: Preemptor,
+        budget: PolicyBudget,
+    ) -> None:
         self._world = world
         self._clock = world.ports.clock
         self._queue = queue
         self._binding = binding
         self._failures = failures
         self._preemptor = preemptor
+        self._budget = budget
         self.beside: tuple[Callable[[str, Decision], None], ...] = ()
 
     def schedule(self, queued: QueuedPod) -> None:
@@ -42,8 +53,11 @@ class SchedulingCycle:
             return
         started = self._clock.monotonic()
         try:
+            if self._held(queued):
+                return
             decision = queued.profile.decider.decide(self._world.snapshot(), queued.pod)
-            queued.stages["decide"] = self._clock.monotonic() - started
+            queued.stages["decide"] = spent = self._clock.monotonic() - started
+            self._budget.decided(decision.evaluation.lineup.governing, spent)
             for shown in self.beside:
                 shown(queued.profile.name, decision)
             if decision.node is None:
@@ -67,6 +81,13 @@ class SchedulingCycle:
             self._queue.shelve(queued)
             return True
         return False
+
+    def _held(self, queued: QueuedPod) -> bool:
+        """Whether the pod waits because a policy that governs it is suspended."""
+        holding = self._budget.holding(queued.profile.chain, queued.pod, self._world.snapshot().now)
+        if holding:
+            self._failures.unschedulable(queued, frozenset({SUSPENDED}), NOT_DECIDED, message="; ".join(map(str, holding)))
+        return bool(holding)
 
     def _place(self, queued: QueuedPod, node: str, decision: Decision) -> None:
         pod = queued.pod

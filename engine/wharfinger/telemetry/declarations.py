@@ -201,8 +201,14 @@ class Metric(Enum):
     )
     POLICY_STATE = _gauge(
         "wharfinger_policies",
-        "Policies by state: 'active', 'shadow', 'kept' (a former version holds, the last text is refused), 'refused' (none holds), 'off'.",
+        "Policies by state: 'active', 'shadow', 'kept' (a former version holds, the last text is refused), 'refused' (none holds), 'off', "
+        "'suspended' (it takes too long to decide; pods that it governs wait).",
         "state",
+    )
+    POLICY_SUSPENSIONS = _counter(
+        "wharfinger_policy_suspensions_total",
+        "How often a policy was suspended: it took more of decisions than its budget (`limits.policyBudget`), several times in a row.",
+        "policy",
     )
     POLICY_SOURCE_LOST = _gauge(
         "wharfinger_policy_source_lost", "1 for a source of policies that cannot be read at present, 0 for one that can.", "source"

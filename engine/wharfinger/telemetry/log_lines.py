@@ -141,6 +141,18 @@ LINES = (
     ),
     LogLine(event="stopped", level="info", means="Everything under way has ended, or the grace period has."),
     LogLine(
+        event="policy suspended",
+        level="warning",
+        means="A policy takes too long to decide, several times in a row: pods that it governs wait until it is tried again.",
+        fields={"policy, source, key, mode, revision": "as below", "why": "what it took and what it may take, in words"},
+    ),
+    LogLine(
+        event="policy resumed",
+        level="info",
+        means="A policy that was suspended is tried again, or has been replaced.",
+        fields={"policy, source, key, mode, revision": "as below"},
+    ),
+    LogLine(
         event="policy accepted",
         level="info, warning with findings",
         means="A text of a policy compiles, its tests pass, and it holds from now on.",

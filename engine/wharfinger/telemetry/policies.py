@@ -16,6 +16,7 @@ class TelemetryPolicyObserver:
     def __init__(self, metrics: Metrics, log: Any) -> None:
         self._log = log.bind()
         self._reloads = metrics.counter(Metric.POLICY_RELOADS)
+        self._suspensions = metrics.counter(Metric.POLICY_SUSPENSIONS)
         for result in ("accepted", "refused", "removed"):
             self._reloads.labels(result)  # an alert on what has never happened needs its 0
 
@@ -45,6 +46,14 @@ class TelemetryPolicyObserver:
         """None; counts the removal and writes its line."""
         self._reloads.labels("removed").inc()
         self._log.info("policy removed", **_named(status))
+
+    def policy_suspended(self, status: PolicyStatus) -> None:
+        """None; counts the suspension and writes its line, or that it is over."""
+        if status.suspended:
+            self._suspensions.labels(status.name or "").inc()
+            self._log.warning("policy suspended", **_named(status), why=status.suspended)
+        else:
+            self._log.info("policy resumed", **_named(status))
 
     def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
         """None; writes how many policies there are now."""

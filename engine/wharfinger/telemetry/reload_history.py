@@ -51,6 +51,10 @@ class ReloadHistory:
         """Remembers that the policy was taken away; what was wrong with its last text is nobody's business any more."""
         self._add(replace(status, result=Result.ACCEPTED, report=""), "removed", self._now())
 
+    def policy_suspended(self, status: PolicyStatus) -> None:
+        """None; the policy was suspended, or is tried again."""
+        self._add(status, "suspended" if status.suspended else "resumed", self._now())
+
     def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
         """None; what is new in the set was told one by one."""
 

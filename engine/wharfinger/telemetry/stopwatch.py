@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 
 from wharfinger.framework.extension import Plugin
@@ -69,7 +69,7 @@ class DecisionStopwatch:
         """Where the effort of a policy's rule is kept; None for plugins of other kinds."""
         return self._efforts.of(plugin.origin) if isinstance(plugin, PolicyFilter | PolicyScore) else None
 
-    def begin(self, *, whole: bool) -> Laps:
+    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:  # noqa: ARG002 — measured alike, whoever governs
         """The laps of a decision that begins now."""
         shown = self._chance() * ONE_OF < 1
         return Measured(self._clock, whole=whole, shown=shown) if whole or shown else NO_LAPS

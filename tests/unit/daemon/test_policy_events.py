@@ -1,5 +1,7 @@
 """What becomes of policies is told by events about the objects that hold them, by the replica that leads."""
 
+from dataclasses import replace
+
 import pytest
 
 from wharfinger.daemon.policy_events import PolicyEvents
@@ -74,6 +76,21 @@ def test_a_text_that_was_tried(tried, type_, reason, note):
     PolicyEvents(recorder, lambda: True).policy_tried(tried)
 
     assert recorder.events == [(tried.about, type_, reason, "Reload", note)]
+
+
+@pytest.mark.parametrize(
+    ("found", "type_", "reason", "note"),
+    [
+        (replace(status(), suspended="it took 50 ms"), "Warning", "PolicySuspended", "p.policy: it took 50 ms"),
+        (status(about=RESOURCE), "Normal", "PolicyResumed", "it decides again about pods that it governs"),
+    ],
+)
+def test_a_policy_that_is_suspended_or_tried_again(found, type_, reason, note):
+    recorder = Recorded()
+
+    PolicyEvents(recorder, lambda: True).policy_suspended(found)
+
+    assert recorder.events == [(found.about, type_, reason, "Reload", note)]
 
 
 def test_a_key_that_was_removed():

@@ -1,5 +1,7 @@
 """The conditions of a SchedulingPolicy."""
 
+from dataclasses import replace
+
 import pytest
 
 from wharfinger.framework.policy_source import Mode
@@ -40,6 +42,8 @@ CASES = [
     (status(mode=Mode.SHADOW), [], ("True", "True", "False", "True"), "Shadow"),
     (status(mode=Mode.OFF, revision=None), None, ("True", "True", "False", None), "Off"),
     (status(), ["cpu5m"], ("True", "True", "True", "False"), "Active"),
+    (replace(status(), suspended="it took 50 ms"), [], ("True", "True", "False", "True"), "Suspended"),
+    (replace(status(SYNTAX), suspended="it took 50 ms"), [], ("False", "Unknown", "False", "True"), "Suspended"),
 ]
 
 
@@ -54,6 +58,7 @@ def test_conditions(found, lacking, told, reason):
 
 WORST = [
     (status(), [], "True Active"),
+    (replace(status(), suspended="it took 50 ms"), ["cpu5m"], "False Suspended it took 50 ms"),
     (status(LINT), [], "True Active"),
     (status(SYNTAX), [], "False FormerVersion p:3:1: P101: what is this"),
     (status(LINT, TEST), [], "False FormerVersion p:9:1: test: the test fails"),

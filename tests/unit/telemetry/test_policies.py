@@ -1,5 +1,7 @@
 """What becomes of policies is counted and written."""
 
+from dataclasses import replace
+
 import pytest
 import structlog
 
@@ -39,6 +41,14 @@ def written(scene, event):
     """The lines of an event: (level, everything else but the time)."""
     lines = scene.lines(event)
     return [(line["level"], {key: value for key, value in line.items() if key not in {"event", "level", "time"}}) for line in lines]
+
+
+def test_a_suspension_is_counted_and_written(scene, observer):
+    observer.policy_suspended(replace(status(), suspended="it took 50 ms"))
+    observer.policy_suspended(status())
+    assert scene.samples("wharfinger_policy_suspensions_total") == {(("policy", "p"),): 1.0}
+    assert written(scene, "policy suspended") == [("warning", {**NAMES, "why": "it took 50 ms"})]
+    assert written(scene, "policy resumed") == [("info", NAMES)]
 
 
 def test_every_result_is_counted_from_nought(scene, observer):

@@ -34,7 +34,7 @@ def stopwatch(chance):
 def test_seconds_of_a_rule_are_added_up_for_all_decisions(whole, chance, seconds):
     _, watch = stopwatch(chance)
     effort = Effort()
-    laps = watch.begin(whole=whole)
+    laps = watch.begin(whole=whole, policies=())
     for _ in laps.each("Filter", [slot("p/r", effort)]):
         pass
     watch.ended(laps, "Success")
@@ -44,7 +44,7 @@ def test_seconds_of_a_rule_are_added_up_for_all_decisions(whole, chance, seconds
 @pytest.mark.parametrize(("chance", "shown"), [(0.0, 1), (0.5, None)])
 def test_histograms_show_a_sample_of_every_kind_of_decision(chance, shown):
     metrics, watch = stopwatch(chance)
-    laps = watch.begin(whole=True)
+    laps = watch.begin(whole=True, policies=())
     laps.mark("Filter")
     watch.ended(laps, "Success")
     labels = {"extension_point": "Filter", "status": "Success", "profile": "p"}
@@ -53,7 +53,7 @@ def test_histograms_show_a_sample_of_every_kind_of_decision(chance, shown):
 
 def test_plugins_have_a_histogram_and_rules_their_seconds():
     metrics, watch = stopwatch(0.0)
-    laps = watch.begin(whole=True)
+    laps = watch.begin(whole=True, policies=())
     for _ in laps.each("Filter", [slot("NodeName"), slot("p/r", Effort())]):
         pass
     watch.ended(laps, "Success")
@@ -63,7 +63,7 @@ def test_plugins_have_a_histogram_and_rules_their_seconds():
 
 def test_what_is_not_measured_costs_no_look_at_the_clock():
     _, watch = stopwatch(0.99)
-    assert watch.begin(whole=False) is NO_LAPS
+    assert watch.begin(whole=False, policies=()) is NO_LAPS
     slots = [slot("a")]
     assert NO_LAPS.each("Filter", slots) is slots
 

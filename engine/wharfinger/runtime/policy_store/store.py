@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from wharfinger.framework.policy_source import PolicyText
+from wharfinger.framework.policy_source import Mode, PolicyText
 from wharfinger.framework.policy_status import Finding, PolicyObserver, PolicyStatus, SilentPolicyObserver, SourceStatus
 from wharfinger.runtime.policy_store.active import ActivePolicies, activated
 from wharfinger.runtime.policy_store.beside import Beside, let_go
@@ -65,6 +66,7 @@ class PolicyStore:
         self.adopt: Callable[[ActivePolicies], None] = lambda _active: None
         self.sample: Callable[[], Sample | None] = lambda: None
         self.failed: Callable[[str, BaseException], None] = _raised
+        self.suspended: Callable[[], Mapping[tuple[str, str], object]] = dict
         self.reloads = 0
         if not self.unheard:
             self.heard.set()
@@ -107,9 +109,19 @@ class PolicyStore:
     @property
     def statuses(self) -> tuple[PolicyStatus, ...]:
         """Every policy, in the order of sources and keys; while texts are being built, as it was before them."""
-        if self._meanwhile is not None:
-            return self._meanwhile
+        known = self._last_known() if self._meanwhile is None else self._meanwhile
+        suspended = self.suspended()
+        return tuple(_as_of_now(status, suspended) for status in known) if suspended else known
+
+    def _last_known(self) -> tuple[PolicyStatus, ...]:
         return tuple(entry.status for entry in self._ledger if entry.is_policy)
+
+    def suspension_changed(self, policy: str, revision: str) -> None:
+        """None; the policy of that name and revision is suspended from now on, or is not any more."""
+        for status in self.statuses:
+            if (status.name, status.revision) == (policy, revision) and status.mode is Mode.ENFORCE:
+                for observer in self._observers:
+                    observer.policy_suspended(status)
 
     @property
     def sources(self) -> tuple[SourceStatus, ...]:
@@ -133,7 +145,7 @@ class PolicyStore:
         async with self._settled:
             while self._pending:
                 self._offered.clear()
-                self._meanwhile = self.statuses
+                self._meanwhile = self._last_known()
                 try:
                     await self._reload()
                 finally:
@@ -242,6 +254,15 @@ class PolicyStore:
                 observer.policy_changed(entry.status)
         for entry in self._ledger:
             entry.newly = False
+
+
+def _as_of_now(status: PolicyStatus, suspended: Mapping[tuple[str, str], object]) -> PolicyStatus:
+    """The status of a policy, with a finding if it is suspended: by name and revision, why."""
+    why = suspended.get((status.name or "", status.revision or ""))
+    if why is None or status.mode is not Mode.ENFORCE:
+        return status
+    found = Finding(severity="warning", code="budget", message=str(why))
+    return replace(status, suspended=str(why), findings=(*status.findings, found), report=f"{status.report}warning: {found}\n")
 
 
 def _raised(_where: str, error: BaseException) -> None:

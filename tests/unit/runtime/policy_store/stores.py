@@ -43,6 +43,7 @@ class Seen:
         self.removed = []
         self.changed = []
         self.reviewed = []
+        self.suspended = []
         self.held = []
         self.sources = []
 
@@ -57,6 +58,9 @@ class Seen:
 
     def policy_removed(self, status):
         self.removed.append(status.key)
+
+    def policy_suspended(self, status):
+        self.suspended.append((status.name, bool(status.suspended)))
 
     def policies_hold(self, statuses, seconds):
         self.held.append(statuses)

@@ -20,6 +20,23 @@ async def test_what_is_offered_decides():
 
 
 @story
+async def test_a_policy_that_is_suspended_says_so_as_long_as_it_is():
+    world = World()
+    await world.offer({"a.policy": policy("a"), "b.policy": policy("b"), "c.policy": text(policy("c"), name="c.policy", mode=Mode.SHADOW)})
+    revisions = {status.name: status.revision for status in world.store.statuses}
+    world.store.suspended = lambda: {(name, revisions[name]): "it takes too long" for name in "ac"}
+    assert world.states() == {"a.policy": "suspended", "b.policy": "active", "c.policy": "shadow"}
+    found = world.status("a.policy")
+    assert [(each.severity, each.code, each.message) for each in found.findings] == [("warning", "budget", "it takes too long")]
+    assert found.report == "warning: budget: it takes too long\n"
+    world.store.suspension_changed("a", revisions["a"])
+    world.store.suspended = dict
+    world.store.suspension_changed("a", revisions["a"])
+    assert world.seen.suspended == [("a", True), ("a", False)]
+    assert world.states()["a.policy"] == "active"
+
+
+@story
 async def test_the_same_again_changes_nothing():
     world = World()
     await world.offer({"a.policy": policy("a")})
