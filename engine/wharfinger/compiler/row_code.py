@@ -12,35 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from types import CodeType
 from typing import Any
 
 from wharfinger.builtins.context import AtNode
 from wharfinger.compiler import ops
-from wharfinger.compiler.ir import Op
+from wharfinger.compiler.plain_code import INLINE, byte_code
 from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
 from wharfinger.compiler.schedule import Registers, RowStep, StaticPart
 from wharfinger.language.catalogue import Volatility
 
-INLINE: dict[Op, str] = {
-    ops.ADD: "{0} + {1}",
-    ops.SUB: "{0} - {1}",
-    ops.MUL: "{0} * {1}",
-    ops.DIV: "{0} / {1} if {1} else nan",
-    ops.NEG: "-{0}",
-    ops.EQ: "{0} == {1}",
-    ops.NE: "{0} != {1}",
-    ops.LT: "{0} < {1}",
-    ops.LE: "{0} <= {1}",
-    ops.GT: "{0} > {1}",
-    ops.GE: "{0} >= {1}",
-    ops.AND: "{0} and {1}",
-    ops.OR: "{0} or {1}",
-    ops.NOT: "not {0}",
-    ops.WHERE: "{1} if {0} else {2}",
-    ops.KNOWN: "{0}[1]",
-}
+KNOWN = "{0}[1]"  # what may be missing is a pair of value and presence
 GIVEN = "{0}[0]"  # the operations made by `ops.given`
 
 
@@ -69,16 +50,10 @@ def row_code(filters: Sequence[CompiledFilter], scores: Sequence[CompiledScore])
     answers = [text.filter(filters[index]) for index in quick_filters] + [text.score(scores[index]) for index in quick_scores]
     source = text.source(answers)
     names = dict(text.names)
-    exec(_code(source), names)  # noqa: S102 — the text is made from the operations above, never from a policy's own words
+    exec(byte_code(source), names)  # noqa: S102 — the text is made from the operations above, never from a policy's own words
     places = {index: place for place, index in enumerate(quick_filters)}
     score_places = {index: len(places) + place for place, index in enumerate(quick_scores)}
     return RowCode(names["rules"], tuple(text.static.values()), places, score_places, source)
-
-
-@lru_cache(maxsize=1000)
-def _code(source: str) -> CodeType:
-    """The byte code of a text: policies of one shape, and editions of one policy that differ in numbers, have the same."""
-    return compile(source, "<policy>", "exec")
 
 
 def is_quick(rule: Rule) -> bool:
@@ -134,7 +109,7 @@ class _Text:
 
     def _expression(self, step: RowStep) -> str:
         arguments = [self._name(register) for register in step.arguments]
-        template = GIVEN if step.op.name == "given" else INLINE.get(step.op)
+        template = GIVEN if step.op.name == "given" else KNOWN if step.op is ops.KNOWN else INLINE.get(step.op)
         if template is not None:
             return template.format(*arguments)
         self.names[f"f{step.register}"] = step.function

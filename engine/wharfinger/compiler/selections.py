@@ -6,13 +6,15 @@ asked for and is part of the selection's key, so that pods whose captured values
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wharfinger.builtins.context import AtRows
-from wharfinger.compiler import leaves, selection_parts
+from wharfinger.compiler import leaves, ops, selection_parts
 from wharfinger.compiler.ir import Node, Stage, ordered
+from wharfinger.compiler.plain_code import INLINE, byte_code
 from wharfinger.compiler.selection_parts import Parts
 from wharfinger.model.corrected import CorrectedSelection, Corrections
 from wharfinger.model.pod import PodView
@@ -20,27 +22,25 @@ from wharfinger.model.pod_table import Placement, PodClass
 from wharfinger.model.selection import Selection
 from wharfinger.model.snapshot import Snapshot
 
+CALL, KNOWN, GIVEN = "{f}({all})", "{0} is not None", "{f} if {0} is None else {0}"
+
 
 @dataclass(frozen=True, slots=True)
 class ItemProgram:
     """A computation about one placed pod.
 
-    `captures` are the earlier values it needs, in order; `text` is equal for equal programs whatever policy they come from;
-    `outputs` are places in the list that holds captures, the pod and then the result of each step.
+    `captures` are the earlier values it needs, in order; `text` is equal for equal programs whatever policy they come from; `function`
+    takes the captured values and the pod.
     """
 
     captures: tuple[Node, ...]
-    steps: tuple[tuple[Callable[..., Any], tuple[int, ...]], ...]
-    outputs: tuple[int, ...]
+    function: Callable[[Sequence[Any], PodView], tuple[Any, ...]]
     text: str
     per_pod: bool
 
-    def run(self, captured: Sequence[Any], pod: PodView) -> list[Any]:
+    def run(self, captured: Sequence[Any], pod: PodView) -> tuple[Any, ...]:
         """The outputs for one pod."""
-        places: list[Any] = [*captured, pod]
-        for evaluate, arguments in self.steps:
-            places.append(evaluate(*[places[a] for a in arguments]))
-        return [places[output] for output in self.outputs]
+        return self.function(captured, pod)
 
 
 def item_program(outputs: Sequence[Node]) -> ItemProgram:
@@ -50,19 +50,31 @@ def item_program(outputs: Sequence[Node]) -> ItemProgram:
     captures = selection_parts.captures(outputs)
     places = {node.number: place for place, node in enumerate(captures)}
     places |= {node.number: len(captures) for node in nodes if node.op is leaves.ITEM}
-    steps = []
-    for node in inner:
-        if node.op.scalar is None:
-            raise TypeError(f"{node.op.name} cannot be asked of a placed pod")
-        steps.append((node.op.scalar, tuple(places[arg.number] for arg in node.args)))
-        places[node.number] = len(captures) + len(steps)
+    places |= {node.number: len(captures) + 1 + step for step, node in enumerate(inner)}
     return ItemProgram(
         captures=captures,
-        steps=tuple(steps),
-        outputs=tuple(places[node.number] for node in outputs),
+        function=_function(inner, places, outputs, len(captures)),
         text=_text(inner, places, outputs),
         per_pod=selection_parts.reads_identity(outputs),
     )
+
+
+def _function(inner: Sequence[Node], places: dict[int, int], outputs: Sequence[Node], n_captures: int) -> Callable[..., tuple[Any, ...]]:
+    """The program as Python code; `places` number the captured values, the pod and the result of each step."""
+    names: dict[str, Any] = {"nan": math.nan}
+    lines = [f"{''.join(f'v{place}, ' for place in range(n_captures))}= captured"] if n_captures else []
+    for node in inner:
+        place, arguments = places[node.number], [f"v{places[arg.number]}" for arg in node.args]
+        template = GIVEN if node.op.name == "given" else KNOWN if node.op is ops.KNOWN else INLINE.get(node.op, CALL)
+        names[f"f{place}"] = ops.ARBITRARY[node.rep] if template is GIVEN else node.op.scalar
+        if node.op.scalar is None:
+            raise TypeError(f"{node.op.name} cannot be asked of a placed pod")
+        lines.append(f"v{place} = " + template.format(*arguments, f=f"f{place}", all=", ".join(arguments)))
+    found = "".join(f"v{places[node.number]}, " for node in outputs)
+    source = "\n    ".join([f"def program(captured, v{n_captures}):", *lines, f"return ({found})"]) + "\n"
+    exec(byte_code(source), names)  # noqa: S102 — the text is made from the operations above, never from a policy's own words
+    program: Callable[..., tuple[Any, ...]] = names["program"]
+    return program
 
 
 def _text(inner: list[Node], places: dict[int, int], outputs: Sequence[Node]) -> str:
@@ -79,6 +91,7 @@ class _Counted:
     def __init__(self, outputs: Sequence[Node], captures: Sequence[Node]) -> None:
         self._program = item_program(outputs)
         self._places = [captures.index(capture) for capture in self._program.captures]
+        self._passing = any(selection_parts.is_passing(capture) for capture in self._program.captures)
 
     def weigh(self, captured: Sequence[Any]) -> Weigh:
         """The function that says what a pod counts: 1 or its value, None where it is not selected or has no value."""
@@ -88,13 +101,14 @@ class _Counted:
         """The running counts over the cluster's pods."""
         own = self._own(captured)
         key: Hashable = (self._program.text, own)
-        return snapshot.selection(key, _every, per_pod=self._program.per_pod, value=_weigh(self._program.run, own))
+        value = _weigh(self._program.run, own)
+        return snapshot.selection(key, _every, per_pod=self._program.per_pod, value=value, passing=self._passing)
 
     def _own(self, captured: Sequence[Any]) -> tuple[Any, ...]:
         return tuple([captured[place] for place in self._places])
 
 
-def _weigh(run: Callable[[Sequence[Any], PodView], list[Any]], captured: Sequence[Any]) -> Weigh:
+def _weigh(run: Callable[[Sequence[Any], PodView], tuple[Any, ...]], captured: Sequence[Any]) -> Weigh:
     def weigh(pod: PodView) -> float | None:
         selected, *value = run(captured, pod)
         if not selected:

@@ -29,6 +29,7 @@ MOST_DOMAIN_COUNTS: Final = 8  # (topology key, mask) pairs kept per selection
 FEWEST_SELECTIONS: Final = 64
 UNASKED: Final = math.nan  # compared by identity: a template that the predicate has not seen
 MOST_SELECTIONS: Final = 4096
+MOST_PASSING: Final = 64
 
 
 class Selection:
@@ -48,20 +49,26 @@ class Selection:
         "_layout",
         "_memo",
         "_nodes",
+        "_of_placements",
         "_per_pod",
         "_pods",
+        "_remembers",
         "_seen",
         "_shown",
         "_total",
         "version",
     )
 
-    def __init__(self, nodes: NodeTable, pods: PodTable, predicate: Predicate, *, per_pod: bool, value: Value | None) -> None:
+    def __init__(  # noqa: PLR0913 — what a selection is, in words
+        self, nodes: NodeTable, pods: PodTable, predicate: Predicate, *, per_pod: bool, value: Value | None, remembers: bool = True
+    ) -> None:
         self._nodes = nodes
         self._pods = pods
         self._evaluate = _weight(predicate, value)
         self._per_pod = per_pod
+        self._remembers = remembers
         self._memo: dict[int, float | None] = {}
+        self._of_placements: dict[Placement, float | None] = {}  # the same of single pods, where they are asked one by one
         self._integral = True
         self._domains: OrderedDict[Hashable, DomainCounts] = OrderedDict()
         self._extremes: dict[bool, NDArray[np.float64]] = {}
@@ -99,9 +106,14 @@ class Selection:
 
     def weight(self, placement: Placement) -> float | None:
         """What a placed pod counts, None for one that is not selected."""
-        if self._per_pod:
-            return self._evaluate(placement.pod)
-        return self.class_weight(placement.group)
+        if not self._per_pod:
+            return self.class_weight(placement.group)
+        weight = self._of_placements.get(placement, UNASKED)
+        if weight is UNASKED:
+            weight = self._evaluate(placement.pod)
+            if self._remembers:
+                self._of_placements[placement] = weight
+        return weight
 
     def class_weight(self, group: PodClass) -> float | None:
         """What each pod of a class counts, for a selection that is not told of single pods."""
@@ -179,6 +191,8 @@ class Selection:
                     weight = self.weight(placement)
                 if weight is not None:
                     self._apply(row, weight, sign)
+                if sign < 0 and self._per_pod:
+                    self._of_placements.pop(placement, None)
 
     def _apply(self, row: int, weight: float, sign: int) -> None:
         self.version += 1
@@ -220,7 +234,10 @@ class Selection:
     def _weights(self) -> NDArray[np.float64]:
         """What each entry of the pod table counts, (n_pods,) float64."""
         if self._per_pod:
-            return np.array([self.weight(placement) or 0.0 for placement in self._pods.entries], dtype=np.float64)
+            weights = [self.weight(placement) for placement in self._pods.entries]
+            if self._remembers:
+                self._of_placements = dict(zip(self._pods.entries, weights, strict=True))  # without those who have gone
+            return np.array([weight or 0.0 for weight in weights], dtype=np.float64)
         by_class = np.zeros(self._pods.class_numbers)
         for group in self._pods.classes.values():
             if group.serial not in self._memo:
@@ -241,25 +258,36 @@ def _weight(predicate: Predicate, value: Value | None) -> Callable[[PodView], fl
 
 
 class Selections:
-    """The selections asked for lately; what has not been asked for the longest is forgotten first."""
+    """The selections asked for lately; what has not been asked for the longest is forgotten first.
 
-    __slots__ = ("_by_key", "_nodes", "_pods")
+    Those that hardly anybody will ask for again (`passing`) have few places of their own, so that they displace nobody.
+    """
+
+    __slots__ = ("_lasting", "_nodes", "_passing", "_pods")
 
     def __init__(self, nodes: NodeTable, pods: PodTable) -> None:
         self._nodes = nodes
         self._pods = pods
-        self._by_key: OrderedDict[Hashable, Selection] = OrderedDict()
+        self._lasting: OrderedDict[Hashable, Selection] = OrderedDict()
+        self._passing: OrderedDict[Hashable, Selection] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return len(self._lasting) + len(self._passing)
 
-    def of(self, key: Hashable, predicate: Predicate, *, per_pod: bool = False, value: Value | None = None) -> Selection:
+    def of(
+        self, key: Hashable, predicate: Predicate, *, per_pod: bool = False, value: Value | None = None, passing: bool = False
+    ) -> Selection:
         """The selection of a key; the key stands for predicate, value and per_pod, which are used only when it is new."""
-        selection = self._by_key.get(key)
+        kept = self._passing if passing else self._lasting
+        selection = kept.get(key)
         if selection is None:
-            selection = self._by_key[key] = Selection(self._nodes, self._pods, predicate, per_pod=per_pod, value=value)
-            if len(self._by_key) > max(FEWEST_SELECTIONS, min(MOST_SELECTIONS, MOST_CELLS // max(1, self._nodes.rows.count))):
-                self._by_key.popitem(last=False)
+            selection = Selection(self._nodes, self._pods, predicate, per_pod=per_pod, value=value, remembers=not passing)
+            kept[key] = selection
+            if len(kept) > (MOST_PASSING if passing else self._most()):
+                kept.popitem(last=False)
         else:
-            self._by_key.move_to_end(key)
+            kept.move_to_end(key)
         return selection
+
+    def _most(self) -> int:
+        return max(FEWEST_SELECTIONS, min(MOST_SELECTIONS, MOST_CELLS // max(1, self._nodes.rows.count)))

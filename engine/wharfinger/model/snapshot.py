@@ -230,14 +230,15 @@ class Snapshot:
         *,
         per_pod: bool = False,
         value: Callable[[PodView], float | None] | None = None,
+        passing: bool = False,
     ) -> Selection:
         """Running counts over the placed pods that satisfy a predicate (or the sum of their values; None does not count).
 
         `key` stands for the predicate, the value and everything they depend on apart from the pod: they are called for a key that
         is new, and kept. Unless `per_pod`, both are asked once per template, so they may not look at what differs within one (name,
-        uid, times, node).
+        uid, times, node). What hardly anybody will ask for again is `passing`, and kept for a short while only.
         """
-        return self._current().selections.of(key, predicate, per_pod=per_pod, value=value)
+        return self._current().selections.of(key, predicate, per_pod=per_pod, value=value, passing=passing)
 
     def corrected(self, selection: Selection, corrections: Corrections) -> CorrectedSelection:
         """The numbers of a selection of this cluster, where some pods count otherwise."""

@@ -30,7 +30,7 @@ def test_a_warning_about_cost_counts_as_a_finding(tmp_path, capsys):
     path = tmp_path / "p.policy"
     path.write_text(COSTLY)
     assert cli.main(["check", str(path)]) == 1
-    assert "about 10,000 pods × 4 operations" in capsys.readouterr().out
+    assert "about 10,000 pods × 8 operations" in capsys.readouterr().out
 
 
 def test_what_policies_cost_is_part_of_the_json(tmp_path, capsys):
@@ -40,7 +40,7 @@ def test_what_policies_cost_is_part_of_the_json(tmp_path, capsys):
     answer = json.loads(capsys.readouterr().out)
     assert [diagnostic["code"] for diagnostic in answer["diagnostics"]] == ["L501"]
     (costly,) = answer["cost"]
-    scan = {"line": 4, "column": 17, "lookup": "scan", "operations": 4}
+    scan = {"line": 4, "column": 17, "lookup": "scan", "operations": 8}
     (rule,) = costly["rules"]
-    assert (rule["rule"], rule["selections"], rule["perPlacedPod"], rule["decidedFor"]) == ("filter f", [scan], 4, "pod")
+    assert (rule["rule"], rule["selections"], rule["perPlacedPod"], rule["decidedFor"]) == ("filter f", [scan], 8, "pod")
     assert costly["together"] == {name: value for name, value in rule.items() if name not in {"rule", "line"}}

@@ -100,7 +100,7 @@ def test_a_scan_is_warned_about_for_the_cluster_and_refused_for_a_namespace(auth
     policy = checked(counting("starts_with(it.name, pod.name)"), authority)
     assert reported(policy) == codes
     if codes == ["P610"]:
-        with pytest.raises(PolicyError, match="10,000 pods × 4 operations"):
+        with pytest.raises(PolicyError, match="10,000 pods × 8 operations"):
             cost.affordable(compile_policy(policy))
 
 

@@ -193,3 +193,28 @@ def test_a_node_that_changes_its_domain_takes_its_pods_along(key):
     assert siblings(cluster).in_domain("zone").tolist() == [1, 0, 1]
     cluster.update_node(clusters.node("node-0", {key: "z2"}))
     assert siblings(cluster).in_domain("zone").tolist() == ([1, 1, 0] if key == "zone" else [0, 0, 0])
+
+
+def test_single_pods_are_asked_once_each_while_nodes_come_and_go():
+    asked = []
+    cluster = cluster_of()
+    for number in range(4):
+        cluster.assume(clusters.view(f"web-{number}"), f"node-{number % 2}")
+    read = cluster.snapshot().selection("named", lambda pod: not asked.append(pod.name), per_pod=True)
+    assert read.total == 4
+    cluster.add_node(clusters.node("node-9", {}))
+    cluster.remove_node("node-1")
+    assert read.by_node.tolist() == [2, 0, 0]
+    cluster.assume(clusters.view("web-9"), "node-9")
+    assert read.total == 3
+    assert asked == ["web-0", "web-1", "web-2", "web-3", "web-9"]
+    assert sorted(placement.pod.name for placement in read._of_placements) == ["web-0", "web-2", "web-9"]
+
+
+def test_what_is_asked_for_in_passing_displaces_nobody():
+    cluster = cluster_of()
+    lasting = siblings(cluster)
+    for number in range(10 * selection.MOST_PASSING):
+        assert cluster.snapshot().selection(number, lambda _: True, passing=True).total == 0
+    assert siblings(cluster) is lasting
+    assert len(cluster._tables.selections) == 1 + selection.MOST_PASSING
