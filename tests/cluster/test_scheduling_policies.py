@@ -247,7 +247,7 @@ def test_definitions_that_come_later_are_picked_up(control_plane, nodes, pods):
     with WharfProcess(control_plane) as running_one:
         pods(2, scheduler="wharfinger")
         eventually(lambda: all("nodeName" in pod["spec"] for pod in control_plane.api.list("Pod")))
-        eventually(lambda: "custom resources are not there" in running_one.log)
+        eventually(lambda: "custom resources are not defined" in running_one.log)
         try:
             custom.install(control_plane)
             custom.create(control_plane, "SchedulingPolicy", "east", {"source": EAST})

@@ -15,11 +15,11 @@ def command(
 ) -> int:
     """Print the definitions of the custom resources: SchedulingPolicy, PlacementPreview, PolicyApp.
 
-    Apply them before anything that uses them: `wharf install --print | kubectl apply --server-side -f -`, then `kubectl wait
+    Apply them before anything that uses them: `wharf install --print | kubectl apply -f -`, then `kubectl wait
     --for jsonpath='{.status.conditions[?(@.type=="Established")].status}'=True crd -l app.kubernetes.io/managed-by=wharfinger`.
     """
     if not printed:
-        sys.stderr.write("nothing is written to a cluster from here; --print prints the manifests for `kubectl apply --server-side -f -`\n")
+        sys.stderr.write("nothing is written to a cluster from here; --print prints the manifests for `kubectl apply -f -`\n")
         return 2
     sys.stdout.write("---\n".join(definition.files().values()))
     return 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wharfinger.language.counts import count
 from wharfinger.language.types import Kind
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def _facts(each: Surveyed) -> Iterator[str]:
     yield f"{found.n_series:,} series"
     if fares is not None:
         fresh = round(fares.coverage * fares.n_nodes)
-        yield f"fresh on {fresh:,} of {fares.n_nodes:,} nodes ({fares.coverage:.0%}, needs {metric.min_coverage:.0%})"
+        yield f"fresh on {fresh:,} of {count(fares.n_nodes, 'node')} ({fares.coverage:.0%}, needs {metric.min_coverage:.0%})"
         values = found.column.values[found.column.present]
         if len(values):
             yield f"{_number(metric.type.kind, values.min())} to {_number(metric.type.kind, values.max())}"

@@ -10,6 +10,7 @@ from wharfinger.cli import live_cluster, live_signals, options, snapshot_file, s
 
 if TYPE_CHECKING:
     from wharfinger.kube.capture import Captured
+from wharfinger.language.counts import count
 from wharfinger.model import capture
 
 
@@ -42,9 +43,5 @@ def _summary(found: Captured, output: str) -> str:
     nodes, pods = found.counts.get("Node", 0), found.counts.get("Pod", 0)
     others = sum(found.counts.values()) - nodes - pods
     where = "standard output" if output == snapshot_file.STDOUT else output
-    parts = f"{_counted(nodes, 'node')}, {_counted(pods, 'pod')} and {_counted(others, 'other object')}"
+    parts = f"{count(nodes, 'node')}, {count(pods, 'pod')} and {count(others, 'other object')}"
     return f"{parts} as of {found.word} written to {where}"
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -65,6 +65,16 @@ class Custom:
         if self.reconcilers is not None:
             await self.reconcilers.stop()
 
+    def _say_missing(self, kinds: frozenset[str], log: Any) -> None:
+        informers = self.resources.informers
+        absent = kinds & informers.absent
+        if absent:
+            fix = "wharf install --print | kubectl apply -f -"
+            log.warning("custom resources are not defined; going on without", kinds=sorted(absent), fix=fix)
+        if kinds - absent:
+            why = "; ".join(f"{kind}: {informers.refused[kind]}" for kind in sorted(kinds - absent) if kind in informers.refused)
+            log.warning("objects may not be read; going on without", kinds=sorted(kinds - absent), why=why)
+
     async def _say(self, log: Any) -> None:
         """Never returns; says which kinds are missing, and when they appear."""
         await self.resources.informers.wait_synced()
@@ -72,9 +82,8 @@ class Custom:
         while True:
             now = frozenset(self.resources.informers.refused)
             if now - missing:
-                absent = now - missing <= self.resources.informers.absent  # that nobody has installed them is no trouble
-                (log.info if absent else log.warning)("custom resources are not there; going on without", kinds=sorted(now - missing))
+                self._say_missing(now - missing, log)
             if missing - now:
-                log.info("custom resources have appeared", kinds=sorted(missing - now))
+                log.info("objects can be read now", kinds=sorted(missing - now))
             missing = now
             await self._clock.sleep(1.0)

@@ -56,10 +56,11 @@ async def policies_of(  # noqa: PLR0913 — what the policies come from, and who
     chains = {profile.scheduler_name: assemble((), chain_config(profile, note)) for profile in settings.profiles}
     kept = None if settings.state_directory is None else LastKnownGood(Path(settings.state_directory))
     store = PolicyStore(supplies, chains, clock, observer=observer, kept=kept, rights=settings.tenants)
-    for _, source in folders:
-        await source.tell(store)
-    await store.settle()
-    _refuse(settings, store, [source.name for _, source in folders], strict=not remote)
+    with store.untold():  # of policies that end the process nothing is said but why
+        for _, source in folders:
+            await source.tell(store)
+        await store.settle()
+        _refuse(settings, store, [source.name for _, source in folders], strict=not remote)
     for sentence in store.troubles:
         note(sentence)
     return store

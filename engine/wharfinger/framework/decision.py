@@ -18,6 +18,7 @@ from wharfinger.framework.diagnosis import Diagnosis
 from wharfinger.framework.evaluation import Evaluation
 from wharfinger.framework.question import ALL
 from wharfinger.framework.score_slot import ScoreSlot
+from wharfinger.language.counts import count
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -72,7 +73,7 @@ class Decision:
         if self.node is None:
             return f"{self.pod.key}: {self.message}"
         equals = f", {self.ties} equally good" if self.ties > 1 else ""
-        return f"{self.pod.key} → {self.node} ({self.feasible} of {self.n_nodes} nodes feasible{equals})"
+        return f"{self.pod.key} → {self.node} ({self.feasible} of {count(self.n_nodes, 'node')} feasible{equals})"
 
     @property
     def policies(self) -> tuple[str, ...]:

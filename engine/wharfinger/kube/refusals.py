@@ -24,6 +24,7 @@ import msgspec
 from wharfinger.errors import WharfingerError
 
 _LONGEST_TEXT = 500
+_NOT_SERVED = "404 page not found"  # what Go's server says of a path that nobody serves, as of a kind without a definition
 _MOST_PATIENCE = 60.0  # seconds; whoever is told to come back tomorrow asks again sooner
 
 
@@ -111,7 +112,8 @@ def of_answer(status: int, body: bytes, retry_after: str | None = None) -> ApiEr
     try:
         told = msgspec.json.decode(body, type=Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        told = Status(message=body[:_LONGEST_TEXT].decode(errors="replace").strip() or None)
+        said = body[:_LONGEST_TEXT].decode(errors="replace").strip()
+        told = Status(message="the API server does not serve this kind" if said == _NOT_SERVED else said or None)
     return _exception(status, told, _seconds(retry_after))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from wharfinger.language.codes import Severity
+from wharfinger.language.counts import count
 from wharfinger.language.diagnostics import MOST_PER_FILE, Diagnostic, Diagnostics
 from wharfinger.language.snippet import WIDEST, Paint, gutter, snippet
 from wharfinger.language.source import Span
@@ -64,7 +65,7 @@ def summary(diagnostics: Iterable[Diagnostic]) -> str:
     """How many errors and warnings there are: "2 errors, 1 warning"."""
     counts = Counter(d.severity for d in diagnostics)
     named = ((counts[severity], severity.value) for severity in Severity)
-    return ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in named if count)
+    return ", ".join(count(n, word) for n, word in named if n)
 
 
 def capped(found: list[Diagnostic]) -> tuple[list[Diagnostic], int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wharfinger.errors import UnknownObject
+from wharfinger.language.counts import count
 from wharfinger.model import objects as kubernetes
 from wharfinger.model.metric_table import MetricColumn, Samples
 from wharfinger.model.object_store import ObjectStore
@@ -69,7 +70,8 @@ class ClusterState:
         return state
 
     def __repr__(self) -> str:
-        return f"ClusterState({self._tables.nodes.rows.count} nodes, {len(self._tables.pods.entries)} pods, revision {self.revision})"
+        nodes, pods = count(self._tables.nodes.rows.count, "node"), count(len(self._tables.pods.entries), "pod")
+        return f"ClusterState({nodes}, {pods}, revision {self.revision})"
 
     @property
     def revision(self) -> int:

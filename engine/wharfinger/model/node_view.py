@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from wharfinger.language.counts import count
 from wharfinger.model import node_table, objects
 from wharfinger.model.pod import PodView
 
@@ -22,7 +23,7 @@ class NodeView:
         self.pods = pods
 
     def __repr__(self) -> str:
-        return f"NodeView({self.name}, {len(self.pods)} pods)"
+        return f"NodeView({self.name}, {count(len(self.pods), 'pod')})"
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.errors import StaleSnapshot
+from wharfinger.language.counts import count
 from wharfinger.model import objects
 from wharfinger.model.corrected import CorrectedSelection, Corrections
 from wharfinger.model.images import ImageState
@@ -40,7 +41,7 @@ class Snapshot:
         self.now = now
 
     def __repr__(self) -> str:
-        return f"Snapshot(revision {self.revision}, {self._tables.nodes.rows.count} nodes)"
+        return f"Snapshot(revision {self.revision}, {count(self._tables.nodes.rows.count, 'node')})"
 
     def _current(self) -> ClusterTables:
         tables = self._tables

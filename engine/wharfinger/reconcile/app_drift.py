@@ -18,6 +18,7 @@ from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import PolicyApp, reference_of
 from wharfinger.kube.events import EventRecorder
 from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.language.counts import count
 from wharfinger.model import decode, objects
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.reconcile import app_objects
@@ -42,7 +43,7 @@ class Drift:
         if not self.pods:
             return ""
         stuck = len(self.pods) - len(self.movable)
-        told = f"{len(self.pods)} pods no longer satisfy the policy"
+        told = f"{count(len(self.pods), 'pod')} no longer {'satisfies' if len(self.pods) == 1 else 'satisfy'} the policy"
         return f"{told}; no other node would take {stuck} of them" if stuck else told
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from wharfinger.crd.app import MOST_DRIFTED, AppPhase, DriftedPod, PolicyAppSpec
 from wharfinger.crd.parts import Condition
+from wharfinger.language.counts import count
 from wharfinger.reconcile.conditions import condition, cut, ready
 
 DEADLINE = "ProgressDeadlineExceeded"
@@ -84,7 +85,7 @@ def message_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> str:
     if observed.deployment is None:
         governance = observed.governance
         return f"waits for its policy: {governance.message}" if governance.governs is False else "nothing of it is there yet"
-    told = f"{ready} of {spec.replicas} pods are ready"
+    told = f"{ready} of {count(spec.replicas, 'pod')} {'is' if spec.replicas == 1 else 'are'} ready"
     return f"{told}; {observed.waiting}" if observed.waiting else told
 
 

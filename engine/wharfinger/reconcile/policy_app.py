@@ -19,6 +19,7 @@ from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import PlainObject, PolicyApp, reference_of
 from wharfinger.kube.events import EventRecorder
 from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.language.counts import count
 from wharfinger.language.diagnostics import PolicyError
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.model.timestamps import time_text
@@ -172,7 +173,8 @@ class PolicyAppReconciler:
         await self._writer.apply_status(app, status)
         if before != phase:
             kind = WARNING if phase in {AppPhase.DEGRADED, AppPhase.FAILED} else NORMAL
-            note = status.get("message") or f"{status['readyReplicas']} pods are ready"
+            ready = status["readyReplicas"]
+            note = status.get("message") or f"{count(ready, 'pod')} {'is' if ready == 1 else 'are'} ready"
             self._events.record_about(reference_of(app), Event(type=kind, reason=phase.value, action="Reconcile", note=note))
 
     # ── the end ──

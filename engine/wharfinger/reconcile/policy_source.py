@@ -26,6 +26,8 @@ KIND = "SchedulingPolicy"
 SOURCE = "schedulingpolicies"
 _LOOK_AGAIN = 2.0  # seconds between two looks whether the kind can be read
 
+NOT_INSTALLED = "the definition of SchedulingPolicies is not there any more; `wharf install --print | kubectl apply -f -` brings it back"
+
 
 class SchedulingPolicySource:
     """A `PolicySource` over what the informers know. `refused` says why the kind cannot be listed, None if it can.
@@ -66,7 +68,7 @@ class SchedulingPolicySource:
                 if why is None or (told == "" and self._absent()):
                     sink.offer(SOURCE, {policy.metadata.name: self._text(policy) for policy in self._cache.all(KIND)})
                 elif why != told:
-                    sink.lose(SOURCE, f"SchedulingPolicies cannot be read: {why}")
+                    sink.lose(SOURCE, NOT_INSTALLED if self._absent() else f"SchedulingPolicies cannot be read: {why}")
                 told = why
             await self._news(told)
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from wharfinger.language.counts import count as count  # noqa: PLC0414 — offered here with the other formats
+
 GAP = "  "
 
 
@@ -30,11 +32,6 @@ def number(value: float) -> str:
 def percent(fraction: float) -> str:
     """A fraction as a percentage with one decimal: 0.6071 is `60.7 %`."""
     return f"{100 * fraction:.1f} %"
-
-
-def count(n: int, noun: str, plural: str | None = None) -> str:
-    """A count with its noun: `1 pod`, `1,523 nodes`."""
-    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def amount(resource: str, value: float) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from wharfinger.compiler import freshness, reads
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.language import suggest, typed
+from wharfinger.language.counts import count
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
 
@@ -62,7 +63,7 @@ def _expressions(policy: typed.Policy) -> Iterator[typed.Expr]:
 
 
 def _absent(policy: str, key: str, known: Mapping[str, int], total: int, noun: str) -> str:
-    sentence = f"{policy}: label `{key}` is on 0 of {total} {noun}{'' if total == 1 else 's'}"
+    sentence = f"{policy}: label `{key}` is on 0 of {count(total, noun)}"
     meant = nearest(key, known)
     return sentence if meant is None else f"{sentence}; did you mean `{meant}` ({known[meant]})?"
 
@@ -81,6 +82,6 @@ def suspensions(policy: CompiledPolicy, snapshot: Snapshot) -> Iterator[str]:
         if covered < metric.min_coverage:
             fresh = round(covered * snapshot.n_nodes)
             yield (
-                f"{policy.name}: metric `{metric.name}` is fresh on {fresh} of {snapshot.n_nodes} nodes, "
+                f"{policy.name}: metric `{metric.name}` is fresh on {fresh} of {count(snapshot.n_nodes, 'node')}, "
                 f"fewer than {100 * metric.min_coverage:g} %: the rules that use it have no say"
             )

@@ -14,6 +14,7 @@ import numpy as np
 
 from wharfinger.compiler import freshness
 from wharfinger.language import typed
+from wharfinger.language.counts import count
 from wharfinger.model.snapshot import Snapshot
 
 
@@ -36,7 +37,7 @@ class Suspension:
         fresh = round(self.coverage * self.n_nodes)
         wanted = f"{100 * self.metric.min_coverage:g} %"
         return (
-            f"metric `{self.metric.name}` of policy {self.policy} is fresh on {fresh} of {self.n_nodes} nodes "
+            f"metric `{self.metric.name}` of policy {self.policy} is fresh on {fresh} of {count(self.n_nodes, 'node')} "
             f"({'fewer than' if self.is_one else 'at least'} {wanted})"
         )
 

@@ -261,10 +261,21 @@ LINES = (
         fields={"source": "which", "note": "what, in words"},
     ),
     LogLine(
-        event="custom resources are not there; going on without",
+        event="custom resources are not defined; going on without",
         level="warning",
-        means="The API server does not know some of our custom resources, or may not show them.",
+        means="The API server does not know some of our custom resources. They are taken up as soon as it does.",
+        fields={"kinds": "which", "fix": "what brings them"},
+    ),
+    LogLine(
+        event="objects may not be read; going on without",
+        level="warning",
+        means="The API server does not let us read custom resources, or what is made for PolicyApps: see its roles.",
+        fields={"kinds": "which", "why": "what it said of each"},
+    ),
+    LogLine(
+        event="objects can be read now",
+        level="info",
+        means="Kinds that were not defined, or could not be read, can be by now.",
         fields={"kinds": "which"},
     ),
-    LogLine(event="custom resources have appeared", level="info", means="Custom resources are served by now.", fields={"kinds": "which"}),
 )

@@ -263,7 +263,7 @@ def test_samples_of_another_query_are_not_taken_for_it(wharf, kubeconfig, measur
     (in_folder / "calm.policy").write_text(POLICY.replace('"load"', '"other"'))
     _, placed, err = wharf("dry-run", "-s", "now.json", "-p", "calm.policy")
     assert "2 of 2 pods placed" in placed
-    assert "calm: metric `load` is fresh on 0 of 1 nodes, fewer than 80 %: the rules that use it have no say" in err
+    assert "calm: metric `load` is fresh on 0 of 1 node, fewer than 80 %: the rules that use it have no say" in err
 
 
 def test_samples_that_cannot_be_had_are_missed_aloud(wharf, kubeconfig, measured, in_folder):

@@ -118,7 +118,7 @@ def test_message_without_nodes():
 def test_a_placed_pod_has_no_message():
     decision = decided(fleet.state("a"), A)
     assert decision.message == ""
-    assert str(decision) == "default/web → a (1 of 1 nodes feasible)"
+    assert str(decision) == "default/web → a (1 of 1 node feasible)"
 
 
 class Evictor(PostFilterPlugin):

@@ -253,4 +253,4 @@ def test_other_objects_are_kept_and_dropped():
     assert [space.metadata.name for space in cluster.objects.all(objects.Namespace)] == ["web"]
     assert cluster.drop("Namespace", "web")
     assert not cluster.drop("Namespace", "web")
-    assert repr(cluster).startswith("ClusterState(1 nodes, 1 pods")
+    assert repr(cluster).startswith("ClusterState(1 node, 1 pod")

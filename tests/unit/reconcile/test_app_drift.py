@@ -67,4 +67,5 @@ def test_an_eviction_is_told_about_the_app_and_the_pod():
 def test_pods_that_no_node_would_take_are_said():
     assert drift_of("a", "b").note == "2 pods no longer satisfy the policy"
     assert drift_of("a").note == "2 pods no longer satisfy the policy; no other node would take 1 of them"
+    assert Drift(pods=drift_of().pods[:1], movable=("shop/a",)).note == "1 pod no longer satisfies the policy"
     assert Drift(pods=()).note == Drift().note == ""

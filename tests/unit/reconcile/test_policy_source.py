@@ -9,7 +9,7 @@ from wharfinger.kube.custom_resources import PolicyApp, SchedulingPolicy
 from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies, TenantRights
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.reconcile.object_cache import ObjectCache
-from wharfinger.reconcile.policy_source import KIND, SOURCE, SchedulingPolicySource, text_of
+from wharfinger.reconcile.policy_source import KIND, NOT_INSTALLED, SOURCE, SchedulingPolicySource, text_of
 from wharfinger.runtime.in_memory import ManualClock
 
 
@@ -92,7 +92,7 @@ def test_a_kind_that_vanishes_later_is_lost():
         gone.append("404 page not found")
         clock.move(2)
         await calm()
-        assert sink.said[1:] == [(SOURCE, "is lost", "SchedulingPolicies cannot be read: 404 page not found")]
+        assert sink.said[1:] == [(SOURCE, "is lost", NOT_INSTALLED)]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

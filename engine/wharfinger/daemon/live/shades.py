@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.evaluation import Evaluation
 from wharfinger.language import typed
+from wharfinger.language.counts import count
 from wharfinger.model.pod import PodView
 from wharfinger.runtime.utilisation import FIRST
 from wharfinger.web.ui.board import Shade
@@ -103,7 +104,7 @@ class Shades:
         if evaluation.filtering.count:
             values[feasible] = tiers[0].total[feasible] if tiers else 0.0
             another = "" if waiting is pod else " for another like it"
-            note = f"{evaluation.filtering.count} of {snapshot.n_nodes} nodes feasible{another}"
+            note = f"{evaluation.filtering.count} of {count(snapshot.n_nodes, 'node')} feasible{another}"
         else:
             note = evaluation.rejection_message(snapshot)
         return Shade(title=f"score for {key}", unit="points", **_scale(values, "points"), values=values, note=note)
@@ -149,4 +150,4 @@ def _round_up(value: float) -> float:
 
 
 def _coverage(column: object, present: int, snapshot: Snapshot) -> str:
-    return "there are no samples yet" if column is None else f"samples of {present} of {snapshot.n_nodes} nodes"
+    return "there are no samples yet" if column is None else f"samples of {present} of {count(snapshot.n_nodes, 'node')}"

@@ -15,6 +15,7 @@ from typing import IO
 import msgspec
 
 from wharfinger.errors import UsageError
+from wharfinger.language.counts import count
 from wharfinger.runtime.decision_log import files
 from wharfinger.runtime.decision_log.lines import DECODE, HEAD, VERSION, Line
 
@@ -84,7 +85,9 @@ class LogReader:
             self.notes.append(f"{place.path}: decisions before this file were not recorded: the disk was full, or too slow")
         elif line.run == self._run and line.decisions > self._decisions:
             missing = line.decisions - self._decisions
-            self.notes.append(f"{place.path}: {missing} decisions before this file are missing: a file was removed, or cut off")
+            are = "is" if missing == 1 else "are"
+            said = f"{count(missing, 'decision')} before this file {are} missing: a file was removed, or cut off"
+            self.notes.append(f"{place.path}: {said}")
         elif line.run == self._run and line.file != self._file + 1:
             self.notes.append(f"{place}: what begins here does not follow on what is before: out of order, or there twice")
         self._run, self._file, self._decisions = line.run, line.file, line.decisions

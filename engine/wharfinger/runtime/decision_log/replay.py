@@ -15,6 +15,7 @@ import msgspec
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.decision import Decision
+from wharfinger.language.counts import count
 from wharfinger.model.pod import PodView
 from wharfinger.runtime.decision_log.lines import Asked, Line, Told
 from wharfinger.runtime.decision_log.playback import Playback
@@ -160,7 +161,7 @@ def _why(decision: Decision, former: str | None) -> Iterator[str]:
         yield decision.message
         return
     if former is None:
-        yield f"{decision.feasible} of {decision.n_nodes} nodes are feasible now"
+        yield f"{decision.feasible} of {count(decision.n_nodes, 'node')} {'is' if decision.n_nodes == 1 else 'are'} feasible now"
         return
     rejections = decision.rejections_at(former)
     if rejections:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from wharfinger.language.counts import count
 from wharfinger.language.partner import NONE_MEANT, SUFFIX
 from wharfinger.language.source_file import MOST_BYTES
 
@@ -70,7 +71,7 @@ def _read(path: str, mounts: Path) -> Contents:
     if not is_folder(path) and not Path(path).exists():
         return Contents(files={}, lost=f"{path}: no such file")
     dropped = names[MOST_FILES:]
-    notes = [f"{len(dropped)} files beyond the first {MOST_FILES} are not read"] if dropped else []
+    notes = [f"only the first {MOST_FILES:,} of {count(len(names), 'file')} are read"] if dropped else []
     named = None if is_folder(path) else root / Path(path).name
     files = {name: content for name in names[:MOST_FILES] if (content := _inside(root / name, folder, named)) is not None}
     return Contents(files=files, notes=(*notes, *_frozen(folder, files, mounts)))

@@ -7,8 +7,10 @@ being built the former one decides, and what is offered meanwhile waits for its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.policy_source import Mode, PolicyText
@@ -60,6 +62,7 @@ class PolicyStore:
         self._offered = asyncio.Event()
         self._settled = asyncio.Lock()
         self._meanwhile: tuple[PolicyStatus, ...] | None = None
+        self._unsaid: list[Callable[[PolicyObserver], None]] | None = None
         self.beside = Beside(clock)
         self.heard = asyncio.Event()
         self.active = ActivePolicies(chains=dict(chains), shadows={profile: {} for profile in chains})
@@ -74,6 +77,26 @@ class PolicyStore:
     def observe(self, observer: PolicyObserver) -> None:
         """None; this observer is told too, from now on."""
         self._observers.append(observer)
+
+    @contextmanager
+    def untold(self) -> Iterator[None]:
+        """Observers are told at the end what happens inside, and nothing if it ends in an error."""
+        unsaid: list[Callable[[PolicyObserver], None]] = []
+        self._unsaid = unsaid
+        try:
+            yield
+        finally:
+            self._unsaid = None
+        for tell in unsaid:
+            self._say(tell)
+
+    def _say(self, tell: Callable[[PolicyObserver], None]) -> None:
+        """Tells every observer something, now or when they may be told."""
+        if self._unsaid is not None:
+            self._unsaid.append(tell)
+            return
+        for observer in self._observers:
+            tell(observer)
 
     # ── what sources say ──
 
@@ -120,8 +143,7 @@ class PolicyStore:
         """None; the policy of that name and revision is suspended from now on, or is not any more."""
         for status in self.statuses:
             if (status.name, status.revision) == (policy, revision) and status.mode is Mode.ENFORCE:
-                for observer in self._observers:
-                    observer.policy_suspended(status)
+                self._say(methodcaller("policy_suspended", status))
 
     @property
     def sources(self) -> tuple[SourceStatus, ...]:
@@ -162,8 +184,7 @@ class PolicyStore:
             for entry, findings in zip(entries, found, strict=True):
                 warnings = entry.reviewed(findings)
                 if warnings:
-                    for observer in self._observers:
-                        observer.policy_reviewed(entry.status, warnings)
+                    self._say(methodcaller("policy_reviewed", entry.status, warnings))
 
     async def _reload(self) -> None:
         began = self._clock.monotonic()
@@ -175,8 +196,7 @@ class PolicyStore:
             jobs += more
             removed += gone
             if said is not None:
-                for observer in self._observers:
-                    observer.source_changed(said)
+                self._say(methodcaller("source_changed", said))
         sample = self.sample() if jobs else None
         outcomes = await self.beside.run(_built, jobs, sample)
         self._take(zip(jobs, outcomes, strict=True), removed)
@@ -186,8 +206,7 @@ class PolicyStore:
         if not self.unheard:
             self.heard.set()
         seconds = self._clock.monotonic() - began
-        for observer in self._observers:
-            observer.policies_hold(self.statuses, seconds)
+        self._say(methodcaller("policies_hold", self.statuses, seconds))
 
     def _take(self, built: Iterable[tuple[Job, Outcome]], removed: Sequence[Entry]) -> None:
         now = self._clock.now()
@@ -245,13 +264,12 @@ class PolicyStore:
     def _tell(self, removed: Sequence[Entry]) -> None:
         tried = [entry for entry in self._ledger if entry.newly and entry.is_policy]
         changed = [entry for entry in self._ledger if entry.is_policy and entry.fares_otherwise() and not entry.newly]
-        for observer in self._observers:
-            for entry in removed:
-                observer.policy_removed(entry.status)
-            for entry in tried:
-                observer.policy_tried(entry.status)
-            for entry in changed:
-                observer.policy_changed(entry.status)
+        for entry in removed:
+            self._say(methodcaller("policy_removed", entry.status))
+        for entry in tried:
+            self._say(methodcaller("policy_tried", entry.status))
+        for entry in changed:
+            self._say(methodcaller("policy_changed", entry.status))
         for entry in self._ledger:
             entry.newly = False
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.policy_status import Finding
+from wharfinger.language.counts import count
 from wharfinger.model.pod import PodView
 from wharfinger.runtime import policy_warnings
 from wharfinger.runtime.policy_store.sample import Sample
@@ -46,5 +47,6 @@ def _passing(policy: CompiledPolicy, sample: Sample, pod: PodView) -> int:
 
 
 def _rejects_all(policy: CompiledPolicy, sample: Sample, pod: PodView) -> str:
-    nodes = f"all {len(sample.nodes)} nodes" if sample.whole else f"each of {len(sample.nodes)} nodes looked at"
+    several = f"all {len(sample.nodes):,} nodes" if len(sample.nodes) > 1 else "the only node"
+    nodes = several if sample.whole else f"each of {count(len(sample.nodes), 'node')} looked at"
     return f"{policy.name} rejects {nodes} for every pod it was tried with, such as {pod.key}"

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.runtime.policy_store.stores import BROKEN, Mode, Place, World, policy, story, text
 from wharfinger.language.partner import NONE_MEANT
 from wharfinger.language.source_file import MOST_BYTES
-from wharfinger.runtime.policy_store.ledger import EMPTY, Supply
+from wharfinger.runtime.policy_store.ledger import EMPTIED, EMPTY, Supply
 
 
 @story
@@ -194,6 +194,30 @@ async def test_a_policy_that_was_kept_and_holds_again_is_told_once():
 
 
 @story
+async def test_what_is_untold_is_told_at_the_end_in_its_order_or_never():
+    world = World()
+    with world.store.untold():
+        await world.offer({"a.policy": policy("a")})
+        await world.offer({})
+        await world.offer({"a.policy": BROKEN})
+        assert (world.seen.tried, world.seen.held, world.seen.sources) == ([], [], [])
+    assert world.seen.tried == [("a.policy", "accepted"), ("a.policy", "refused")]
+    assert world.seen.sources == [("folder", EMPTIED), ("folder", "")]
+    assert [len(statuses) for statuses in world.seen.held] == [1, 1, 1]
+
+    async def end_in_an_error():
+        with world.store.untold():
+            await world.offer({"a.policy": policy("other")})
+            {}["nothing"]
+
+    with pytest.raises(KeyError):
+        await end_in_an_error()
+    assert len(world.seen.tried) == 2
+    await world.offer({"a.policy": policy("another")})
+    assert len(world.seen.tried) == 3
+
+
+@story
 async def test_of_two_that_come_together_the_order_of_sources_and_keys_decides():
     world = World(Place("one"), Place("two"))
     world.store.offer("two", {"a.policy": text(policy("same", "two"))})
@@ -357,7 +381,7 @@ async def test_policies_are_tried_on_the_cluster_as_soon_as_it_is_known():
     world.store.sample = lambda: sample_of(state.snapshot(), [view("p")])
     await world.store.review()
     (found,) = world.status("a.policy").findings
-    assert "a rejects all 1 nodes for every pod" in found.message
+    assert "a rejects the only node for every pod" in found.message
     assert not world.status("b.policy").findings
     assert world.seen.reviewed == [("a.policy", [found.message])]
     assert world.seen.tried == [("a.policy", "accepted"), ("b.policy", "accepted")], "each text is told once"
@@ -366,7 +390,7 @@ async def test_policies_are_tried_on_the_cluster_as_soon_as_it_is_known():
     assert len(world.seen.reviewed) == 1, "what is known is not told again"
     assert set(world.states().values()) == {"active"}
     await world.offer({"a.policy": policy("a", "elsewhere"), "b.policy": policy("b", "a")})
-    assert "a rejects all 1 nodes for every pod" in world.status("a.policy").findings[0].message
+    assert "a rejects the only node for every pod" in world.status("a.policy").findings[0].message
 
 
 @story

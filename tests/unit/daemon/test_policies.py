@@ -1,0 +1,42 @@
+"""The policies that a process begins with: nothing is said of them before it is known that it begins at all."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.runtime.policy_store.stores import BROKEN, Seen, policy
+from wharfinger.daemon.policies import policies_of
+from wharfinger.daemon.settings import Profile, Settings
+from wharfinger.errors import WharfingerError
+from wharfinger.runtime.in_memory import ManualClock
+
+
+def started(folder, **params):
+    """The observer after a start, and the error that it ended with."""
+    settings = Settings(profiles=(Profile(policies=(str(folder),), params=params),))
+    seen = Seen()
+    try:
+        asyncio.run(policies_of(settings, ManualClock(), seen, lambda _note: None))
+    except WharfingerError as error:
+        return seen, error
+    return seen, None
+
+
+def test_policies_that_begin_are_told(tmp_path):
+    (tmp_path / "a.policy").write_text(policy("a"))
+
+    seen, error = started(tmp_path)
+
+    assert error is None
+    assert seen.tried == [("a.policy", "accepted")]
+    assert len(seen.held) == 1
+
+
+@pytest.mark.parametrize(("text", "params"), [(policy("a"), {"nobodys": 1}), (BROKEN, {})])
+def test_of_policies_that_end_the_process_nothing_is_said_to_hold(tmp_path, text, params):
+    (tmp_path / "a.policy").write_text(text)
+
+    seen, error = started(tmp_path, **params)
+
+    assert error is not None
+    assert (seen.tried, seen.held) == ([], [])
