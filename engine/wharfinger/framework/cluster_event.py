@@ -81,7 +81,8 @@ class Change:
     """Something that has happened, with what is known of it.
 
     `label` is what metrics call it. `node` names the node it happened on, and `now` is that node as it is now. `keys` are the keys of
-    labels and annotations that were set, changed or taken away. `pod` is the pod that was placed, changed or removed.
+    labels and annotations that were set, changed or taken away. `pod` is the pod that was placed, changed or removed, `was` what a changed
+    one was before; None where that is not known.
     """
 
     events: ClusterEvent
@@ -90,6 +91,7 @@ class Change:
     now: objects.Node | None = None
     keys: frozenset[str] = frozenset()
     pod: PodView | None = None
+    was: PodView | None = None
 
 
 def node_added(node: objects.Node) -> Change:

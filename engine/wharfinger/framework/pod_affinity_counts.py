@@ -66,8 +66,7 @@ class Encounter:
 
     def keys(self, *kinds: str) -> list[str]:
         """The topology keys that placed pods' terms of these kinds use, sorted."""
-        used: Iterable[Any] = self._used.found
-        return sorted({key for kind, key in used if kind in kinds})
+        return sorted(_used_keys(self._used, *kinds))
 
     def is_meant(self, term: Term) -> bool:
         """Whether a placed pod's term is about the newcomer."""
@@ -93,6 +92,16 @@ class Encounter:
         hard = ((hard_weight, bool(hard_weight) and self.is_meant(term)) for term in theirs.required if term.topology_key == topology_key)
         found = [weight for weights in (own, others, hard) for weight, about in weights if about]
         return float(sum(found)) if found else None
+
+
+def fencing_keys(snapshot: Snapshot) -> set[str]:
+    """The topology keys of the required anti-affinity terms of placed pods."""
+    return _used_keys(snapshot.tally((NAME, "topology keys"), _keys_of), REQUIRED_ANTI)
+
+
+def _used_keys(tally: Tally, *kinds: str) -> set[str]:
+    used: Iterable[Any] = tally.found
+    return {key for kind, key in used if kind in kinds}
 
 
 class Fences:

@@ -97,6 +97,45 @@ def matches_all(terms: Iterable[Term], pod: PodView) -> bool:
     return bool(listed) and all(term.matches(pod, {}) for term in listed)
 
 
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """Whether a placed pod that comes, goes or changes may let a newcomer in that affinity has rejected.
+
+    As `isSchedulableAfterPodChange` of `plugins/interpodaffinity`, and beyond it: the newcomer is also let in when the last pod goes that
+    it wants to be near, if it is one of those itself.
+    """
+
+    newcomer: PodView
+    terms: Terms
+    store: ObjectStore
+
+    def comes(self, placed: PodView) -> bool:
+        """Whether all required terms of the newcomer are about a pod that was placed."""
+        return self._wants(placed)
+
+    def goes(self, placed: PodView) -> bool:
+        """Whether a pod that was removed was shunned or shunning, or the one that the newcomer had to be near."""
+        return self._shuns(placed) or self._is_shunned_by(placed) or (self._wants(placed) and self._wants(self.newcomer))
+
+    def changes(self, was: PodView, now: PodView) -> bool:
+        """Whether a placed pod that is another now is wanted, or no longer in the way."""
+        if self._wants(was) != self._wants(now) and (self._wants(now) or self._wants(self.newcomer)):
+            return True
+        return (self._shuns(was) and not self._shuns(now)) or (self._is_shunned_by(was) and not self._is_shunned_by(now))
+
+    def _wants(self, placed: PodView) -> bool:
+        return bool(self.terms.required) and all(self._about(term, placed) for term in self.terms.required)
+
+    def _shuns(self, placed: PodView) -> bool:
+        return any(self._about(term, placed) for term in self.terms.required_anti)
+
+    def _is_shunned_by(self, placed: PodView) -> bool:
+        return any(self._about(term, self.newcomer) for term in terms_of_placed(placed).required_anti)
+
+    def _about(self, term: Term, pod: PodView) -> bool:
+        return term.matches(pod, labels_of_namespace(pod.namespace, self.store))
+
+
 def _parse(pod: PodView, affinity: objects.Affinity) -> Terms:
     near, apart = affinity.pod_affinity or objects.PodAffinity(), affinity.pod_anti_affinity or objects.PodAffinity()
     attracted = near.preferred_during_scheduling_ignored_during_execution

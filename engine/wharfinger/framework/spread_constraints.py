@@ -51,12 +51,11 @@ class Constraint:
 
     def selection(self, snapshot: Snapshot, namespace: str) -> Selection:
         """The placed pods that count: of the pod's namespace, selected, and not on their way out."""
-        selector = self.selector
+        return snapshot.selection(("PodTopologySpread", namespace, self.selector), lambda placed: self.counts(placed, namespace))
 
-        def counted(placed: PodView) -> bool:
-            return placed.namespace == namespace and not placed.terminating and selector.matches(placed.labels)
-
-        return snapshot.selection(("PodTopologySpread", namespace, selector), counted)
+    def counts(self, placed: PodView, namespace: str) -> bool:
+        """Whether a placed pod counts for pods of a namespace."""
+        return placed.namespace == namespace and not placed.terminating and self.selector.matches(placed.labels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,8 @@ class ClusterFeed:
             self._queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=was[1].node_name, pod=was[1]))
             self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=pod.node_name, pod=pod))
         elif was[1].template != pod.template:
-            self._queue.notify(Change(events=ClusterEvent.POD_CHANGED, label="AssignedPodUpdate", node=pod.node_name, pod=pod))
+            label = "AssignedPodUpdate"
+            self._queue.notify(Change(events=ClusterEvent.POD_CHANGED, label=label, node=pod.node_name, pod=pod, was=was[1]))
 
     def _pending(self, pod: PodView, old: PodView | None) -> None:
         if not self._state.is_placed(pod.uid):  # news from before the binding that is under way change nothing about it

@@ -89,31 +89,35 @@ def timed(rejected_by: frozenset[Plugin]) -> bool:
 
 
 class WaitingPods:
-    """Pods that fit nowhere, by what rejected them."""
+    """Pods that fit nowhere, by what rejected them and by template: a change is looked at once for all pods of a template."""
 
     def __init__(self) -> None:
-        self._by_rejectors: dict[frozenset[Plugin], dict[str, QueuedPod]] = {}
-        self._count = 0
+        self._by_rejectors: dict[frozenset[Plugin], dict[Hashable, dict[str, QueuedPod]]] = {}
+        self._place: dict[str, tuple[frozenset[Plugin], Hashable]] = {}
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._place)
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        for pods in self._by_rejectors.values():
-            yield from pods.values()
+        for groups in self._by_rejectors.values():
+            for pods in groups.values():
+                yield from pods.values()
 
     def add(self, queued: QueuedPod) -> None:
         """Keep a pod under its rejectors."""
-        self._by_rejectors.setdefault(queued.rejectors, {})[queued.uid] = queued
-        self._count += 1
+        group = (queued.pod.template, queued.pod.priority)
+        self._by_rejectors.setdefault(queued.rejectors, {}).setdefault(group, {})[queued.uid] = queued
+        self._place[queued.uid] = queued.rejectors, group
 
     def remove(self, queued: QueuedPod) -> None:
         """Let go of a pod that is here."""
-        pods = self._by_rejectors[queued.rejectors]
-        del pods[queued.uid]
-        self._count -= 1
-        if not pods:
-            del self._by_rejectors[queued.rejectors]
+        rejected_by, group = self._place.pop(queued.uid)
+        groups = self._by_rejectors[rejected_by]
+        del groups[group][queued.uid]
+        if not groups[group]:
+            del groups[group]
+            if not groups:
+                del self._by_rejectors[rejected_by]
 
     def helped_by(self, change: Change, snapshot: Callable[[], Snapshot], faulty: Faulty) -> list[QueuedPod]:
         """The pods that a change may help. `snapshot` is the cluster after the change; taken only if somebody looks closer.
@@ -121,16 +125,12 @@ class WaitingPods:
         `faulty` is told of plugins that fail to say; what they could not judge helps.
         """
         found: list[QueuedPod] = []
-        for rejected_by, pods in self._by_rejectors.items():
+        for rejected_by, groups in self._by_rejectors.items():
             if rejected_by and not any(plugin.wakes_on & change.events for plugin in rejected_by):
                 continue
-            answers: dict[Hashable, bool] = {}
-            for queued in pods.values():
-                key = (queued.pod.template, queued.pod.priority)
-                if key not in answers:
-                    answers[key] = may_help(queued, change, snapshot, faulty)
-                if answers[key]:
-                    found.append(queued)
+            for pods in groups.values():
+                if may_help(next(iter(pods.values())), change, snapshot, faulty):
+                    found += pods.values()
         return found
 
 

@@ -6,6 +6,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added, node_updated
 from wharfinger.framework.plugins.inter_pod_affinity import InterPodAffinity
 from wharfinger.framework.plugins.node_resources_fit import NodeResourcesFit
+from wharfinger.framework.plugins.pod_topology_spread import PodTopologySpread
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.runtime.backoff import Backoff
@@ -17,6 +18,17 @@ from wharfinger.runtime.queue import SchedulingQueue
 FIT = frozenset({NodeResourcesFit()})
 TAINTS = frozenset({TaintToleration()})
 AFFINITY = frozenset({InterPodAffinity()})
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+APART = {"podAntiAffinity": {REQUIRED: [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}}]}}
+FENCING = view("fencing", affinity={"podAntiAffinity": {REQUIRED: [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}]}})
+EVEN = [
+    {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "db"}},
+    }
+]
 
 
 class Bench:
@@ -134,7 +146,9 @@ def test_events_wake_only_those_whose_rejectors_care(bench):
     old, new = node("n", cpu="4", taints=[{"key": "k", "effect": "NoSchedule"}]), node("n", cpu="4")
     assert bench.queue.notify(node_updated(old, new)) == 1
     assert bench.place_of("taint") == "active"
-    assert bench.queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node="n", pod=view("x"))) == 2
+    near, far = (Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node="n", pod=pod) for pod in (FENCING, view("x")))
+    assert (bench.queue.notify(far), bench.place_of("affinity")) == (1, "unschedulable")  # fit alone
+    assert (bench.queue.notify(near), bench.place_of("affinity")) == (1, "active")
 
 
 def test_a_node_that_is_too_small_wakes_nobody(bench):
@@ -232,3 +246,23 @@ def test_profiles_share_one_order(bench):
     assert profiles.of(view("a")).name == "wharfinger"
     assert profiles.of(view("a", scheduler="")).name == "default-scheduler"
     assert profiles.of(view("a", scheduler="else")) is None
+
+
+@pytest.mark.parametrize(
+    ("plugin", "spec"), [(InterPodAffinity(), {"affinity": APART}), (PodTopologySpread(), {"topologySpreadConstraints": EVEN})]
+)
+def test_a_change_is_looked_at_once_for_all_pods_of_a_template(bench, monkeypatch, plugin, spec):
+    for number in range(2000):
+        bench.add(f"db-{number}", labels={"app": "db", "deployment": str(number % 4)}, **spec)
+        bench.queue.reject(bench.queue.pop(), frozenset({plugin}))
+    asked = []
+    original = type(plugin).may_help
+    monkeypatch.setattr(type(plugin), "may_help", lambda *arguments: asked.append(1) or original(*arguments))
+    unrelated, related = (view(name, labels={"app": name}, nodeName="a") for name in ("web", "db"))
+    events = ClusterEvent.POD_PLACED | ClusterEvent.POD_REMOVED
+    assert bench.queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node="a", pod=unrelated)) == 0
+    assert bench.queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node="a", pod=unrelated)) == 0
+    assert len(asked) == 2 * 4
+    assert bench.queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node="a", pod=related)) == 2000
+    assert events & plugin.wakes_on == events
+    assert len(asked) == 3 * 4

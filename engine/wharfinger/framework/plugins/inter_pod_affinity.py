@@ -16,10 +16,10 @@ from pydantic import Field
 from wharfinger.errors import InvalidObject
 from wharfinger.framework import pod_affinity_terms as affinity
 from wharfinger.framework.arguments import Arguments
-from wharfinger.framework.cluster_event import ClusterEvent
+from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
-from wharfinger.framework.pod_affinity_counts import NAME, Fences, Likings
+from wharfinger.framework.pod_affinity_counts import NAME, Fences, Likings, fencing_keys
 from wharfinger.framework.question import ALL
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
@@ -73,6 +73,25 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
     score_volatility = Volatility.GLOBAL
     default_weight = 2
     normalization = MinMaxNormalize()
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
+        """Whether a pod came that is wanted, one went that kept this one out, or a node moved in the topologies of the terms.
+
+        As `isSchedulableAfterPodChange` and `isSchedulableAfterNodeChange` (plugins/interpodaffinity/plugin.go, 1.36).
+        """
+        try:
+            terms = affinity.terms_of(pod)
+        except InvalidObject:
+            return False  # nothing that happens makes them readable
+        if change.pod is not None:
+            return _let_in(affinity.Hints(pod, terms, snapshot.objects), change, change.pod)
+        if change.events & ClusterEvent.NAMESPACE:
+            return True
+        keys = {term.topology_key for term in terms.required}
+        if change.events & ClusterEvent.NODE_ADD:
+            return not keys or change.now is None or not keys.isdisjoint(change.now.metadata.labels)
+        keys |= {term.topology_key for term in terms.required_anti}
+        return not change.keys.isdisjoint(keys) or not change.keys.isdisjoint(fencing_keys(snapshot))
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """Skip where neither the pod requires anything of others nor a placed pod might of it; rejected where a selector cannot be read."""
@@ -131,3 +150,11 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         if likings is None:
             return None
         return likings.advance(snapshot) if likings.stands(snapshot) else ALL
+
+
+def _let_in(hints: affinity.Hints, change: Change, placed: PodView) -> bool:
+    if change.events & ClusterEvent.POD_PLACED:
+        return hints.comes(placed)
+    if change.events & ClusterEvent.POD_REMOVED:
+        return hints.goes(placed)
+    return change.was is None or hints.changes(change.was, placed)

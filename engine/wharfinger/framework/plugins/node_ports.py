@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wharfinger.framework import node_selection
-from wharfinger.framework.cluster_event import ClusterEvent
+from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts
@@ -28,6 +28,10 @@ class NodePorts(FilterPlugin):
     name = "NodePorts"
     filter_volatility = Volatility.ROW
     wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.POD_REMOVED
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
+        """Whether a node was added, or a pod went that took one of the rejected pod's ports."""
+        return change.pod is None or any(taken_ports(pod, (change.pod,)))
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
         """Skip for a pod without host ports."""

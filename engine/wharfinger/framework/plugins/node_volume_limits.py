@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wharfinger.framework import csi_volumes, volumes
-from wharfinger.framework.cluster_event import ClusterEvent
+from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.csi_volumes import Attachable
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
@@ -44,6 +44,10 @@ class NodeVolumeLimits(FilterPlugin):
         | ClusterEvent.STORAGE_CLASS
         | ClusterEvent.VOLUME_ATTACHMENT
     )
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
+        """Whether something other than a pod changed, or a pod went that had volumes."""
+        return change.pod is None or bool(change.pod.object.spec.volumes)
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """Skip without attachable volumes."""

@@ -6,6 +6,7 @@ answer per domain, so that after a placement only the nodes of domains with anot
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,9 +19,10 @@ from wharfinger.errors import InvalidObject
 from wharfinger.framework import object_arguments
 from wharfinger.framework import spread_constraints as spread
 from wharfinger.framework.arguments import Arguments
-from wharfinger.framework.cluster_event import ClusterEvent
+from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.plugins import node_affinity
 from wharfinger.framework.spread_constraints import Constraint
 from wharfinger.framework.spread_counts import HardSpread, SoftSpread
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
@@ -103,6 +105,33 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         self.system_defaulted = self.arguments.defaulting_type == "System"
         listed = msgspec.convert(self.arguments.default_constraints, tuple[objects.TopologySpreadConstraint, ...])
         self.defaults = spread.SYSTEM_DEFAULTS if self.system_defaulted else listed
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
+        """Whether the change has to do with the counts, or the domains, that the rejected pod's constraints are about.
+
+        As `isSchedulableAfterPodChange` and `isSchedulableAfterNodeChange` (plugins/podtopologyspread/plugin.go, 1.36).
+        """
+        own = pod.object.spec.topology_spread_constraints
+        try:
+            constraints = (
+                spread.parse(own, pod, spread.DO_NOT_SCHEDULE)
+                if own
+                else spread.parse_default(self.defaults, pod, snapshot, spread.DO_NOT_SCHEDULE)
+            )
+        except InvalidObject:
+            return False  # nothing that happens makes them readable
+        if change.pod is not None:
+            return _counts_change(constraints, pod.namespace, change, change.pod)
+        if change.events & ClusterEvent.NODE_DELETE or change.now is None:
+            return True
+        if change.events & ClusterEvent.NODE_TAINT and any(constraint.honor_taints for constraint in constraints):
+            return True
+        keys = {constraint.topology_key for constraint in constraints}
+        if change.events & ClusterEvent.NODE_ADD:
+            return keys <= change.now.metadata.labels.keys()
+        # Labels decide also which nodes count, where the pod chooses among nodes.
+        chooses = any(constraint.honor_affinity for constraint in constraints) and node_affinity.required(pod.object) is not None
+        return bool(change.events & ClusterEvent.NODE_LABEL) and (chooses or not keys.isdisjoint(change.keys))
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """Skip without DoNotSchedule constraints; rejected where a selector cannot be read."""
@@ -187,6 +216,14 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         if pod.object.spec.topology_spread_constraints or cycle.get((self.name, when_unsatisfiable)) == _selecting_revision(snapshot):
             return False
         return any(constraint.when_unsatisfiable == when_unsatisfiable for constraint in self.defaults)
+
+
+def _counts_change(constraints: Sequence[Constraint], namespace: str, change: Change, placed: PodView) -> bool:
+    """Whether some constraint counts a pod that came or went, or counts a changed one only before or only after."""
+    if not change.events & ClusterEvent.POD_CHANGED:
+        return placed.namespace == namespace and any(constraint.selector.matches(placed.labels) for constraint in constraints)
+    was = change.was
+    return was is None or any(constraint.counts(was, namespace) != constraint.counts(placed, namespace) for constraint in constraints)
 
 
 def _selecting_revision(snapshot: Snapshot) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework import volumes
-from wharfinger.framework.cluster_event import ClusterEvent
+from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
@@ -40,6 +40,10 @@ class VolumeRestrictions(FilterPlugin):
     name = NAME
     filter_volatility = Volatility.GLOBAL
     wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.POD_REMOVED | ClusterEvent.CLAIM
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
+        """Whether something other than a pod changed, or a pod went that had volumes."""
+        return change.pod is None or bool(change.pod.object.spec.volumes)
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """Skip where neither a disk nor a claim for one pod alone is concerned; rejected where a claim does not exist."""
