@@ -32,7 +32,7 @@ offers = st.fixed_dictionaries(
     {},
     optional={
         "cpu": st.sampled_from(["500m", "4", "15800m"]),
-        "memory": st.sampled_from(["1Gi", "16Gi"]),
+        "memory": st.sampled_from(["1Gi", "16Gi", "83Pi", "99Ei"]),
         "ephemeral-storage": st.just("50Gi"),
         "pods": st.sampled_from(["2", "110"]),
         GPU: st.sampled_from(["0", "8"]),
@@ -72,7 +72,7 @@ def containers(draw: st.DrawFn) -> objects.Container:
             {},
             optional={
                 "cpu": st.sampled_from(["100m", "2"]),
-                "memory": st.sampled_from(["1", "1Gi"]),
+                "memory": st.sampled_from(["1", "1Gi", "1Gi", "9Ei"]),
                 GPU: st.just("1"),
                 "example.com/fpga": st.just("2"),
             },

@@ -19,6 +19,7 @@ from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.typed import MetricKey
 from wharfinger.language.types import NUMERIC, Kind, Shape
 from wharfinger.model.pod_table import started_at
+from wharfinger.model.requests import MOST
 
 METRIC = Parameter(name="metric", kinds=NUMERIC, optional_ok=True)
 
@@ -30,7 +31,7 @@ def _unseen_at(resource: str) -> Callable[[AtNode, MetricKey], float | None]:
             return None
         since = float(samples.times[context.row]) - metric.window
         pods = context.snapshot.pods_on(context.row)
-        return float(sum(pod.requests.get(resource, 0) for pod in pods if started_at(pod) > since))
+        return float(min(sum(pod.requests.get(resource, 0) for pod in pods if started_at(pod) > since), MOST))
 
     return evaluate
 

@@ -71,8 +71,17 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     policies = policy_set.compiled(policy, param)
     chain = assemble(policies, chain_settings.chosen(config, scheduler_name))
     found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=skip_invalid)
+    if not live and not found.objects.nodes:
+        raise UsageError(
+            "the snapshot holds no node, so there is nowhere to place a pod; `wharf snapshot` captures what decisions depend on"
+        )
     waiting, remarks = cluster.load_pods(pods, found, skip_invalid=skip_invalid) if pods else (_pending(found, pods_of), ())
-    for sentence in [*found.skipped, *remarks, *policy_warnings.warnings(policies, found.state.snapshot(), waiting)]:
+    for sentence in [
+        *found.skipped,
+        *cluster.immoderate(found.objects),
+        *remarks,
+        *policy_warnings.warnings(policies, found.state.snapshot(), waiting),
+    ]:
         streams.complain(f"warning: {sentence}")
     if not waiting:
         where = "--pods holds none" if pods else "give some with --pods, or a snapshot with pending ones"

@@ -13,6 +13,7 @@ from wharfinger.compiler import leaves, ops
 from wharfinger.compiler.ir import Graph, Node, Op, Rep, Stage, Value
 from wharfinger.compiler.lower_calls import lower_call
 from wharfinger.compiler.lower_pods import lower_aggregate, lower_select
+from wharfinger.compiler.magnitude import Magnitudes
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Subject
 from wharfinger.language.source import Span
@@ -30,13 +31,18 @@ class Lowering:
         self.given_time = given_time
         self.places: dict[int, Span] = {}
         self.metrics = {metric.name: metric for metric in policy.metrics}
+        self._magnitudes = Magnitudes({let.name: let.value for let in policy.lets})
         self._lets: dict[str, Value] = {}
         for let in policy.lets:  # each uses only earlier ones, so that a long chain of lets does not nest
             self._lets[let.name] = self(let.value)
 
     def __call__(self, expr: typed.Expr) -> Value:
-        """The value of an expression."""
-        return _LOWER[type(expr)](self, expr)
+        """The value of an expression; what is no number is missing."""
+        value = _LOWER[type(expr)](self, expr)
+        if value.node.rep is not Rep.FLOAT or not self._magnitudes.may_be_no_number(expr):
+            return value
+        number = self.graph.apply(ops.EQ, (value.node, value.node), Rep.BOOL)  # NaN is not equal to itself
+        return Value(value.node, self.both(value.present, number))
 
     def let(self, name: str) -> Value:
         """The value of a let."""

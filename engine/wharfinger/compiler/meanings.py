@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Function, Subject
 from wharfinger.language.types import NUMERIC, Type
+from wharfinger.model.domain_counts import exact_sum
 from wharfinger.model.pod import PodView
 
 if TYPE_CHECKING:
@@ -30,6 +31,16 @@ class Place:
 def _plain(value: Any, type_: Type) -> Any:
     """A value with the language's numbers as floats."""
     return float(value) if value is not None and type_.kind in NUMERIC else value
+
+
+def _number(value: float | None) -> float | None:
+    """A number; None, missing, for what is none: the difference of two infinities and the like."""
+    return None if value is None or math.isnan(value) else value
+
+
+def _number_or_missing(value: Any) -> Any:
+    """A value of any kind; None for what is no number."""
+    return _number(value) if isinstance(value, float) else value
 
 
 def _const(_: Interpreter, expr: typed.Const, __: Place) -> Any:
@@ -75,7 +86,7 @@ def _operation(self: Interpreter, expr: typed.Operation, place: Place) -> Any:
     values = [self.at(operand, place) for operand in expr.operands]
     if expr.op in _KLEENE:
         return _KLEENE[expr.op](*values)
-    return None if any(value is None for value in values) else _STRICT[expr.op](*values)
+    return None if any(value is None for value in values) else _number_or_missing(_STRICT[expr.op](*values))
 
 
 def _kleene_and(a: bool | None, b: bool | None) -> bool | None:
@@ -129,7 +140,7 @@ def _curve(self: Interpreter, expr: typed.Curve, place: Place) -> float | None:
         return float(points[0][1])
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
         if x < x1:
-            return float(y0 + (y1 - y0) / (x1 - x0) * (x - x0))
+            return _number((y1 - y0) / (x1 - x0) * (x - x0) + y0 if x1 != x0 else math.nan)
     return float(points[-1][1])
 
 
@@ -178,11 +189,11 @@ def _aggregate(self: Interpreter, expr: typed.Aggregate, place: Place) -> float 
     rows = _rows_over(self, expr, place)
     if rows is None:
         return None
-    inside = [pod for row, pod in selected if row in rows]
+    inside = [(row, pod) for row, pod in selected if row in rows]
     if expr.value is None:
         return float(len(inside))
-    values = [self.at(expr.value, replace(place, item=pod)) for pod in inside]
-    return _REDUCE[expr.reduction]([value for value in values if value is not None])
+    values = [(row, self.at(expr.value, replace(place, item=pod))) for row, pod in inside]
+    return _number(_REDUCE[expr.reduction]([(row, value) for row, value in values if value is not None]))
 
 
 def _rows_over(self: Interpreter, expr: typed.Aggregate, place: Place) -> Collection[int] | None:
@@ -197,11 +208,19 @@ def _rows_over(self: Interpreter, expr: typed.Aggregate, place: Place) -> Collec
     return None if domain is None else self.domain(key, domain)
 
 
-_REDUCE: Mapping[typed.Reduction, Callable[[list[float]], float | None]] = {
-    typed.Reduction.SUM: math.fsum,
-    typed.Reduction.AVG: lambda values: math.fsum(values) / len(values) if values else None,
-    typed.Reduction.MIN: lambda values: min(values, default=None),
-    typed.Reduction.MAX: lambda values: max(values, default=None),
+def _sum(values: list[tuple[int, float]]) -> float:
+    """The sum of each node's sum, as a sum over a domain is one over its nodes."""
+    by_row: dict[int, list[float]] = {}
+    for row, value in values:
+        by_row.setdefault(row, []).append(value)
+    return exact_sum([exact_sum(numbers) for numbers in by_row.values()])
+
+
+_REDUCE: Mapping[typed.Reduction, Callable[[list[tuple[int, float]]], float | None]] = {
+    typed.Reduction.SUM: _sum,
+    typed.Reduction.AVG: lambda values: _sum(values) / len(values) if values else None,
+    typed.Reduction.MIN: lambda values: min((value for _, value in values), default=None),
+    typed.Reduction.MAX: lambda values: max((value for _, value in values), default=None),
 }
 
 
@@ -219,7 +238,7 @@ def _call(self: Interpreter, expr: typed.Call, place: Place) -> Any:
     if any(value is None for value in (*arguments, *named.values())):
         return None
     before = [self.context(place)] if function.context else []
-    return _plain(function.scalar(*before, *arguments, **named), expr.type)
+    return _number_or_missing(_plain(function.scalar(*before, *arguments, **named), expr.type))
 
 
 EVALUATE: Mapping[type[typed.Expr], Callable[[Interpreter, Any, Place], Any]] = {

@@ -68,7 +68,8 @@ class PolicyRoots:
         false = self._lower.negated(condition.node)
         if condition.present is None:
             return [(false, False)]
-        missing = [(self._lower.negated(condition.present), True)] if clause.missing_passes is False else []
+        # A clause that says nothing of missing values has none, but for arithmetic that leaves the numbers.
+        missing = [] if clause.missing_passes else [(self._lower.negated(condition.present), True)]
         return [(self._lower.conjunction(condition.present, false), False), *missing]
 
     def _guard(self, group: str, when: typed.Expr | None) -> None:

@@ -6,14 +6,13 @@ here; nothing is counted anew.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.model.domain_counts import summed
+from wharfinger.model.domain_counts import MOST_EXACT, exact_sum, summed
 from wharfinger.model.node_table import NodeTable
 from wharfinger.model.pod_table import Placement, PodClass, PodTable
 from wharfinger.model.selection import Selection
@@ -63,8 +62,11 @@ class CorrectedSelection:
         self._pods = pods
         self._kept = kept
         self._corrections = corrections
-        weights = [weight for _, weight in (*corrections.classes.values(), *corrections.placements.values())]
-        self._integral = kept.integral and all(weight is None or weight.is_integer() for weight in weights)
+        weights = [(group.count, weight) for group, weight in corrections.classes.values()]
+        weights += [(1, weight) for _, weight in corrections.placements.values()]
+        counted = [(count, weight) for count, weight in weights if weight is not None]
+        whole = all(weight.is_integer() for _, weight in counted)
+        self._integral = kept.integral and whole and sum(count * abs(weight) for count, weight in counted) <= MOST_EXACT
         self._by_node = self._counted()
         self._by_node.setflags(write=False)
 
@@ -80,7 +82,7 @@ class CorrectedSelection:
     @property
     def total(self) -> float:
         """The count or sum over all nodes."""
-        return math.fsum(self._by_node.tolist())
+        return exact_sum(self._by_node.tolist())
 
     def domains(self, topology_key: str) -> DomainTotals:
         """The count or sum of each domain of a topology key."""
@@ -109,7 +111,7 @@ class CorrectedSelection:
         counts = self._kept.by_node.copy()
         if not self._integral:
             for row in self._rows():
-                counts[row] = math.fsum(self._values(row))
+                counts[row] = exact_sum(self._values(row))
             return counts
         if self._corrections.classes:
             counts += self._by_class()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,8 +82,35 @@ class DomainCounts:
 
 
 def summed(ids: NDArray[np.int32], amounts: NDArray[np.float64], n_domains: int, *, integral: bool) -> NDArray[np.float64]:
-    """What the amounts add up to in each domain, (n_domains,) float64; `integral` says that all of them are whole."""
+    """What the amounts add up to in each domain, (n_domains,) float64; `integral` says that they add exactly (`magnitude`)."""
     return (_whole_sums if integral else _exact_sums)(ids, amounts, n_domains)
+
+
+MOST_EXACT: Final = 2.0**52
+"""Whole numbers whose magnitudes add up to no more than this are added without rounding, in whatever order, also twice of them."""
+
+
+def exact_sum(numbers: Sequence[float]) -> float:
+    """The sum, rounded once, so that the order does not show; infinite beyond float64, NaN where infinities of both signs occur."""
+    try:
+        return math.fsum(numbers)
+    except (OverflowError, ValueError):  # a partial sum beyond float64, or infinities of both signs
+        infinite = [number for number in numbers if math.isinf(number)]
+        if infinite:
+            return infinite[0] if len(set(infinite)) == 1 else math.nan
+        exact = sum(map(Fraction, numbers), Fraction(0))
+        try:
+            return float(exact)
+        except OverflowError:
+            return math.inf if exact > 0 else -math.inf
+
+
+def magnitude(amounts: NDArray[np.float64]) -> float:
+    """What whole numbers add up to without their signs, infinite where one of them is not whole; sums are exact up to `MOST_EXACT`."""
+    if not np.all(amounts == np.rint(amounts)):
+        return math.inf
+    with np.errstate(over="ignore"):
+        return float(np.abs(amounts).sum())
 
 
 def _whole_sums(ids: NDArray[np.int32], amounts: NDArray[np.float64], n_domains: int) -> NDArray[np.float64]:
@@ -92,4 +122,4 @@ def _exact_sums(ids: NDArray[np.int32], amounts: NDArray[np.float64], n_domains:
     members: list[list[float]] = [[] for _ in range(n_domains)]
     for domain, amount in zip(ids.tolist(), amounts.tolist(), strict=True):
         members[domain].append(amount)
-    return np.array([math.fsum(numbers) for numbers in members], dtype=np.float64)
+    return np.array([exact_sum(numbers) for numbers in members], dtype=np.float64)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from wharfinger.model.columns import read_only
 from wharfinger.model.node_table import NodeTable
 from wharfinger.model.pod_table import PodTable
+from wharfinger.model.requests import MOST
 
 Samples = Mapping[str, tuple[float, float]]  # node name → (value, time in seconds since 1970)
 UNSEEN_RESOURCES: Final = ("cpu", "memory")
@@ -49,17 +50,18 @@ class Unseen:
     Those that began within `window` seconds before the sample count whole, as it shows them in part only: rather too much than too little.
     """
 
-    __slots__ = ("_by_resource", "_horizon", "_pods", "_seen", "_views")
+    __slots__ = ("_by_resource", "_full", "_horizon", "_pods", "_seen", "_views")
 
     def __init__(self, pods: PodTable, times: NDArray[np.float64], window: float) -> None:
         self._pods = pods
         self._horizon = np.where(np.isnan(times), math.inf, times - window)  # nothing begins after +inf
         self._by_resource: dict[str, NDArray[np.float64]] = {}
         self._views: Mapping[str, NDArray[np.float64]] = {}
+        self._full: set[int] = set()
         self._seen = -1
 
     def by_resource(self) -> Mapping[str, NDArray[np.float64]]:
-        """The sums of cpu in millicores and memory in bytes, each (n_nodes,) float64 read-only."""
+        """The sums of cpu in millicores and memory in bytes, at most `MOST`, each (n_nodes,) float64 read-only."""
         if self._seen == self._pods.n_changes:
             return self._views
         changes = self._pods.changes_since(self._seen) if self._seen >= 0 else None
@@ -70,6 +72,9 @@ class Unseen:
                 if placement.started > self._horizon[row]:
                     for resource, amounts in self._by_resource.items():
                         amounts[row] += sign * placement.pod.requests.get(resource, 0)
+                        if amounts[row] >= MOST:
+                            self._full.add(row)
+            self._recount_full()
         self._seen = self._pods.n_changes
         return self._views
 
@@ -81,10 +86,21 @@ class Unseen:
             for group in self._pods.classes.values():
                 by_class[group.number] = group.example.requests.get(resource, 0)
             requests = by_class[self._pods.entry_classes[unseen]]
-            self._by_resource[resource] = np.bincount(rows[unseen], weights=requests, minlength=len(self._horizon)).astype(
-                np.float64, copy=False
-            )
+            amounts = np.bincount(rows[unseen], weights=requests, minlength=len(self._horizon)).astype(np.float64, copy=False)
+            self._by_resource[resource] = amounts
+            self._full.update(np.flatnonzero(amounts >= MOST).tolist())
+        self._recount_full()
         self._views = {resource: read_only(amounts) for resource, amounts in self._by_resource.items()}
+
+    def _recount_full(self) -> None:
+        """Count the rows anew that have, or had, `MOST` or more of something; they show `MOST`, as sums beyond it would be rounded."""
+        for row in tuple(self._full):
+            unseen = [placed.pod.requests for placed in self._pods.by_row[row].values() if placed.started > self._horizon[row]]
+            totals = {resource: sum(requests.get(resource, 0) for requests in unseen) for resource in self._by_resource}
+            for resource, total in totals.items():
+                self._by_resource[resource][row] = min(total, MOST)
+            if max(totals.values()) < MOST:
+                self._full.discard(row)
 
 
 class MetricTable:

@@ -8,6 +8,7 @@ from hashlib import blake2b
 import numpy as np
 
 from wharfinger.model import columns, images, keyed, objects, quantity, resource_table, strings, topology
+from wharfinger.model.requests import MOST
 
 
 def name_hash(name: str) -> int:
@@ -16,8 +17,16 @@ def name_hash(name: str) -> int:
 
 
 def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
-    """Resource amounts as Kubernetes' integers: cpu in millicores, others in whole units, both rounded up."""
-    return {resource: quantity.milli(text) if resource == "cpu" else quantity.value(text) for resource, text in quantities.items()}
+    """Resource amounts as Kubernetes' integers: cpu in millicores, others in whole units, both rounded up and within 0 and `MOST`.
+
+    InvalidObject, naming the resource, when a quantity cannot be read.
+    """
+    return {resource: bounded(quantity.amount_at(resource, text)) for resource, text in quantities.items()}
+
+
+def bounded(amount: int) -> int:
+    """An amount within 0 and `MOST`: a node offers nothing negative, and no more than sums can hold."""
+    return min(max(amount, 0), MOST)
 
 
 def conditions(node: objects.Node) -> dict[str, str]:
@@ -27,7 +36,7 @@ def conditions(node: objects.Node) -> dict[str, str]:
 
 def image_sizes(node: objects.Node) -> dict[str, int]:
     """Bytes per image name; each of an image's names counts."""
-    return {name: image.size_bytes for image in node.status.images for name in image.names}
+    return {name: bounded(image.size_bytes) for image in node.status.images for name in image.names}
 
 
 class NodeTable:
@@ -123,6 +132,7 @@ class NodeTable:
         self.images.set_row(row, {})
         del self.row_of[self.names[row]]
         last = self.rows.remove(row)
+        self.resources.removed(row, last)
         if last != row:
             self.images.move(last, row)
             self.names[row], self.objects[row] = self.names[last], self.objects[last]

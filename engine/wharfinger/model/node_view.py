@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from wharfinger.language.counts import count
 from wharfinger.model import node_table, objects
 from wharfinger.model.pod import PodView
+from wharfinger.model.requests import MOST
 
 
 class NodeView:
@@ -62,12 +63,12 @@ class NodeView:
 
     @property
     def requested(self) -> dict[str, int]:
-        """What its pods ask for, by resource name; `pods` is their number."""
+        """What its pods ask for, by resource name, at most `MOST` of each; `pods` is their number."""
         total = {"pods": len(self.pods)}
         for pod in self.pods:
             for resource, amount in pod.requests.items():
                 total[resource] = total.get(resource, 0) + amount
-        return total
+        return {resource: min(amount, MOST) for resource, amount in total.items()}
 
     @property
     def free(self) -> dict[str, int]:

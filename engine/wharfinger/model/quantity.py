@@ -118,6 +118,14 @@ def amount(resource: str, text: str) -> int:
     return milli(text) if resource == "cpu" else value(text)
 
 
+def amount_at(resource: str, text: str) -> int:
+    """`amount(resource, text)`; the InvalidObject of a bad quantity says of which resource it is."""
+    try:
+        return amount(resource, text)
+    except InvalidObject as error:
+        raise InvalidObject(f"{resource}: {error}") from None
+
+
 def format_milli(thousandths: int) -> str:
     """Thousandths as Kubernetes writes them: `500m`, `4`."""
     return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"

@@ -22,8 +22,9 @@ DEFAULT_MEMORY = 200 * 1024 * 1024 * quantity.NANO  # and 200 MiB without memory
 NON_ZERO = {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY}
 
 MOST = 2**53
-"""No pod counts as asking for more than this of anything, in the scheduler's units (of memory: 8 PiB). Kubernetes' sums for a node overflow
-where pods that were put there without a scheduler ask for exabytes; these stay far from it, and exact as floating-point numbers."""
+"""No pod counts as asking for more than this of anything, no node as offering more, and no sum of a node's requests as being more, in
+the scheduler's units (of memory: 8 PiB). Kubernetes' sums for a node overflow where pods that were put there without a scheduler ask
+for exabytes; these stay far from it, and exact as floating-point numbers."""
 
 ResourceNanos = dict[str, int]
 

@@ -15,18 +15,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.model import columns
+from wharfinger.model.requests import MOST
 
 CPU: Final = 0
 MEMORY: Final = 1
 EPHEMERAL_STORAGE: Final = 2
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
+_NONZERO_CPU: Final = -1
+_NONZERO_MEMORY: Final = -2
 PODS: Final = "pods"  # counted in places of its own: every pod takes exactly one
 
 
 class ResourceTable:
-    """Amounts per (resource, row): allocatable, capacity, requested; and the pod counts."""
+    """Amounts per (resource, row): allocatable, capacity, requested; and the pod counts.
+
+    Sums of requests show no more than `MOST`, which is far from where int64 wraps; what is beyond is remembered, so that giving back
+    is exact.
+    """
 
     __slots__ = (
+        "_beyond",
         "allocatable",
         "allowed_pods",
         "capacity",
@@ -50,6 +58,7 @@ class ResourceTable:
         self.pod_count = rows.column(np.int64, 0)
         self.allowed_pods = rows.column(np.int64, 0)
         self.pod_capacity = rows.column(np.int64, 0)
+        self._beyond: dict[tuple[int, int], int] = {}  # (lane, row) → the sum, where it is more than is shown
 
     def place(self, resource: str) -> int:
         """The lane of a resource, made if it is new."""
@@ -86,21 +95,36 @@ class ResourceTable:
             if place is None:
                 place = self.place(resource)
                 requested = self.requested.array
-            requested[place, row] += amount
-        counted = self.nonzero.array
-        counted[0, row] += nonzero[0]
-        counted[1, row] += nonzero[1]
+            self._add(requested, place, row, amount, place)
+        self._add(self.nonzero.array, CPU, row, nonzero[0], _NONZERO_CPU)
+        self._add(self.nonzero.array, MEMORY, row, nonzero[1], _NONZERO_MEMORY)
         self.pod_count.array[row] += 1
 
     def give_back(self, row: int, requests: Mapping[str, int], nonzero: tuple[int, int]) -> None:
         """Subtract one pod's requests from a row: the exact opposite of `take`."""
         requested = self.requested.array
         for resource, amount in requests.items():
-            requested[self.index[resource], row] -= amount
-        counted = self.nonzero.array
-        counted[0, row] -= nonzero[0]
-        counted[1, row] -= nonzero[1]
+            place = self.index[resource]
+            self._add(requested, place, row, -amount, place)
+        self._add(self.nonzero.array, CPU, row, -nonzero[0], _NONZERO_CPU)
+        self._add(self.nonzero.array, MEMORY, row, -nonzero[1], _NONZERO_MEMORY)
         self.pod_count.array[row] -= 1
+
+    def _add(self, sums: NDArray[np.int64], lane: int, row: int, amount: int, key: int) -> None:
+        total = sums.item(lane, row) + amount
+        if total > MOST or self._beyond:
+            total = self._beyond.pop((key, row), total - amount) + amount
+            if total > MOST:
+                self._beyond[key, row] = total
+                total = MOST
+        sums[lane, row] = total
+
+    def removed(self, row: int, last: int) -> None:
+        """Follow the removal of an empty row, to which the last one moved."""
+        for key, old in [where for where in self._beyond if where[1] in (row, last)]:
+            total = self._beyond.pop((key, old))
+            if old == last != row:
+                self._beyond[key, row] = total
 
     def free(self) -> NDArray[np.int64]:
         """Allocatable minus requested, (n_resources, n_rows) int64, a fresh array; negative where a node is overcommitted."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.model.columns import read_only
-from wharfinger.model.domain_counts import DomainCounts, Mask
+from wharfinger.model.domain_counts import MOST_EXACT, DomainCounts, Mask, exact_sum, magnitude
 from wharfinger.model.node_table import NodeTable
 from wharfinger.model.pod import PodView
 from wharfinger.model.pod_table import Change, Placement, PodClass, PodTable
@@ -35,9 +35,9 @@ MOST_PASSING: Final = 64
 class Selection:
     """The pods for which `predicate` is true, each counting 1, or its `value` (pods whose value is None do not count).
 
-    Sums never depend on the order in which pods came: whole numbers add exactly, and as soon as one value is not whole, changed
-    rows are summed anew with `math.fsum`. Every property first catches up with the state; `version` changes whenever a number may
-    have changed.
+    Sums never depend on the order in which pods came: whole numbers add exactly, and as soon as one value is not whole, or they add up to
+    so much that sums would be rounded, changed rows are summed anew with `exact_sum`. Every property first catches up with the state;
+    `version` changes whenever a number may have changed.
     """
 
     __slots__ = (
@@ -47,6 +47,7 @@ class Selection:
         "_extremes",
         "_integral",
         "_layout",
+        "_magnitude",
         "_memo",
         "_nodes",
         "_of_placements",
@@ -70,6 +71,7 @@ class Selection:
         self._memo: dict[int, float | None] = {}
         self._of_placements: dict[Placement, float | None] = {}  # the same of single pods, where they are asked one by one
         self._integral = True
+        self._magnitude = 0.0  # what the values without their signs add up to, where they add exactly
         self._domains: OrderedDict[Hashable, DomainCounts] = OrderedDict()
         self._extremes: dict[bool, NDArray[np.float64]] = {}
         self._by_node: NDArray[np.float64] = np.zeros(0)
@@ -95,12 +97,12 @@ class Selection:
         """The count or sum over all nodes."""
         self._follow()
         if self._total is None:
-            self._total = math.fsum(self._by_node.tolist())
+            self._total = exact_sum(self._by_node.tolist())
         return self._total
 
     @property
     def integral(self) -> bool:
-        """Whether everything that was counted so far was a whole number."""
+        """Whether everything that was counted so far adds exactly."""
         self._follow()
         return self._integral
 
@@ -196,7 +198,8 @@ class Selection:
 
     def _apply(self, row: int, weight: float, sign: int) -> None:
         self.version += 1
-        if self._integral and weight.is_integer():
+        self._magnitude += abs(weight) * sign
+        if self._integral and weight.is_integer() and self._magnitude <= MOST_EXACT:
             amount = weight * sign
             self._by_node[row] += amount
             self._total = None if self._total is None else self._total + amount
@@ -204,7 +207,7 @@ class Selection:
                 counts.add(row, amount)
         else:
             self._integral = False
-            self._by_node[row] = math.fsum(self._values(row))
+            self._by_node[row] = exact_sum(self._values(row))
             self._total = None
             self._domains.clear()
         for highest, extremes in self._extremes.items():
@@ -217,12 +220,13 @@ class Selection:
     def _recount(self) -> None:
         self._forget_classes()
         weights = self._weights()
-        self._integral = bool(np.all(weights == np.rint(weights)))
+        self._magnitude = magnitude(weights)
+        self._integral = self._magnitude <= MOST_EXACT
         n_nodes = self._nodes.rows.count
         if self._integral:
             self._by_node = np.bincount(self._pods.entry_rows, weights=weights, minlength=n_nodes).astype(np.float64, copy=False)
         else:
-            self._by_node = np.array([math.fsum(self._values(row)) for row in range(n_nodes)])
+            self._by_node = np.array([exact_sum(self._values(row)) for row in range(n_nodes)])
         self._shown = read_only(self._by_node)
         self._total = None
         self._domains.clear()

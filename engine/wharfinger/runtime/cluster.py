@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError
-from wharfinger.model import objects, read, workloads
+from wharfinger.model import objects, quantity, read, requests, workloads
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
 from wharfinger.runtime import openb
@@ -59,6 +59,20 @@ def load_pods(paths: Sequence[str | Path], cluster: Cluster, *, skip_invalid: bo
         cluster.state.put(obj)
     left_out = [f"{count} {kind} left out: not a kind that pods are made of" for kind, count in given.ignored.items()]
     return tuple(map(PodView, expansion.pods)), (*given.skipped, *left_out, *expansion.warnings)
+
+
+def immoderate(found: read.Objects) -> list[str]:
+    """A sentence for each amount that a node offers and that does not count whole."""
+    sentences = []
+    for node in found.nodes:
+        for field, offered in (("allocatable", node.status.allocatable), ("capacity", node.status.capacity)):
+            for resource, text in offered.items():
+                if quantity.amount(resource, text) > requests.MOST:
+                    most = quantity.format_amount(resource, requests.MOST)
+                    sentences.append(
+                        f"node {node.metadata.name}: status.{field}[{resource!r}] is {text} and counts as {most}, the most that does"
+                    )
+    return sentences
 
 
 def cluster_of(found: read.Objects) -> Cluster:

@@ -46,7 +46,7 @@ def interpreter_of(policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> 
 
 def passes(clause: typed.Clause, answer: bool | None) -> bool:
     """Whether an answer of a clause's condition lets the pod onto the node."""
-    return clause.missing_passes is not False if answer is None else answer
+    return clause.missing_passes is True if answer is None else answer
 
 
 def operands(interpreter: Interpreter, policy: typed.Policy, expression: typed.Expr, row: int) -> list[str]:

@@ -56,4 +56,4 @@ def _use(snapshot: Snapshot, name: str) -> ResourceUse:
     row = snapshot.resource_index(name)
     if row is None:
         return ResourceUse(resource=name, requested=0, allocatable=0)
-    return ResourceUse(resource=name, requested=int(snapshot.requested[row].sum()), allocatable=int(snapshot.allocatable[row].sum()))
+    return ResourceUse(resource=name, requested=sum(snapshot.requested[row].tolist()), allocatable=sum(snapshot.allocatable[row].tolist()))

@@ -205,3 +205,22 @@ def test_kinds_that_no_pods_are_made_of_are_named(wharf, tmp_path):
     assert code == 0
     assert "warning: 1 Rollout left out: not a kind that pods are made of\n" in err
     assert err.endswith("warning: there are no pods to place; --pods holds none\n")
+
+
+def test_a_snapshot_without_nodes_is_an_error(wharf, tmp_path):
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("apiVersion: v1\nkind: List\nitems: []\n")
+    code, printed, complaint = wharf("dry-run", "--snapshot", empty)
+    assert (code, printed) == (2, "")
+    assert "the snapshot holds no node" in complaint
+
+
+def test_what_a_node_offers_beyond_measure_is_told(wharf, tmp_path):
+    snapshot = tmp_path / "snapshot.yaml"
+    snapshot.write_text(
+        "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {allocatable: {cpu: 200m, memory: 83Pi, pods: '9'}}\n---\n"
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, resources: {requests: {cpu: 100m}}}]}\n"
+    )
+    code, _, complaint = wharf("dry-run", "--snapshot", snapshot)
+    assert code == 0
+    assert "node a: status.allocatable['memory'] is 83Pi and counts as 8Pi" in complaint

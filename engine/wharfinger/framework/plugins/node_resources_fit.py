@@ -23,6 +23,7 @@ from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.resource_lanes import Lanes, ResourceSpec, ScoredLanes, scored_lanes
 from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
+from wharfinger.model.requests import MOST
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
@@ -238,6 +239,8 @@ def _room(need: Need, snapshot: Snapshot, row: int) -> tuple[int, list[tuple[str
         lane = snapshot.resource_index(name)
         allocatable = 0 if lane is None else int(snapshot.allocatable[lane, row])
         requested = 0 if lane is None else int(snapshot.requested[lane, row])
+        if requested >= MOST:  # what is shown of a larger sum; some of its pods may be supposed to leave
+            requested = sum(placed.requests.get(name, 0) for placed in snapshot.pods_on(row))
         resources.append((name, amount, allocatable, allocatable - requested))
     return int(snapshot.allowed_pods[row] - snapshot.pod_count[row]), resources
 
