@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -26,6 +27,7 @@ from wharfinger.language.render import render
 from wharfinger.language.source import Source
 from wharfinger.model import objects
 from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.node_table import NodeTable
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
 
@@ -339,3 +341,25 @@ class Remembering(RuleBasedStateMachine):
 
 TestRemembering = Remembering.TestCase
 TestRemembering.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
+
+
+class Renumbering(Remembering):
+    """The same where texts and taint sets get new numbers at nearly every change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(NodeTable, "tidy", tidy_always)
+
+    def teardown(self) -> None:
+        self.patch.undo()
+
+
+def tidy_always(self: NodeTable) -> None:
+    """Go over to another table without waiting until it is worth while, and never to the numbers that were there."""
+    self._renumber_strings()
+    self._renumber_taints()
+
+
+TestRenumbering = Renumbering.TestCase
+TestRenumbering.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)

@@ -44,6 +44,11 @@ class BoundPolicy:
         self._one_row: OneRow | None = None
         self._reasons: dict[int, tuple[str, ...]] = {}
 
+    @property
+    def strings(self) -> StringTable:
+        """The table that its codes are of; with another one it cannot be asked any more."""
+        return self._strings
+
     def of(self, pod: PodView) -> BoundPolicy:
         """Itself, from now on for this pod, which must be of the same template: only who is left out of selections changes."""
         if pod is not self._pod:

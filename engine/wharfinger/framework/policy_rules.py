@@ -216,6 +216,6 @@ def _seen(policy: CompiledPolicy, rule: Rule) -> Hashable:
 
 def _bound(policy: CompiledPolicy, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> BoundPolicy:
     found: BoundPolicy | None = cycle.get(policy)
-    if found is None:
+    if found is None or found.strings is not snapshot.strings:
         found = cycle[policy] = policy.bind(pod, snapshot)
     return found.of(pod)

@@ -85,19 +85,23 @@ class Rows:
         self.count = 0
         self.layout = 0  # changes whenever a row is added, removed or moved
         self.capacity = SMALLEST
-        self.columns: list[Column] = []
+        self.columns: dict[int, Column] = {}  # by identity
 
     def column(self, dtype: DTypeLike, fill: Any, lanes: int | None = None) -> Column:
         """A new column that grows and shrinks with the axis, holding `fill` everywhere."""
         column = Column(self, dtype, fill, lanes)
-        self.columns.append(column)
+        self.columns[id(column)] = column
         return column
+
+    def drop(self, column: Column) -> None:
+        """Let go of a column that nobody reads any more."""
+        del self.columns[id(column)]
 
     def add(self) -> int:
         """The number of a new last row; every column holds its fill value there."""
         if self.count == self.capacity:
             self.capacity *= 2
-            for column in self.columns:
+            for column in tuple(self.columns.values()):
                 column.resize(self.capacity)
         self.count += 1
         self.layout += 1
@@ -106,7 +110,7 @@ class Rows:
     def remove(self, row: int) -> int:
         """The former number of the row that now stands at `row` (the last one; `row` itself if it was the last)."""
         last = self.count - 1
-        for column in self.columns:
+        for column in tuple(self.columns.values()):
             if row != last:
                 column.move(last, row)
             column.clear(last)

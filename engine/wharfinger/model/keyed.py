@@ -6,13 +6,17 @@ node objects, and is kept up to date from then on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.model import columns, objects, strings
+
+MOST_KEYS: Final = 1024
+"""Columns kept at a time: a pod may ask for any key, and what has not been asked for the longest is forgotten first."""
 
 
 class KeyedColumns:
@@ -31,7 +35,7 @@ class KeyedColumns:
         self._nodes = nodes
         self._strings = table
         self._read = read
-        self._by_key: dict[str, columns.Column] = {}
+        self._by_key: OrderedDict[str, columns.Column] = OrderedDict()
 
     def codes(self, key: str) -> NDArray[np.int32]:
         """The code of each node's value for a key, (n_rows,) int32."""
@@ -40,7 +44,20 @@ class KeyedColumns:
             column = self._by_key[key] = self._rows.column(np.int32, strings.ABSENT)
             for row, node in enumerate(self._nodes):
                 column.array[row] = self._strings.code(self._read(node).get(key))
+            if len(self._by_key) > MOST_KEYS:
+                self._rows.drop(self._by_key.popitem(last=False)[1])
+        else:
+            self._by_key.move_to_end(key)
         return column.view
+
+    @property
+    def columns(self) -> Collection[columns.Column]:
+        """The columns of the keys in use."""
+        return self._by_key.values()
+
+    def use(self, table: strings.StringTable) -> None:
+        """Take codes from another table from now on; the columns have them already."""
+        self._strings = table
 
     def set_row(self, row: int, node: objects.Node) -> None:
         """Take over one node's values for every key in use."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
+from typing import Final
 
 import numpy as np
 
 from wharfinger.model import columns, images, keyed, objects, quantity, resource_table, strings, topology
 from wharfinger.model.requests import MOST
+
+SPARE: Final = 4096
+"""Codes that may stand for nothing any more before it is worth while to give new ones."""
 
 
 def name_hash(name: str) -> int:
@@ -43,6 +47,7 @@ class NodeTable:
     """One row per node; `objects[row]` is the node object the row was made from."""
 
     __slots__ = (
+        "_most_codes",
         "annotations",
         "conditions",
         "created",
@@ -82,6 +87,7 @@ class NodeTable:
         self.taint_set = self.rows.column(np.int32, 0)
         self.taints: list[tuple[objects.Taint, ...]] = [()]
         self.taint_sets: dict[tuple[objects.Taint, ...], int] = {(): 0}
+        self._most_codes = SPARE
 
     def _keyed(self, read: Callable[[objects.Node], Mapping[str, str]]) -> keyed.KeyedColumns:
         return keyed.KeyedColumns(self.rows, self.objects, self.strings, read)
@@ -125,6 +131,39 @@ class NodeTable:
             code = self.taint_sets[taints] = len(self.taints)
             self.taints.append(taints)
         return code
+
+    def tidy(self) -> None:
+        """Go over to a new string table, and new numbers of taint sets, once more than half of the old ones may stand for nothing.
+
+        To be called right after a change only: nobody may be in the middle of reading.
+        """
+        if len(self.strings) + len(self.taints) <= self._most_codes:
+            return
+        self._renumber_strings()
+        self._renumber_taints()
+        self._most_codes = 2 * (len(self.strings) + len(self.taints)) + SPARE
+
+    def _renumber_strings(self) -> None:
+        by_key = (self.labels, self.annotations, self.conditions)
+        columns_ = [self.name_codes, *(column for kind in by_key for column in kind.columns)]
+        codes = np.unique(np.concatenate([column.view for column in columns_] + [np.array(self.topologies.codes, dtype=np.int32)]))
+        fresh, renumbered = strings.StringTable(), np.full(len(self.strings) + 1, strings.ABSENT, dtype=np.int32)  # the last is absent's
+        for code in codes[codes != strings.ABSENT].tolist():
+            renumbered[code] = fresh.code(self.strings.text(code))
+        for column in columns_:
+            column.array[: self.rows.count] = renumbered[column.view]
+        for kind in by_key:
+            kind.use(fresh)
+        self.topologies.renumber(renumbered)
+        self.strings = fresh
+
+    def _renumber_taints(self) -> None:
+        used = [self.taints[number] for number in np.unique(self.taint_set.view).tolist()]
+        taints = [(), *(taints for taints in used if taints)]
+        numbers = {found: number for number, found in enumerate(taints)}
+        renumbered = np.array([numbers.get(found, 0) for found in self.taints], dtype=np.int32)
+        self.taint_set.array[: self.rows.count] = renumbered[self.taint_set.view]
+        self.taints, self.taint_sets = taints, numbers
 
     def remove(self, row: int) -> int:
         """The former number of the row that now stands at `row`; `row` itself when the removed one was the last."""

@@ -113,7 +113,7 @@ class Snapshot:
 
     @property
     def strings(self) -> StringTable:
-        """What the codes in string columns stand for."""
+        """What the codes in string columns stand for; with another table the numbers of `taint_set` are others too."""
         return self._current().nodes.strings
 
     # ── resources ──

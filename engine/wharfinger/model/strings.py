@@ -12,7 +12,12 @@ ABSENT: Final = -1  # the code of a string that is not there; the empty string i
 
 
 class StringTable:
-    """Codes 0, 1, 2, … given to strings in the order they are first seen; a code never changes its meaning."""
+    """Codes 0, 1, 2, … given to strings in the order they are first seen; a code never changes its meaning.
+
+    A table only grows. Texts that change all the time, such as an annotation with a time, would fill it with strings that nothing holds any
+    more; so now and then a cluster goes over to a new table (`NodeTable.tidy`). Whoever keeps codes keeps the table beside them, and
+    throws both away when the cluster's table is another one.
+    """
 
     __slots__ = ("_codes", "_texts")
 

@@ -78,6 +78,7 @@ class ClusterTables:
         self.layout_revision = self.revision
         self.node_changes.record(row, self.revision)
         self._see_node(node)
+        self.nodes.tidy()
         return row
 
     def update_node(self, node: objects.Node) -> None:
@@ -90,6 +91,7 @@ class ClusterTables:
         else:
             self.nodes.update(node)
             self.node_changes.record(row, self.revision)
+            self.nodes.tidy()
 
     def remove_node(self, name: str) -> list[Placement]:
         """The placements of the pods that were on the node, which is gone now, and they with it."""
@@ -120,6 +122,7 @@ class ClusterTables:
             self.ports.take(row, demand.host_ports)
         self.pods.add(pod, row, assumed=assumed)
         self.usage_changes.record(row, self.revision)
+        self.nodes.tidy()  # deciding about pods has given codes too
 
     def take_out(self, placement: Placement) -> None:
         """Remove a pod from its row."""

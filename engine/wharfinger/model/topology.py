@@ -6,7 +6,10 @@ needs a small dense number and each domain the list of its rows.
 
 from __future__ import annotations
 
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +23,14 @@ class Topology:
     `revision` counts the changes of who belongs where; while it stays the same, so do ids, number of domains and members.
     """
 
-    __slots__ = ("_ids", "_members", "_numbers", "_rows", "_sizes", "_starts", "key", "revision")
+    __slots__ = ("__weakref__", "_ids", "_members", "_numbers", "_rows", "_sizes", "_starts", "key", "revision")
 
     def __init__(self, key: str, rows: columns.Rows, codes: NDArray[np.int32]) -> None:
         self.key = key
         self.revision = 0
         self._rows = rows
         self._ids = rows.column(np.int32, strings.ABSENT)
+        weakref.finalize(self, rows.drop, self._ids).atexit = False
         self._numbers: dict[int, int] = {}  # string code → domain, in order of domains
         self._sizes: list[int] = []
         self._members: NDArray[np.intp] | None = None
@@ -52,6 +56,10 @@ class Topology:
     def domain_of(self, code: int) -> int:
         """The domain of a label value given by its string code, -1 if no node has it."""
         return self._numbers.get(code, strings.ABSENT)
+
+    def renumber(self, renumbered: NDArray[np.int32]) -> None:
+        """Follow a change of string codes: `renumbered[old]` is the new one."""
+        self._numbers = {int(renumbered[code]): domain for code, domain in self._numbers.items()}
 
     def rows_of(self, domain: int) -> NDArray[np.intp]:
         """The rows of one domain, ascending."""
@@ -120,22 +128,43 @@ class Topology:
         self._numbers = {code: number - (number > domain) for code, number in self._numbers.items() if number != domain}
 
 
-class Topologies:
-    """The topology keys in use, each made when first asked for."""
+MOST_KEYS: Final = 256
 
-    __slots__ = ("_by_key", "_labels", "_rows")
+
+class Topologies:
+    """The topology keys in use, each made when first asked for.
+
+    A pod may name any key. The latest are kept, and those that somebody else holds; these are kept up to date for as long as they are held.
+    """
+
+    __slots__ = ("_by_key", "_labels", "_latest", "_rows")
 
     def __init__(self, rows: columns.Rows, labels: Callable[[str], NDArray[np.int32]]) -> None:
         self._rows = rows
         self._labels = labels
-        self._by_key: dict[str, Topology] = {}
+        self._by_key: weakref.WeakValueDictionary[str, Topology] = weakref.WeakValueDictionary()
+        self._latest: OrderedDict[str, Topology] = OrderedDict()
 
     def of(self, key: str) -> Topology:
         """The domains of a label key."""
         topology = self._by_key.get(key)
         if topology is None:
             topology = self._by_key[key] = Topology(key, self._rows, self._labels(key))
+        self._latest[key] = topology
+        self._latest.move_to_end(key)
+        if len(self._latest) > MOST_KEYS:
+            self._latest.popitem(last=False)
         return topology
+
+    @property
+    def codes(self) -> list[int]:
+        """The string codes of the label values of all domains."""
+        return [code for topology in self._by_key.values() for code in topology.codes]
+
+    def renumber(self, renumbered: NDArray[np.int32]) -> None:
+        """Follow a change of string codes: `renumbered[old]` is the new one."""
+        for topology in self._by_key.values():
+            topology.renumber(renumbered)
 
     def added(self, row: int) -> None:
         """Count in a row that was just added."""

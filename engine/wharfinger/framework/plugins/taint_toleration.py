@@ -42,7 +42,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """The verdicts for `rows`: bit 0 where a NoSchedule or NoExecute taint is not tolerated."""
         taint_sets = snapshot.taint_set[rows]
-        known = _gather(cycle, (self.name, "filter"), taint_sets)
+        known = _gather(cycle, (self.name, "filter"), snapshot, taint_sets)
         for taint_set in _missing(known, taint_sets):
             known[taint_set] = bool(tolerations.untolerated(pod.object.spec.tolerations, snapshot.taints(taint_set)))
         return Verdicts(REASONS, known[taint_sets].astype(np.uint8))
@@ -50,20 +50,24 @@ class TaintToleration(FilterPlugin, ScorePlugin):
     def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
         """Raw scores for `rows`: the number of PreferNoSchedule taints that are not tolerated."""
         taint_sets = snapshot.taint_set[rows]
-        known = _gather(cycle, (self.name, "score"), taint_sets)
+        known = _gather(cycle, (self.name, "score"), snapshot, taint_sets)
         for taint_set in _missing(known, taint_sets):
             soft = [each for each in pod.object.spec.tolerations if each.effect in {"", tolerations.PREFER_NO_SCHEDULE}]
             known[taint_set] = len(tolerations.untolerated(soft, snapshot.taints(taint_set), {tolerations.PREFER_NO_SCHEDULE}))
         return known[taint_sets]
 
 
-def _gather(cycle: CycleState, key: tuple[str, str], taint_sets: NDArray[np.int32]) -> NDArray[np.int64]:
-    """What is known of each taint set so far, -1 where nothing is; kept with the template, as a set's number never changes its meaning."""
-    known: NDArray[np.int64] = cycle.get(key, np.empty(0, np.int64))
+def _gather(cycle: CycleState, key: tuple[str, str], snapshot: Snapshot, taint_sets: NDArray[np.int32]) -> NDArray[np.int64]:
+    """What is known of each taint set so far, -1 where nothing is; kept with the template for as long as numbers keep their meaning."""
+    table, known = cycle.get(key, (None, None))
+    if table is not snapshot.strings:
+        known = np.empty(0, np.int64)
     size = int(taint_sets.max(initial=-1)) + 1
     if size > len(known):
-        known = cycle[key] = np.concatenate([known, np.full(size - len(known), -1, np.int64)])
-    return known
+        known = np.concatenate([known, np.full(size - len(known), -1, np.int64)])
+    cycle[key] = snapshot.strings, known
+    found: NDArray[np.int64] = known
+    return found
 
 
 def _missing(known: NDArray[np.int64], taint_sets: NDArray[np.int32]) -> list[int]:
