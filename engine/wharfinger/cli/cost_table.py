@@ -11,7 +11,7 @@ from wharfinger.compiler.cost import Cost, RuleCost
 from wharfinger.compiler.selection_parts import Lookup
 from wharfinger.runtime import layout
 
-HEAD = ("per node", "kept", "per placed pod", "selections", "decided for")
+HEAD = ("per node", "kept", "per placed pod", "per template", "selections", "decided for")
 WORDS = {Lookup.KEPT: "kept", Lookup.INDEX: "index", Lookup.PODS: "each pod once", Lookup.SCAN: "scan"}
 
 
@@ -22,12 +22,12 @@ def text(costs: Mapping[str, Cost]) -> str:
 
 def _table(name: str, cost: Cost) -> str:
     rows = [(name, *HEAD), *(_row(rule.rule, rule) for rule in cost.rules), _row("together", cost)]
-    table = layout.columns(rows, right=frozenset({1, 2, 3}))
+    table = layout.columns(rows, right=frozenset({1, 2, 3, 4}))
     return table + (f"preemption asks {layout.count(cost.evicting, 'operation')} of a pod that may be evicted\n" if cost.evicting else "")
 
 
 def _row(title: str, cost: Cost | RuleCost) -> tuple[str, ...]:
-    numbers = (f"{number:,}" for number in (cost.operations, cost.kept, cost.asked))
+    numbers = (f"{number:,}" for number in (cost.operations, cost.kept, cost.asked, cost.counted))
     lookups = Counter(selection.lookup for selection in cost.selections)
     answered = ", ".join(f"{count} {WORDS[lookup]}" for lookup, count in lookups.items())
     return (title, *numbers, answered or "none", "each pod" if cost.per_pod else "each template")
@@ -49,6 +49,7 @@ def _numbers(cost: Cost | RuleCost) -> dict[str, Any]:
         "perNode": cost.operations,
         "kept": cost.kept,
         "perPlacedPod": cost.asked,
+        "perTemplate": cost.counted,
         "selections": [
             {"line": each.span.line, "column": each.span.column, "lookup": WORDS[each.lookup], "operations": each.operations}
             for each in cost.selections

@@ -16,6 +16,7 @@ from wharfinger.builtins.context import AtRows, Rows
 from wharfinger.compiler import schedule
 from wharfinger.compiler.one_row import OneRow
 from wharfinger.compiler.rules import CompiledScore, Rule
+from wharfinger.compiler.static_columns import whole
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
 from wharfinger.model.strings import StringTable
@@ -199,7 +200,7 @@ class BoundPolicy:
                 schedule.run(part.steps, fresh)
             return fresh[part.register]
 
-        return self._static.get(key, snapshot, evaluate)
+        return whole(evaluate(slice(None)), snapshot.n_nodes) if part.own else self._static.get(key, snapshot, evaluate)
 
 
 def _column(output: Any, frame: AtRows, dtype: type[np.generic]) -> NDArray[Any]:

@@ -1,8 +1,9 @@
 """What a policy costs to decide, known before it decides: a pure function of its text, the same on every machine.
 
-Two things are counted. *Operations per node*: how many numbers are computed for each node at each decision. What depends on node objects
+Three things are counted. *Operations per node*: how many numbers are computed for each node at each decision. What depends on node objects
 and the pod's template alone is kept between decisions and not counted. *Operations per placed pod*: what is asked of every placed pod,
-because no index answers a selection. An operation on a column of nodes takes about 2 ns; one on a placed pod about 200 ns.
+because no index answers a selection. *Kept*: what is computed once and then kept, for each node (until its object changes) and for each
+template of placed pods (while there are any). An operation on a column of nodes takes about 2 ns; one on a placed pod about 200 ns.
 
 What a policy may cost is fixed here, and is no setting: a text is accepted everywhere or nowhere.
 """
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from wharfinger.builtins import CATALOGUE, by_code
 from wharfinger.compiler import leaves, ops, selection_parts, victims
 from wharfinger.compiler.ir import Module, Node, Stage, ordered
 from wharfinger.compiler.passes import optimized
@@ -33,19 +35,21 @@ TYPICAL_PODS = 10_000  # the cluster that messages speak of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a policy may cost at most: `operations` per node, `selections` that differ, `asked` operations per placed pod.
+    """What a policy may cost at most: `operations` per node and `kept` ones, `selections` that differ, `asked` operations per placed pod.
 
-    `evicting` are operations per placed pod that may be evicted, when room is made for another one.
+    `counted` are operations for each template of placed pods, `evicting` for each placed pod that may be evicted when room is made.
     """
 
     operations: int
+    kept: int
     selections: int
     asked: int
+    counted: int
     evicting: int
 
 
-OF_CLUSTER = Budget(operations=20_000, selections=500, asked=50, evicting=500)
-OF_NAMESPACE = Budget(operations=2_000, selections=50, asked=0, evicting=100)
+OF_CLUSTER = Budget(operations=20_000, kept=50_000, selections=500, asked=50, counted=10_000, evicting=500)
+OF_NAMESPACE = Budget(operations=2_000, kept=5_000, selections=50, asked=0, counted=1_000, evicting=100)
 
 
 def budget_of(authority: Authority) -> Budget:
@@ -65,6 +69,11 @@ class Selected:
     def asked(self) -> int:
         """The operations for every placed pod; 0 where counts are kept by template."""
         return self.operations if self.lookup in {Lookup.SCAN, Lookup.PODS} else 0
+
+    @property
+    def counted(self) -> int:
+        """The operations for each template of placed pods; 0 where every pod is asked."""
+        return 0 if self.asked else self.operations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +96,11 @@ class RuleCost:
         """The operations for every placed pod."""
         return sum(selection.asked for selection in self.selections)
 
+    @property
+    def counted(self) -> int:
+        """The operations for each template of placed pods."""
+        return sum(selection.counted for selection in self.selections)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
@@ -106,6 +120,11 @@ class Cost:
     def asked(self) -> int:
         """The operations for every placed pod."""
         return sum(selection.asked for selection in self.selections)
+
+    @property
+    def counted(self) -> int:
+        """The operations for each template of placed pods."""
+        return sum(selection.counted for selection in self.selections)
 
 
 # ── the estimate ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -145,7 +164,8 @@ def estimate(policy: typed.Policy, module: Module, groups: Mapping[str, Sequence
 
 def _item_operations(outputs: Iterable[Node]) -> int:
     """How many operations a program takes for one placed pod."""
-    return sum(node.stage is Stage.ITEM and node.op is not leaves.ITEM for node in ordered(outputs))
+    inner = (node for node in ordered(outputs) if node.stage is Stage.ITEM and node.op is not leaves.ITEM)
+    return sum(REGEX if node.op.name == _REGEX else 1 for node in inner)
 
 
 @dataclass(slots=True)
@@ -154,15 +174,17 @@ class _Estimate:
     selections: dict[int, Selected] = field(default_factory=dict)
 
     def rule(self, title: str, span: Span, roots: Sequence[Node]) -> RuleCost:
-        nodes = [node for node in ordered(roots) if node.stage is Stage.RUN]
+        needed = ordered(roots)
+        nodes = [node for node in needed if node.stage is Stage.RUN]
         again = [node for node in nodes if not _is_kept(node)]
+        of_pod = sum(_POD_TEXTS.get(node.op.name, 0) for node in needed if node.stage is Stage.POD)
         return RuleCost(
             rule=title,
             span=span,
-            operations=sum(map(weight, again)),
+            operations=sum(map(weight, again)) + of_pod,
             kept=sum(map(weight, nodes)) - sum(map(weight, again)),
             selections=tuple(self._selected(node) for node in nodes if selection_parts.is_selection(node)),
-            per_pod=any(node.own for node in ordered(roots)),
+            per_pod=any(node.own for node in needed),
         )
 
     def _selected(self, node: Node) -> Selected:
@@ -182,18 +204,23 @@ def _is_kept(node: Node) -> bool:
 
 LOOK = 4  # to look at a placed pod at all
 TEXT = 300  # a function of texts that is asked for each node
+MEMBER = 50  # the same of mere membership
 CALL = 10
 METRIC = 3
-_WEIGHTS = {ops.KNOWN.name: 0, "given": 0, ops.LOOKUP.name: 2, ops.LOOKUP_PRESENT.name: 2, selection_parts.SELECT.name: 0}
+REGEX = 20  # on a placed pod, whose annotations may be long
+_REGEX = "call matches_regex"
+_WEIGHTS = {ops.KNOWN.name: 0, "given": 0, ops.LOOKUP_PRESENT.name: 1, selection_parts.SELECT.name: 0}
+_TEXTS = frozenset(f"call {function.name}" for function in CATALOGUE.functions() if isinstance(function.vector, by_code.Kernel))
+_POD_TEXTS = dict.fromkeys(_TEXTS, 10) | {_REGEX: 100}
 
 
 def weight(node: Node) -> int:
     """The operations of one step for each node of the cluster."""
     name = node.op.name
-    if node.op in {ops.LOOKUP, ops.LOOKUP_PRESENT} and node.args[0].own:
-        return TEXT  # a table of this pod's own: each text of the column is asked
+    if node.op is ops.LOOKUP:  # in a table that asks each text of the column once
+        return MEMBER if node.args[0].op.name in {ops.MEMBERSHIP.name, "table satisfies"} else TEXT
     if name.startswith("call "):
-        return TEXT if any(arg.op is leaves.STRINGS for arg in node.args) else CALL
+        return TEXT if name in _TEXTS else CALL
     if name.startswith("curve"):
         return max(4, len(node.args))
     return METRIC if name.startswith("metric ") else _WEIGHTS.get(name, 1)
@@ -220,6 +247,13 @@ def report(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost | None = N
         dearest = max(cost.rules, key=lambda rule: rule.operations)
         sentence = f"computes {cost.operations:,} numbers for each node; {budget.operations:,} are allowed"
         _refuse(diagnostics, dearest.span, sentence, f"the rule that computes most is this one: {dearest.operations:,}")
+    if cost.kept > budget.kept:
+        sentence = f"keeps {cost.kept:,} numbers for each node; {budget.kept:,} are allowed"
+        _refuse(diagnostics, max(cost.rules, key=lambda rule: rule.kept).span, sentence, "functions of texts count most")
+    if cost.counted > budget.counted:
+        dearest_of_all = max(cost.selections, key=lambda selection: selection.counted)
+        sentence = f"asks {cost.counted:,} operations for each template of placed pods; {budget.counted:,} are allowed"
+        _refuse(diagnostics, dearest_of_all.span, sentence, f"this selection alone asks {dearest_of_all.counted:,}")
     if cost.evicting > budget.evicting:
         sentence = f"asks {cost.evicting:,} operations of a pod that may be evicted; {budget.evicting:,} are allowed"
         _refuse(diagnostics, policy.victims[0].span, sentence, "`wharf check --cost` says what each part costs")

@@ -30,13 +30,15 @@ GIVEN = {leaves.POD: POD, leaves.STRINGS: STRINGS, leaves.NOW_GIVEN: NOW}
 class StaticPart:
     """A subexpression that only changes with the node objects: kept for all rows between evaluations.
 
-    `depends` are the registers of what it takes from the pod; `of_pod` says that it reads the pod itself.
+    `depends` are the registers of what it takes from the pod; `of_pod` says that it reads the pod itself. One that is another for each pod
+    (`own`) is not worth keeping.
     """
 
     register: int
     steps: tuple[Step, ...]
     depends: tuple[int, ...]
     of_pod: bool
+    own: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,13 @@ class _Scheduling:
     def _static_part(self, node: Node) -> StaticPart:
         nodes = self._run_nodes([node])
         depends = {self.places[number] for inner in nodes for number in _pod_values(inner)}
-        return StaticPart(self.places[node.number], self._steps(nodes), tuple(sorted(depends)), any(inner.op.of_pod for inner in nodes))
+        return StaticPart(
+            register=self.places[node.number],
+            steps=self._steps(nodes),
+            depends=tuple(sorted(depends)),
+            of_pod=any(inner.op.of_pod for inner in nodes),
+            own=node.own,
+        )
 
 
 def _pod_values(node: Node) -> set[int]:

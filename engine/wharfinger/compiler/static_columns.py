@@ -34,12 +34,15 @@ class StaticColumns:
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     def get(self, key: Hashable, snapshot: Snapshot, evaluate: Callable[[Rows], Any]) -> NDArray[Any]:
         """The column of a key for all rows; `evaluate` computes it for the rows that changed since it was last asked for."""
         kept = self._kept.get(key)
         changed = None if kept is None else snapshot.node_changes(kept.revision)
         if kept is None or changed is None:
-            kept = self._kept[key] = _Kept(snapshot.revision, _whole(evaluate(slice(None)), snapshot.n_nodes))
+            kept = self._kept[key] = _Kept(snapshot.revision, whole(evaluate(slice(None)), snapshot.n_nodes))
             self._drop_oldest(snapshot.n_nodes)
         elif len(changed):
             kept.values = kept.values.copy()  # whoever read the old ones keeps them as they were
@@ -53,6 +56,6 @@ class StaticColumns:
             self._kept.popitem(last=False)
 
 
-def _whole(values: Any, n_nodes: int) -> NDArray[Any]:
+def whole(values: Any, n_nodes: int) -> NDArray[Any]:
     """A column of its own, also where one value stands for all rows."""
     return np.array(np.broadcast_to(values, (n_nodes,)))

@@ -116,9 +116,11 @@ def many(n, rule):
     ("rule", "of_namespace", "of_cluster"),
     [
         ("score s{i} = count(pods where it.priority > {i}, on: node) normalize minmax", 50, None),
-        ("score s{i} = if starts_with(node.name, pod.name) and node.pod_count > {i} then 1 else 0", None, None),
-        ("filter f{i} {{ require not starts_with(node.name, upper(pod.name)) or starts_with(node.name, 'a{i}') }}", None, None),
         ("filter f{i} {{ require not starts_with(node.labels['a{i}'] ?? 'none', pod.name) }}", 6, 66),
+        ("filter f{i} {{ require not matches_regex(node.name, 'a{i}') }}", 16, 166),
+        ("filter f{i} {{ require not matches_regex(pod.labels['app'] ?? 'none', 'a{i}') }}", 20, 200),
+        ("filter f{i} {{ require not (node.labels matches 'a{i} in (b,c)') }}", 96, None),
+        ("score s{i} = count(pods where matches_regex(it.labels['a'] ?? '', 'a{i}'), on: node) normalize minmax", 34, 344),
     ],
 )
 def test_a_policy_costs_at_most_what_its_authority_may(rule, of_namespace, of_cluster):

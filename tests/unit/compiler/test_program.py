@@ -248,3 +248,14 @@ def test_what_params_decide_is_decided_once() -> None:
 def test_typed_policy_is_kept() -> None:
     policy = typed_policy(WEB_SPREAD)
     assert compiled(WEB_SPREAD).policy == policy
+
+
+def test_columns_that_are_another_for_each_pod_are_not_kept():
+    policy = compiled('policy "p"\nfilter f { require not starts_with(node.name, pod.name) }\n')
+    state = cluster(node("a"), node("bc"))
+    snapshot = state.snapshot()
+    for number in range(50):
+        bits = policy.bind(pod(f"b{number}"), snapshot).filter_bits(0, snapshot, slice(None))
+        assert bits.tolist() == [0, 0]
+    assert policy.bind(pod("b"), snapshot).filter_bits(0, snapshot, slice(None)).tolist() == [0, 1]
+    assert len(policy.static_columns(snapshot.strings)) == 0
