@@ -12,8 +12,10 @@ from tests.cluster.kube_scheduler import start_kube_scheduler
 from tests.cluster.permissions import NAMESPACE
 from tests.cluster.process import WharfProcess
 from tests.cluster.waiting import eventually
+from tests.testbed import build
 
 SELECTOR = "app.kubernetes.io/component=scheduler"
+WHARF = Path(sys.executable).with_name("wharf")
 NOT_INSTALLED = {"Certificate", "Issuer", "PrometheusRule", "ServiceMonitor"}
 
 
@@ -94,6 +96,18 @@ def test_policies_of_ones_own_take_the_place_of_none(control_plane, tmp_path):
 
     maps = {obj["metadata"]["name"]: obj["data"] for obj in rendered(control_plane, tmp_path) if obj["kind"] == "ConfigMap"}
     assert maps["wharfinger-policies"] == {"mine.policy": 'policy "mine"\nscore s = 1\n'}
+
+
+def test_the_definitions_may_have_been_installed_before(control_plane, kubectl):
+    printed = subprocess.run([WHARF, "install", "--print"], capture_output=True, text=True, check=True).stdout
+    kubectl("apply", "-f", "-", content=printed)
+    try:
+        command = [build.program("kubectl"), f"--kubeconfig={control_plane.kubeconfig}", "apply", "-k", deployment.FOLDER]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0
+        assert done.stderr == "", "whoever follows both pages is warned of nothing"
+    finally:
+        deployment.remove(control_plane)
 
 
 def test_objects_of_the_former_definitions_outlive_the_new_ones(control_plane, kubectl):

@@ -1,8 +1,11 @@
 """SchedulingPolicies and PolicyApps under policies, on a real API server."""
 
 import itertools
+import subprocess
+import sys
 import time
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -256,6 +259,25 @@ def test_definitions_that_come_later_are_picked_up(control_plane, nodes, pods):
             eventually(lambda: custom.status(control_plane, "PolicyApp", "web").get("phase"))
         finally:
             custom.uninstall(control_plane)
+
+
+def test_definitions_that_are_deleted_are_named_with_the_way_back(defined, wharf, nodes):
+    nodes(2)
+    custom.create(defined, "SchedulingPolicy", "east", {"source": EAST})
+    eventually(lambda: condition(defined, "east", "Active") == "True")
+    custom.uninstall(defined)
+
+    def status():
+        command = [Path(sys.executable).with_name("wharf"), "status", "--url", wharf.url]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    eventually(lambda: "`wharf install --print | kubectl apply -f -` brings it back" in status().stdout)
+    assert status().returncode == 1
+    assert "404" not in status().stdout
+    eventually(lambda: "custom resources are not defined; going on without" in wharf.log)
+    assert "objects may not be read" not in wharf.log
+    custom.install(defined)
+    eventually(lambda: status().returncode == 0)
 
 
 @pytest.mark.parametrize("moment", ["created", "running"])
