@@ -16,6 +16,7 @@ from tests import operations_tables, reference_tables
 from tests.monitoring import alerts, dashboard
 from tests.unit.language import diagnostic_case
 from wharfinger.crd import definition
+from wharfinger.language.authority import TenantPolicies
 from wharfinger.language.codes import Code
 from wharfinger.language.render import human
 
@@ -35,6 +36,7 @@ FAMILIES = {
     "P5": "Scores",
     "P6": "Structure",
     "P7": "Tests",
+    "P8": "Whose policy it is",
     "L": "Lints",
 }
 
@@ -79,10 +81,15 @@ def page(code: Code) -> str:
     """The page of one code."""
     case = diagnostic_case.read(diagnostic_case.FOLDER / f"{code.name}.case")
     with tempfile.TemporaryDirectory() as folder:
-        found = diagnostic_case.diagnose(Path(folder), case.broken, case.files)
+        found = diagnostic_case.diagnose(Path(folder), case.broken, case.files, case.authority)
     printed = "\n".join(human(diagnostic) for diagnostic in found)
     lines = [f"# {code.name}: {code.title}", "", code.value.explanation, "", *_what_follows(code), "", "## Example", ""]
+    if case.authority.namespace is not None:
+        off = " while `tenantPolicies` is `Off`" if case.authority.allowed is TenantPolicies.OFF else ""
+        lines += [f"As a policy of {case.authority}{off}:", ""]
     lines += [*_fenced("policy-error", case.broken), "", *_others(case), *_fenced("text", printed), "", "## Mended", ""]
+    if case.authority.allowed is TenantPolicies.OFF:
+        lines += ["As a policy of the cluster:", ""]
     lines += _fenced("policy", case.mended)
     if "«" in case.broken + case.mended:
         lines += ["", "`«n × text»` stands for n repetitions of a text, `«bytes …»` for bytes."]

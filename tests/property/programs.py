@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language import typed
 from wharfinger.language.ast import MissingAction, Normalize
+from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies
 from wharfinger.language.catalogue import Subject
 from wharfinger.language.source import Source, Span
 from wharfinger.language.types import Kind, Shape, Type
@@ -249,6 +250,9 @@ FOR_LETS = Expressions((Subject.POD, Subject.NODE), 1, {Kind.NUMBER: reading_the
 OF_NODES = [Expressions((Subject.POD, Subject.NODE), depth, {Kind.NUMBER: [*reading_the_cluster(), SHARED]}) for depth in range(1, 4)]
 
 
+AUTHORITIES = (CLUSTER, CLUSTER, Authority("web"), Authority("default"), Authority("web", TenantPolicies.TRUSTED))
+
+
 @st.composite
 def policies(draw: st.DrawFn) -> typed.Policy:
     """A policy with a selection, a metric, two params, lets, filters, scores and a tie break."""
@@ -278,6 +282,7 @@ def policies(draw: st.DrawFn) -> typed.Policy:
         quantum={},
         tie_break=(typed.TieKey(value=draw(of_nodes.numbers), descending=draw(st.booleans())),),
         tests=(),
+        authority=draw(st.sampled_from(AUTHORITIES)),
     )
 
 

@@ -42,5 +42,6 @@ FUNCTIONS = (
         context=True,
         volatility=Volatility.STATIC,
         own_shape=True,
+        of_cluster=True,
     ),
 )

@@ -67,6 +67,8 @@ class Interpreter:
 
     def evictable(self, victim: PodView, row: int) -> bool:
         """Whether every rule of `preemption` lets a pod placed on a node be evicted for this one."""
+        if self.policy.victims and not self._visible(victim):
+            return False
         answers = [(rule, self.value(rule.condition, row, victim)) for rule in self.policy.victims]
         return all(answer is True or (answer is None and rule.missing_evicts is True) for rule, answer in answers)
 
@@ -137,12 +139,16 @@ class Interpreter:
         key = ("select", id(expr))
         if key not in self._memo:
             everywhere = [(row, pod) for row in range(self.snapshot.n_nodes) for pod in self.snapshot.pods_on(row)]
-            others = [(row, pod) for row, pod in everywhere if pod.uid != self.pod.uid]
+            others = [(row, pod) for row, pod in everywhere if pod.uid != self.pod.uid and self._visible(pod)]
             self._memo[key] = [
                 (row, pod) for row, pod in others if expr.where is None or self.at(expr.where, Place(place.row, pod)) is True
             ]
         found: Pods = self._memo[key]
         return found
+
+    def _visible(self, pod: PodView) -> bool:
+        """Whether the policy may look at a placed pod."""
+        return self.policy.authority.confined_to in (None, pod.namespace)
 
     def domain(self, key: str, value: str) -> frozenset[int]:
         """The rows of the nodes whose label `key` is `value`."""

@@ -30,6 +30,7 @@ class Lowering:
         self.graph = graph
         self.given_time = given_time
         self.places: dict[int, Span] = {}
+        self.authority = policy.authority
         self.metrics = {metric.name: metric for metric in policy.metrics}
         self._magnitudes = Magnitudes({let.name: let.value for let in policy.lets})
         self._lets: dict[str, Value] = {}

@@ -11,24 +11,37 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wharfinger.builtins.context import AtRows
-from wharfinger.compiler import ops
+from wharfinger.compiler import leaves, ops
 from wharfinger.compiler.ir import Node, Op, Rep, Stage, Value
 from wharfinger.compiler.selection_parts import SELECT
 from wharfinger.language import typed
-from wharfinger.language.catalogue import Volatility
-from wharfinger.language.source import Span
+from wharfinger.language.catalogue import Subject, Volatility
+from wharfinger.language.source import Source, Span
+from wharfinger.model import schema
 from wharfinger.model.selection import Selection
 
 if TYPE_CHECKING:
     from wharfinger.compiler.lower import Lowering
 
+_NAMESPACE = next(each for each in schema.ATTRIBUTES if (each.subject, each.path) == (Subject.ITEM, "namespace"))
+_NO_PLACE = Span(source=Source(name="", text=""), start=0, end=0)  # written by nobody
 VOLATILITY = {typed.Per.NODE: Volatility.ROW, typed.Per.DOMAIN: Volatility.GLOBAL, typed.Per.CLUSTER: Volatility.GLOBAL}
 
 
 def lower_select(lowering: Lowering, expr: typed.Select) -> Value:
     """The selection itself, as builtins such as `spread` take it; where the predicate is missing a pod is not selected."""
     selected = lowering.graph.true() if expr.where is None else lowering.certainly(lowering(expr.where))
-    return Value(_select(lowering, expr.span, selected))
+    return Value(_select(lowering, expr.span, visible(lowering, selected)))
+
+
+def visible(lowering: Lowering, selected: Node) -> Node:
+    """Where a placed pod is selected and the policy may look at it, whatever its text says."""
+    namespace = lowering.authority.confined_to
+    if namespace is None:
+        return selected
+    of_pod = leaves.attribute(lowering.graph, typed.AttributeRef(span=_NO_PLACE, type=_NAMESPACE.type, attribute=_NAMESPACE), None)
+    own = lowering.apply(ops.EQ, of_pod.node, lowering.graph.const(namespace, Rep.TEXT), rep=Rep.BOOL)
+    return lowering.conjunction(own, selected)
 
 
 def _select(lowering: Lowering, span: Span, *operands: Node) -> Node:

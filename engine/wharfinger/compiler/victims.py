@@ -12,6 +12,7 @@ from typing import Any
 from wharfinger.compiler import leaves, schedule
 from wharfinger.compiler.ir import Graph, Module, Node, ordered
 from wharfinger.compiler.lower import Lowering
+from wharfinger.compiler.lower_pods import visible
 from wharfinger.compiler.passes import optimized
 from wharfinger.compiler.selections import item_program
 from wharfinger.language import typed
@@ -21,7 +22,10 @@ ALLOWED = "allowed"
 
 
 class Victims:
-    """The rules of one policy about victims; `timed` says that an answer may change with time alone."""
+    """The rules of one policy about victims; `timed` says that an answer may change with time alone.
+
+    Those of a namespace can only be about its own pods. Of others nothing says that they may go, so they stay.
+    """
 
     def __init__(self, policy: typed.Policy, params: Mapping[str, Any]) -> None:
         module = lowered(policy, params)
@@ -40,7 +44,7 @@ class Victims:
 def lowered(policy: typed.Policy, params: Mapping[str, Any]) -> Module:
     """The optimised program whose root `ALLOWED` says whether a placed pod may be evicted; of a policy that has rules about it."""
     lowering = Lowering(policy, Graph(), given_time=True)
-    allowed = lowering.conjunction(*(_allowed(lowering, rule) for rule in policy.victims))
+    allowed = visible(lowering, lowering.conjunction(*(_allowed(lowering, rule) for rule in policy.victims)))
     return optimized(Module(graph=lowering.graph, roots={ALLOWED: allowed}), params)
 
 

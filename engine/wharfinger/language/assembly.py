@@ -1,4 +1,4 @@
-"""The elements of a file, in any order, to one file: a policy with its tests, a library of lets and params, or tests only.
+"""The elements of a file, in any order, to one file: a policy with its tests, a library of lets, params and metrics, or tests only.
 
 The grammar takes elements in any order; what belongs where is said here, with the place it should be in.
 """
@@ -16,7 +16,7 @@ from wharfinger.language.syntax_declarations import Element, PolicyHeader, Scope
 
 MOST_ITEMS = 500
 MOST_TESTS = 500
-RULES = (ast.Filter, ast.Score, ast.Base, ast.Quantum, ast.TieBreak, ast.Preemption, ast.Metric)
+RULES = (ast.Filter, ast.Score, ast.Base, ast.Quantum, ast.TieBreak, ast.Preemption)
 
 
 @dataclass(slots=True)
@@ -118,13 +118,13 @@ class Assembly:
             self.items.append(item)
 
     def _library(self) -> None:
-        """Without a policy there are only lets and params, for others to import, or tests."""
+        """Without a policy there are only lets, params and metrics, for others to import, or tests."""
         stranger = next((item for item in self.items if isinstance(item, RULES)), None)
         if stranger or self.scope:
             span = stranger.span if stranger else self.scope.span if self.scope else Span(self.source, 0, 0)
             word = span.text.split(maxsplit=1)[0]
             start = Span(self.source, span.start, span.start + len(word))
-            help_ = 'begin the file with `policy "name"`; a file without it is a library of `let` and `param` for others to import'
+            help_ = 'begin the file with `policy "name"`; one without it is a library of `let`, `param` and `metric` for others to import'
             self.diagnostics.error(Code.P121, f"`{word}` belongs to a policy, and this file has none", start, help=help_)
 
     def _misplaced(self, span: Span, message: str, help: str) -> None:  # noqa: A002  # the field of a diagnostic is called help

@@ -62,6 +62,7 @@ class Attribute:
     identity: bool = False  # differs between pods of one template (name, uid, times)
     volatility: Volatility = Volatility.STATIC
     column: Callable[..., Any] | None = None
+    of_cluster: bool = False  # not for policies of a namespace
     low: float | None = None  # smallest possible value, for interval analysis
     high: float | None = None
 
@@ -104,6 +105,7 @@ class Function:
     context first (they read the cluster, not only their arguments). A field of a call is a builtin with a dotted name:
     `unseen_requests(cpu5m).cpu` is the function `unseen_requests.cpu`.
     `named["*"]` takes arguments of any other name (`most_allocated("nvidia.com/gpu": 2)`).
+    One that is `of_cluster` tells of what pods of any namespace leave behind, and is not for policies of a namespace.
     """
 
     name: str
@@ -121,6 +123,7 @@ class Function:
     context: bool = False
     volatility: Volatility = Volatility.STATIC
     own_shape: bool = False
+    of_cluster: bool = False
 
 
 class Catalogue(Protocol):

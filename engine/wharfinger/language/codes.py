@@ -4,7 +4,7 @@ A code is never reused for something else. Its page in `docs/errors/` is made fr
 `tests/cases/diagnostics/`, which holds a policy that raises it and the mended one.
 
     P0xx files and limits · P1xx syntax · P2xx types and units · P3xx names · P4xx missing values · P5xx scores · P6xx structure · P7xx
-    tests · L… lints
+    tests · P8xx whose policy it is · L… lints
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ class Code(Enum):
     )
     P120 = Record("more than one policy in a file", "A file holds one policy, so that the name of the file and the policy stay together.")
     P121 = Record(
-        "rule without a policy", "Rules belong to a policy; a file without one is a library of `let` and `param`, or holds tests only."
+        "rule without a policy",
+        "Rules belong to a policy; a file without one is a library of `let`, `param` and `metric`, or holds tests only.",
     )
     P122 = Record("out of place", "Imports come first, then `policy`, then `for pods`, then declarations and rules.")
     P123 = Record("malformed range", "The range of a param is written `range low..high`; both ends belong to it.")
@@ -366,6 +367,22 @@ class Code(Enum):
     P708 = Record(
         "expectation before the pod is placed",
         "`expect` looks at the outcome of a `place` above it; nothing has happened to this pod yet.",
+    )
+    # ── P8xx whose policy it is ──
+    P801 = Record(
+        "not for policies of a namespace",
+        "What tells of other namespaces, or was written for those who run the cluster, cannot be read by a policy of one namespace (the "
+        "inline policy of a PolicyApp, or one that a PlacementPreview brings along): annotations of nodes, and which images they have. A "
+        "library that the cluster shares may read them.",
+    )
+    P802 = Record(
+        "metric that a namespace may not query",
+        "A policy of a namespace queries only the Prometheus servers that the settings allow to namespaces (`tenantServers`), for a query "
+        "can read everything that a server has. A library that the cluster shares may declare any metric.",
+    )
+    P803 = Record(
+        "policies of namespaces are switched off",
+        "With `tenantPolicies: Off` neither inline policies of PolicyApps nor those that PlacementPreviews bring along are used.",
     )
     # ── lints ──
     L101 = Record(

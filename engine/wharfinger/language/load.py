@@ -14,6 +14,7 @@ from pathlib import Path
 
 from wharfinger.errors import UsageError
 from wharfinger.language import ast, typed
+from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.language.catalogue import Catalogue
 from wharfinger.language.check import check
 from wharfinger.language.check.fights import report_fights
@@ -29,13 +30,17 @@ from wharfinger.language.source_file import read_source, read_stream
 STDIN = "-"
 
 
-def load_policies(paths: Sequence[str | Path], catalogue: Catalogue) -> tuple[list[typed.Policy | None], Diagnostics]:
+def load_policies(
+    paths: Sequence[str | Path], catalogue: Catalogue, authority: Authority = CLUSTER
+) -> tuple[list[typed.Policy | None], Diagnostics]:
     """The policy of each file (None where it has errors or holds none), in the order of the paths, and everything found wrong.
+
+    They are checked as policies of `authority`; what they import counts as shared by the cluster.
 
     A folder stands for the `*.policy` files in it and below, sorted; `-` for standard input. `X_test.policy` adds its tests to the policy
     of `X.policy` beside it, and either brings the other along. Raises `UsageError` for a path that cannot be read.
     """
-    loader = _Loader(catalogue=catalogue)
+    loader = _Loader(catalogue=catalogue, authority=authority)
     for name in policy_files(paths):
         loader.add(name)
     return loader.policies(), loader.diagnostics
@@ -81,6 +86,7 @@ class _Loader:
     """Files as they are read, by name; None for one that holds no policy text."""
 
     catalogue: Catalogue
+    authority: Authority = CLUSTER
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     files: dict[str, ast.File | None] = field(default_factory=dict)
     wanted: list[str] = field(default_factory=list)
@@ -141,7 +147,7 @@ class _Loader:
     def checked(self, file: ast.File) -> typed.Policy | None:
         """The typed policy of a file with its imports."""
         files = imported(file, self._fetch, self.diagnostics, _IMPORT_HELP)
-        return check(file, self.catalogue, self.diagnostics, dict(files))
+        return check(file, self.catalogue, self.diagnostics, dict(files), self.authority)
 
     def _fetch(self, key: str) -> ast.File | str:
         if not key.endswith(SUFFIX):  # a diagnostic quotes what it was found in, and nobody's secrets are policies

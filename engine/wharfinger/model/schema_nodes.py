@@ -63,6 +63,7 @@ FACTS: Final = (
         _codes(Snapshot.annotation),
         keyed=True,
         optional=True,
+        of_cluster=True,
     ),
     _row(
         "conditions",

@@ -1,6 +1,7 @@
 """Case files of diagnostics: a policy with a mistake, what must be said about it, and the policy mended.
 
     === file shared.policy        (any number of other files, beside the policy)
+    === authority NAMESPACE [Off]   (whose policy it is; the cluster's without this)
     === broken
     === found                     (one line per finding: CODE line:column message)
     === mended
@@ -14,11 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
+from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.load import load_policies
 
@@ -38,6 +41,7 @@ class Case:
     found: tuple[str, ...]
     mended: str
     files: dict[str, str]
+    authority: Authority = CLUSTER
 
     @property
     def code(self) -> str:
@@ -55,7 +59,14 @@ def read(path: Path) -> Case:
     assert {"broken", "found", "mended"} <= sections.keys(), f"{path} lacks a section"
     files = {name.removeprefix("file "): text for name, text in sections.items() if name.startswith("file ")}
     found = tuple(line for line in sections["found"].splitlines() if line)
-    return Case(path=path, broken=sections["broken"], found=found, mended=sections["mended"], files=files)
+    return Case(path=path, broken=sections["broken"], found=found, mended=sections["mended"], files=files, authority=_authority(sections))
+
+
+def _authority(sections: Iterable[str]) -> Authority:
+    named = next((name.split()[1:] for name in sections if name.startswith("authority ")), None)
+    if named is None:
+        return CLUSTER
+    return Authority(named[0], TenantPolicies(named[1]) if named[1:] else TenantPolicies.RESTRICTED)
 
 
 def cases() -> list[Case]:
@@ -63,13 +74,13 @@ def cases() -> list[Case]:
     return [read(path) for path in sorted(FOLDER.glob("*.case"))]
 
 
-def diagnose(folder: Path, text: str, files: dict[str, str]) -> Diagnostics:
+def diagnose(folder: Path, text: str, files: dict[str, str], authority: Authority = CLUSTER) -> Diagnostics:
     """Everything found in a policy text with other files beside it; the whole folder is loaded where there are tests among them."""
     for name, policy in {**files, NAME: text}.items():
         (folder / name).write_bytes(content(policy))
     beside = [name for name in files if not name.startswith("shared")]
     with contextlib.chdir(folder):
-        policies, diagnostics = load_policies([*beside, NAME], CATALOGUE)
+        policies, diagnostics = load_policies([*beside, NAME], CATALOGUE, authority)
     for policy in policies:
         if policy is not None and not diagnostics.has_errors:
             cost.report(policy, diagnostics)

@@ -12,14 +12,14 @@ CASES = diagnostic_case.cases()
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_exactly_this_is_found(case, tmp_path):
-    found = diagnostic_case.lines(diagnostic_case.diagnose(tmp_path, case.broken, case.files))
+    found = diagnostic_case.lines(diagnostic_case.diagnose(tmp_path, case.broken, case.files, case.authority))
     assert found == case.found
     assert any(line.startswith(case.code) for line in case.found), "the case does not show its own code"
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_mended_policy_is_clean(case, tmp_path):
-    found = diagnostic_case.diagnose(tmp_path, case.mended, case.files)
+    found = diagnostic_case.diagnose(tmp_path, case.mended, case.files, diagnostic_case.allowed(case.authority))
     assert diagnostic_case.lines(found) == ()
 
 

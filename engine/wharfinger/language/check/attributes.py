@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wharfinger.language import ast, typed
-from wharfinger.language.catalogue import Subject
+from wharfinger.language.catalogue import Attribute, Function, Subject
 from wharfinger.language.check.context import Context, admitted, is_unknown, unknown
 from wharfinger.language.codes import Code
 from wharfinger.language.source import Span
@@ -53,7 +53,24 @@ def attribute_of(context: Context, root: ast.Name, fields: list[ast.Member], spa
             label="which one?",
             help=f'name one: `{subject.value}.{path}["…"]`' + _group_help(context, subject, path),
         )
-    return typed.AttributeRef(span=span, type=attribute.type.shaped(SHAPES[subject]), attribute=attribute)
+    return reference(context, attribute, span)
+
+
+def reference(context: Context, attribute: Attribute, span: Span) -> typed.Expr:
+    """An attribute as an expression, where the policy may read it."""
+    name = f"{attribute.subject.value}.{attribute.path}"
+    if not may_read(context, attribute, name, span):
+        return unknown(span)
+    return typed.AttributeRef(span=span, type=attribute.type.shaped(SHAPES[attribute.subject]), attribute=attribute)
+
+
+def may_read(context: Context, what: Attribute | Function, name: str, span: Span) -> bool:
+    """Whether the authority of the policy suffices; reports that it does not."""
+    if not (what.of_cluster and context.authority.restricted):
+        return True
+    help_ = "whoever runs the cluster can share what is needed of it as a `let` of a library"
+    context.error(Code.P801, f"`{name}` is not for policies of a namespace", span, label="for the cluster's only", help=help_)
+    return False
 
 
 def _group_help(context: Context, subject: Subject, path: str) -> str:

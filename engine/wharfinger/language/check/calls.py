@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from wharfinger.language import ast, typed
 from wharfinger.language.catalogue import ArgumentMismatch, Function, Parameter
+from wharfinger.language.check.attributes import may_read
 from wharfinger.language.check.context import Context, admitted, is_unknown, joined, type_text, unknown
 from wharfinger.language.check.forms import form, infer
 from wharfinger.language.check.kinds import SCALAR, fits
@@ -32,7 +33,11 @@ def call(context: Context, expr: ast.Call) -> typed.Expr:
         if found is not None:
             return found
     function = context.catalogue.function(expr.function)
-    return _unknown_function(context, expr) if function is None else _builtin(context, expr, function)
+    if function is None:
+        return _unknown_function(context, expr)
+    if not may_read(context, function, f"{function.name}()", expr.function_span):
+        return unknown(expr.span)
+    return _builtin(context, expr, function)
 
 
 def _unknown_function(context: Context, expr: ast.Call) -> typed.Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wharfinger.language import ast, typed
 from wharfinger.language.catalogue import Attribute
-from wharfinger.language.check.attributes import SHAPES, SUBJECTS, path_of, subject_at
+from wharfinger.language.check.attributes import SUBJECTS, path_of, reference, subject_at
 from wharfinger.language.check.context import Context, is_unknown, type_text, unknown
 from wharfinger.language.check.forms import form, infer
 from wharfinger.language.codes import Code
@@ -34,8 +34,7 @@ def _keyed(context: Context, base: ast.Expr) -> typed.Expr:
         subject = SUBJECTS[root.name]
         attribute = context.catalogue.attribute(subject, ".".join(f.field for f in fields))
         if attribute and attribute.keyed:
-            found = typed.AttributeRef(span=base.span, type=attribute.type.shaped(SHAPES[subject]), attribute=attribute)
-            return unknown(base.span) if is_unknown(subject_at(context, subject, base.span)) else found
+            return unknown(base.span) if is_unknown(subject_at(context, subject, base.span)) else reference(context, attribute, base.span)
     return infer(context, base)
 
 

@@ -58,6 +58,8 @@ def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typ
             Code.P603, f"there is no source `{source.function}`", source.function_span, label="unknown source", help=help_, suggestion=near
         )
         return None
+    if not _may_query(context, source):
+        return None
     query = _query(context, item, type_)
     given = _given(context, source, options)
     if query is None or given is None:
@@ -83,6 +85,20 @@ def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typ
         min_coverage=values["min_coverage"],
         window=values["window"],
     )
+
+
+def _may_query(context: Context, source: ast.Call) -> bool:
+    """Whether a policy of this authority may ask that source; reports that it may not."""
+    if not context.authority.restricted:
+        return True
+    named = next((a.value for a in source.arguments if a.name == "server"), None)
+    server = named.value if isinstance(named, ast.String) else SOURCES["prometheus"]["server"].default
+    if source.function == "prometheus" and server in context.authority.servers:
+        return True
+    what = f'the server "{server}"' if source.function == "prometheus" else f"`{source.function}`"
+    help_ = "whoever runs the cluster can allow a server with `tenantServers`, or share the metric in a library"
+    context.error(Code.P802, f"policies of a namespace may not query {what}", source.span, label="not allowed", help=help_)
+    return False
 
 
 def _query(context: Context, item: ast.Metric, type_: Type) -> str | None:

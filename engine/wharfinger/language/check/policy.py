@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from wharfinger.language import ast, typed
-from wharfinger.language.authority import CLUSTER, Authority
+from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies
 from wharfinger.language.catalogue import Catalogue
 from wharfinger.language.check import calls, keys, literals, operators, references
 from wharfinger.language.check.arrangement import annotations_of, base_of, quantum_of, tie_break_of
@@ -49,7 +49,7 @@ def check(
     """
     context = Context(catalogue=catalogue, diagnostics=diagnostics, authority=authority)
     try:
-        return None if _too_long(context, file) else _check(context, file, imports or {})
+        return None if _too_long(context, file) or _switched_off(context, file) else _check(context, file, imports or {})
     except TooMuchWork:
         _too_intricate(context, file)
     except EnoughFindings:
@@ -91,6 +91,15 @@ def _too_long(context: Context, file: ast.File) -> bool:
         help_ = "test membership with `in […]` instead of one requirement for each value"
         context.error(Code.P006, f"more than {MOST_CLAUSES:,} requirements in one policy", clauses[MOST_CLAUSES].span, help=help_)
     return len(clauses) > MOST_CLAUSES
+
+
+def _switched_off(context: Context, file: ast.File) -> bool:
+    """Whether the policy is of a namespace, and none of those is wanted."""
+    off = context.authority.namespace is not None and context.authority.allowed is TenantPolicies.OFF
+    if off and file.policy is not None:
+        help_ = "it is a setting of the scheduler: `tenantPolicies`"
+        context.error(Code.P803, "policies of namespaces are switched off", file.policy.name.span, label="of a namespace", help=help_)
+    return off
 
 
 def _declare_lost(context: Context, file: ast.File) -> None:
