@@ -2,7 +2,7 @@
 
 Several policies may govern one pod. Where two of them give one plugin different weights or arguments there is no right answer. If both
 surely meet (they have the same scope, or one governs every pod), that is refused when the chain is assembled. Otherwise it may never
-happen, and if it does the policy whose name sorts first is followed, and the decision says so.
+happen, and if it does the policy whose name sorts first is followed, the cluster's before that of a namespace, and the decision says so.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def settle(governing: Sequence[CompiledPolicy]) -> Settled:
     weights: dict[str, tuple[float, str]] = {}
     chosen: dict[str, tuple[Mapping[str, Any], str]] = {}
     notes = []
-    for policy in governing:
+    for policy in sorted(governing, key=lambda policy: policy.authority.namespace is not None):
         for override in policy.base:
             if override.weight is not None:
                 weight, first = weights.setdefault(override.plugin, (override.weight, policy.name))
@@ -83,8 +83,16 @@ def contradiction(left: CompiledPolicy, right: CompiledPolicy) -> str | None:
 
 
 def _surely_meet(left: CompiledPolicy, right: CompiledPolicy) -> bool:
+    if _governs_all(left) or _governs_all(right):
+        return True
+    if left.authority.namespace != right.authority.namespace:
+        return False
     mine, other = left.policy.scope, right.policy.scope
     return mine is None or other is None or mine == other
+
+
+def _governs_all(policy: CompiledPolicy) -> bool:
+    return policy.policy.scope is None and policy.authority.namespace is None
 
 
 def _note(plugin: str, what: str, first: str, second: str) -> str:

@@ -58,6 +58,11 @@ class TenantRights:
     policies: TenantPolicies = TenantPolicies.RESTRICTED
     servers: frozenset[str] = frozenset()
 
+    @property
+    def trusted(self) -> bool:
+        """Whether they may do and be told what policies of the cluster may."""
+        return self.policies is TenantPolicies.TRUSTED
+
     def of(self, namespace: str | None) -> Authority:
         """The authority of a namespace; that of the cluster for None."""
         return CLUSTER if namespace is None else Authority(namespace, self.policies, self.servers)

@@ -45,10 +45,11 @@ class CustomResources:
     def __init__(
         self, connection: Connection, clock: Clock, report: Callable[[str, BaseException], None], rights: TenantRights | None = None
     ) -> None:
+        self.rights = rights or TenantRights()
         self.cache = ObjectCache([resource.name for resource in CUSTOM])
         self.informers = Informers(connection, clock, _unless_absent(report), resources=CUSTOM, settings=watching())
         self.source = SchedulingPolicySource(
-            self.cache, clock, lambda: self.informers.refused.get(KIND), lambda: KIND in self.informers.absent, rights
+            self.cache, clock, lambda: self.informers.refused.get(KIND), lambda: KIND in self.informers.absent, self.rights
         )
 
     async def run(self) -> None:
@@ -95,7 +96,7 @@ class Reconcilers:
         self._leadership = leadership
         self.pods = AppPods(self._pods_of_app)
         writer = ObjectWriter(connection, lambda: leadership.is_leader)
-        judge = Judge(scheduler, clock)
+        judge = Judge(scheduler, clock, custom.rights)
         drift = AppDrift(judge, self.pods, writer, events, clock)
         cache = custom.cache
         common: dict[str, Any] = {"clock": clock, "leadership": leadership, "failures": failures, "observer": observer}

@@ -16,6 +16,7 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.ports import Clock
+from wharfinger.language.authority import TenantRights
 from wharfinger.model import objects
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
@@ -36,9 +37,10 @@ class Standing:
 
 
 class Judge:
-    """Answers for the chains of one scheduler."""
+    """Answers for the chains of one scheduler, to people of one namespace: `rights` says what those may be told."""
 
-    def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
+    def __init__(self, scheduler: Scheduler, clock: Clock, rights: TenantRights) -> None:
+        self.rights = rights
         self._scheduler = scheduler
         self._clock = clock
         self._deciders: dict[str, Decider] = {}
@@ -71,11 +73,13 @@ class Judge:
         chain = self.chain_of(name)
         if chain is None:
             return False, NOT_OURS, f"pods of scheduler {name} are not placed by this one"
-        found = next((each for each in chain.policies if each.name == policy), None)
+        view = PodView(pod)
+        found = next((each for each in chain.policies if each.name == policy and each.authority.covers(view.namespace)), None)
         if found is None:
             return False, UNKNOWN_POLICY, f'there is no active policy "{policy}"'
-        if not found.governs(PodView(pod), self._clock.now()):
-            scope = "" if found.policy.scope is None else f": it is for pods where {found.policy.scope.span.text}"
+        if not found.governs(view, self._clock.now()):
+            told = found.policy.scope is not None and (self.rights.trusted or found.authority.namespace is not None)
+            scope = f": it is for pods where {found.policy.scope.span.text}" if told and found.policy.scope is not None else ""
             return False, ELSEWHERE, f'policy "{policy}" does not govern these pods{scope}'[:1000]
         return True, GOVERNS, f'policy "{policy}" decides where these pods go'
 
@@ -87,7 +91,7 @@ class Judge:
         if chain is None or placed is None:
             return None
         row, view = placed
-        asked = [each for each in chain.policies if each.name == policy or (policy is None and each.governs(view, snapshot.now))]
+        asked = [each for each in chain.policies if policy in {None, each.name} and each.governs(view, snapshot.now)]
         reasons = tuple(reason for each in asked for reason in violations(each, view, row, snapshot))
         better = self._decider(pod.spec.scheduler_name, chain).decide(snapshot, _unplaced(pod)).node if reasons else None
         return Standing(reasons=reasons, better=better)

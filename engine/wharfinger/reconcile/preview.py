@@ -78,7 +78,8 @@ class PreviewReconciler:
         try:
             spec = PlacementPreviewSpec.model_validate(preview.spec)
             asked = await self._questions.of(meta, spec)
-            answer = await in_slices(answered(asked.chain, self._judge.snapshot(), asked.pods, asked.made), self._clock)
+            sees = None if self._judge.rights.trusted else meta.namespace
+            answer = await in_slices(answered(asked.chain, self._judge.snapshot(), asked.pods, asked.made, sees), self._clock)
         except (*_LATER, WriteFailed):
             raise
         except (WharfingerError, ValidationError) as error:

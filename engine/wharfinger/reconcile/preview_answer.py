@@ -17,6 +17,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.decision import Decision
 from wharfinger.model import objects
 from wharfinger.model.cluster_copy import copied
+from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
 from wharfinger.reconcile.conditions import cut
@@ -62,10 +63,16 @@ class Answer:
 
 
 def answered(
-    chain: Chain, snapshot: Snapshot, pods: Sequence[PodView], made: Sequence[objects.AnyObject] = ()
+    chain: Chain, snapshot: Snapshot, pods: Sequence[PodView], made: Sequence[objects.AnyObject] = (), namespace: str | None = None
 ) -> Generator[None, None, Answer]:
-    """A generator of steps that returns the answer. `made` are objects that come along with the pods: their ReplicaSet, their claims."""
+    """A generator of steps that returns the answer. `made` are objects that come along with the pods: their ReplicaSet, their claims.
+
+    For people of one `namespace` (None: for anybody) disruption budgets of others do not count: whom a budget covers, and so which node
+    would be freed, depends on the labels of pods that they may not see.
+    """
     state = yield from copied(snapshot)
+    if namespace is not None:
+        _forget_budgets_of_others(state, namespace)
     for obj in made:
         state.put(obj)
     nodes: list[tuple[str, str | None]] = []
@@ -79,6 +86,12 @@ def answered(
         miss = miss or outcome.seen
         yield
     return Answer(nodes=tuple(nodes), miss=miss, policy_revision=chain.policy_revision)
+
+
+def _forget_budgets_of_others(state: ClusterState, namespace: str) -> None:
+    budgets = [budget for budget in state.objects.all(objects.PodDisruptionBudget) if budget.metadata.namespace != namespace]
+    for budget in budgets:
+        state.drop("PodDisruptionBudget", objects.key_of(budget))
 
 
 def _miss(decision: Decision, snapshot: Snapshot) -> Miss:

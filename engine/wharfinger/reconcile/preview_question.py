@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import collection
 from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.language.authority import Authority
 from wharfinger.language.check import check
 from wharfinger.language.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.parser import parse
@@ -64,9 +65,11 @@ class Questions:
         UnknownObject, UsageError, PolicyError or InvalidObject where it cannot be asked, ApiError as the writer.
         """
         expansion = self._expanded(await self._workload(meta, spec))
+        if not self._judge.rights.trusted:
+            _reach_no_others(expansion.pods)
         chain, note = self._chain(expansion.pods)
         if spec.policies is not None:
-            chain = with_policies(chain, [await self._policy(each) for each in spec.policies])
+            chain = with_policies(chain, [await self._policy(each, meta.namespace) for each in spec.policies])
         return Asked(pods=tuple(map(PodView, expansion.pods)), made=expansion.made, chain=chain, note=note)
 
     # ── the pods ──
@@ -115,25 +118,50 @@ class Questions:
         name, chain = self._judge.first()
         return chain, f"the pods are another scheduler's ({asked}); the answer is for {name}" if asked else ""
 
-    async def _policy(self, wanted: PreviewPolicy) -> CompiledPolicy:
+    async def _policy(self, wanted: PreviewPolicy, namespace: str) -> CompiledPolicy:
         if wanted.source is None:
-            known = {policy.name: policy for chain in self._judge.chains() for policy in chain.policies}
+            policies = (policy for chain in self._judge.chains() for policy in chain.policies)
+            known = {policy.name: policy for policy in policies if policy.authority.covers(namespace)}
             if wanted.name not in known:
                 raise UnknownObject(f'there is no active policy "{wanted.name}"')
             return known[wanted.name]
-        key = hashlib.sha256(repr((wanted.source, sorted(wanted.params.items()))).encode()).hexdigest()
+        authority = self._judge.rights.of(namespace)
+        key = hashlib.sha256(repr((authority, wanted.source, sorted(wanted.params.items()))).encode()).hexdigest()
         if key not in self._compiled:
             if len(self._compiled) >= _MOST_COMPILED:
                 self._compiled.pop(next(iter(self._compiled)))
-            self._compiled[key] = await asyncio.to_thread(compiled, wanted.source, dict(wanted.params))
+            self._compiled[key] = await asyncio.to_thread(compiled, wanted.source, dict(wanted.params), authority)
         return self._compiled[key]
 
 
-def compiled(text: str, params: Mapping[str, str]) -> CompiledPolicy:
-    """The policy of a text that imports nothing; PolicyError or UsageError where there is none or it costs too much."""
+def _reach_no_others(pods: Sequence[objects.Pod]) -> None:
+    """None; UsageError for pods whose affinity looks at pods of other namespaces.
+
+    The answer would say of any label whether a pod there has it, to somebody who need not be allowed to make such pods: Kubernetes has a
+    quota for that (the scope CrossNamespacePodAffinity), which holds when pods are made, and a preview makes none.
+    """
+    for pod in pods:
+        if any(term.namespace_selector is not None or set(term.namespaces) - {pod.metadata.namespace} for term in _terms(pod)):
+            raise UsageError(
+                "the pods' affinity reaches other namespaces, which a preview tells nothing about; leave out `namespaces` and "
+                "`namespaceSelector`, or set `tenantPolicies: Trusted`"
+            )
+
+
+def _terms(pod: objects.Pod) -> Iterator[objects.PodAffinityTerm]:
+    affinity = pod.spec.affinity
+    for found in () if affinity is None else (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if found is not None:
+            yield from found.required_during_scheduling_ignored_during_execution
+            yield from (weighted.pod_affinity_term for weighted in found.preferred_during_scheduling_ignored_during_execution)
+
+
+def compiled(text: str, params: Mapping[str, str], authority: Authority) -> CompiledPolicy:
+    """The policy of a text that imports nothing, as that of `authority`; PolicyError or UsageError where there is none
+    or it costs too much."""
     diagnostics = Diagnostics()
     file = parse(Source(name="policy", text=text), diagnostics)
-    policy = None if file is None else check(file, CATALOGUE, diagnostics, {})
+    policy = None if file is None else check(file, CATALOGUE, diagnostics, {}, authority)
     if diagnostics.has_errors:
         raise PolicyError(diagnostics)
     if policy is None:

@@ -103,8 +103,15 @@ def _remarks(bound_to: str, decision: Decision) -> Iterator[str]:
         same = "the same node again" if decision.node == bound_to else f"now it would be {decision.node or 'nowhere'}"
         yield f"{decision.pod.key} is bound to {bound_to}; this was decided again as if it waited, on the cluster without it: {same}"
     if decision.nominated is not None:
-        victims = ", ".join(victim.key for victim in decision.victims)
-        yield f"preemption would make room on {decision.nominated}: {victims} would have to leave"
+        yield f"preemption would make room on {decision.nominated}: {_victims(decision)} would have to leave"
+
+
+def _victims(decision: Decision) -> str:
+    """Who would have to leave; pods of other namespaces are counted, as people pass explanations on to the owners of pods."""
+    own = [victim.key for victim in decision.victims if victim.namespace == decision.pod.namespace]
+    others = len(decision.victims) - len(own)
+    counted = [f"{others} {'pod' if others == 1 else 'pods'} of other namespaces"] if others else []
+    return ", ".join([*own, *counted])
 
 
 def _ways(chain: Chain, decision: Decision, snapshot: Snapshot, explanation: Explanation) -> Iterator[WayOut]:

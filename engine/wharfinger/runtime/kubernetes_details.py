@@ -44,7 +44,8 @@ def _selector(pod: PodView, node: NodeView) -> Iterator[str]:
 
 def _ports(pod: PodView, node: NodeView) -> Iterator[str]:
     for (_, protocol, port), other in taken_ports(pod, node.pods):
-        yield f"{protocol} port {port} is used by {other.key}"
+        user = other.key if other.namespace == pod.namespace else "a pod of another namespace"  # people pass explanations on
+        yield f"{protocol} port {port} is used by {user}"
 
 
 _DETAILS: Mapping[str, Callable[[PodView, NodeView], Iterator[str]]] = {

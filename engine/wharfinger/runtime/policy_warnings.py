@@ -21,7 +21,7 @@ from wharfinger.model.snapshot import Snapshot
 def warnings(policies: Sequence[CompiledPolicy], snapshot: Snapshot, pods: Sequence[PodView]) -> list[str]:
     """One sentence for each label key that is read and not there, and for each suspended metric.
 
-    Node labels are looked for in the snapshot, labels of the pod to be placed among `pods`.
+    Node labels are looked for in the snapshot, labels of the pod to be placed among those of `pods` that the policy may look at.
     """
     return [sentence for policy in policies for sentence in (*_labels(policy, snapshot, pods), *suspensions(policy, snapshot))]
 
@@ -33,8 +33,9 @@ def _labels(policy: CompiledPolicy, snapshot: Snapshot, pods: Sequence[PodView])
     if absent:
         known = Counter(label for row in range(snapshot.n_nodes) for label in snapshot.node(row).labels)
         yield from (_absent(policy.name, key, known, snapshot.n_nodes, "node") for key in sorted(absent))
-    known = Counter(label for pod in pods for label in pod.labels)
-    yield from (_absent(policy.name, key, known, len(pods), "pod") for key in sorted(_keys(policy, "pod")) if pods and not known[key])
+    seen = [pod for pod in pods if policy.authority.confined_to in {None, pod.namespace}]
+    known = Counter(label for pod in seen for label in pod.labels)
+    yield from (_absent(policy.name, key, known, len(seen), "pod") for key in sorted(_keys(policy, "pod")) if seen and not known[key])
 
 
 def _keys(policy: CompiledPolicy, subject: str) -> set[str]:

@@ -118,7 +118,7 @@ class Preemptor:
     async def _evict_one(self, queued: QueuedPod, node: str, victim: PodView) -> bool:
         """Whether the victim is leaving."""
         preemptor = queued.pod
-        if self._permits.reject(victim.uid, Reason(f"preempted by pod {preemptor.key}")):
+        if self._permits.reject(victim.uid, Reason("preempted")):
             self.leaving(victim.uid)
             return True
         if not self._ports.leadership.is_leader:

@@ -149,7 +149,8 @@ def _affinity(pod: PodView, node: NodeView) -> Iterator[str]:
 
 def _ports(pod: PodView, node: NodeView) -> Iterator[str]:
     for (_, protocol, port), other in taken_ports(pod, node.pods):
-        yield f"{other.key} would have to leave {protocol} port {port}"
+        user = other.key if other.namespace == pod.namespace else "a pod of another namespace"
+        yield f"{user} would have to leave {protocol} port {port}"
 
 
 _BUILTIN: Mapping[str, Callable[[PodView, NodeView], Iterator[str]]] = {

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from wharfinger.crd.preview import PlacementPreviewSpec
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError
 from wharfinger.kube.refusals import Forbidden
+from wharfinger.language.authority import CLUSTER
 from wharfinger.language.diagnostics import PolicyError
 from wharfinger.reconcile.preview import conditions_of, unanswered
 from wharfinger.reconcile.preview_answer import Answer, Miss
@@ -22,7 +23,7 @@ def invalid(spec):
 
 def broken(text):
     with pytest.raises(PolicyError) as caught:
-        compiled(text, {})
+        compiled(text, {}, CLUSTER)
     return caught.value
 
 

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.runtime.clusters import chain_of, state_of
 from wharfinger.crd.preview import MOST_PODS, PlacementPreviewSpec
 from wharfinger.errors import UsageError
+from wharfinger.language.authority import TenantRights
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.reconcile.preview_question import Questions
 
@@ -15,6 +16,8 @@ TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"na
 
 class Judge:
     """Of a cluster with one node."""
+
+    rights = TenantRights()
 
     def snapshot(self):
         return state_of(1).snapshot()

@@ -1,8 +1,8 @@
 """Which version of each policy holds, where they get in each other's way.
 
-Two policies of one name cannot both hold, nor two that contradict each other about a built-in plugin. Whoever was there first stays: first
-those that go on under the name they had, by age; then newcomers, in the order of sources and keys. Who has to give way goes on with the
-version it had before, if that is in nobody's way.
+Two policies of one name cannot both hold, nor two that contradict each other about a built-in plugin. Policies of the cluster come before
+those of namespaces; otherwise whoever was there first stays: first those that go on under the name they had, by age; then newcomers, in the
+order of sources and keys. Who has to give way goes on with the version it had before, if that is in nobody's way.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Claim:
     since: float = 0.0
 
     @property
-    def seniority(self) -> tuple[bool, float, tuple[int, str]]:
-        """What compares smaller for who goes first."""
+    def seniority(self) -> tuple[bool, bool, float, tuple[int, str]]:
+        """What compares smaller for who goes first. No namespace may keep a policy of the cluster out."""
         goes_on = self.since > 0 and (self.held is None or self.held.name == self.candidate.name)
-        return not goes_on, self.since, self.place
+        return self.candidate.authority.namespace is not None, not goes_on, self.since, self.place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +54,15 @@ class _Taken:
         """Why a policy cannot hold beside the others, "" if it can."""
         shadow = mode is Mode.SHADOW
         other = self.by_name.get((shadow, policy.name))
+        if other is not None and policy.authority.restricted:
+            return f'there is another policy called "{policy.name}"'
         if other is not None:
             return f'there are two policies called "{policy.name}"; the one in {other.policy.source.name} was first'
         for (others_shadow, name), holding in self.by_name.items():
             in_its_place = shadow and name == policy.name
             sentence = None if others_shadow or in_its_place else overrides.contradiction(holding, policy)
+            if sentence is not None and policy.authority.restricted and holding.authority != policy.authority:
+                return "a policy of the cluster sets a built-in plugin that this one sets too, in another way, for the same pods"
             if sentence is not None:
                 return sentence
         return ""

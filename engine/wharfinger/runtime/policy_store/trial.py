@@ -25,7 +25,8 @@ def tried(policy: CompiledPolicy, sample: Sample, file: str) -> list[Finding]:
         passing = [_passing(policy, sample, pod) for pod in governed]
         warnings = policy_warnings.warnings([policy], sample.snapshot, sample.probes) if sample.whole else []
     except Exception as error:  # noqa: BLE001 — whatever a policy raises here it would raise in every cycle
-        sentence = f"it cannot be evaluated on this cluster: {type(error).__name__}: {error}"
+        details = "" if policy.authority.restricted else f": {error}"  # which may quote what it met in the cluster
+        sentence = f"it cannot be evaluated on this cluster: {type(error).__name__}{details}"
         return [Finding(severity="error", code="trial", message=sentence, file=file)]
     if governed and sample.nodes and not any(passing):
         warnings = [_rejects_all(policy, sample, governed[0]), *warnings]

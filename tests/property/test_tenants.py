@@ -1,0 +1,305 @@
+"""A policy of a namespace shows its author nothing of pods elsewhere: two clusters that differ in those alone look the same to him.
+
+The two have the same nodes and the same pods, but those of other namespaces have other labels, annotations, images and names. What is
+compared is everything that comes of the policy: what it does to every node, the decision, its explanation, what the store finds when it
+tries the policy, and the status of a PlacementPreview, byte for byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, Phase, assume, event, find, given, settings
+from hypothesis import strategies as st
+
+from tests.property import clusters, policy_expressions
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.cycle import decide
+from wharfinger.kube.custom_resources import PlacementPreview
+from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies, TenantRights
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.text_set import TextSet
+from wharfinger.model import objects
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+from wharfinger.reconcile.judgement import Judge, eligible, violations
+from wharfinger.reconcile.object_cache import ObjectCache
+from wharfinger.reconcile.preview import PreviewReconciler
+from wharfinger.reconcile.preview_question import Questions
+from wharfinger.runtime import explained_pod
+from wharfinger.runtime.in_memory import ManualClock
+from wharfinger.runtime.policy_store.sample import sample_of
+from wharfinger.runtime.policy_store.trial import tried
+
+NOW = 1_010.0
+OWN = "web"
+SERVERS = frozenset({"default"})
+TENANT = Authority(OWN, servers=SERVERS)
+RIGHTS = TenantRights(servers=SERVERS)
+slow = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+
+# ── two clusters ──
+
+
+@st.composite
+def facts(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    """What two pods may differ in."""
+    words = st.sampled_from(["a", "b", "secret"])
+    return {
+        "name": draw(st.sampled_from([name, f"other-{name}"])),
+        "labels": draw(st.dictionaries(st.sampled_from(["app", "tier"]), words, max_size=2)),
+        "annotations": draw(st.dictionaries(st.sampled_from(["owner", "token"]), words, max_size=2)),
+        "image": draw(st.sampled_from(["nginx", "redis:7", "internal/secret:1"])),
+    }
+
+
+def with_facts(pod: objects.Pod, found: dict[str, Any]) -> objects.Pod:
+    """The same pod with these."""
+    metadata = msgspec.structs.replace(
+        pod.metadata, name=found["name"], uid=f"uid-of-{found['name']}", labels=found["labels"], annotations=found["annotations"]
+    )
+    containers = tuple(msgspec.structs.replace(each, image=found["image"]) for each in pod.spec.containers)
+    return msgspec.structs.replace(pod, metadata=metadata, spec=msgspec.structs.replace(pod.spec, containers=containers))
+
+
+@dataclass(frozen=True)
+class Two:
+    """The same nodes with the same pods, of which those of other namespaces differ; `budgets` are disruption budgets of both."""
+
+    nodes: list[objects.Node]
+    pods: tuple[list[objects.Pod], list[objects.Pod]]
+    budgets: list[objects.PodDisruptionBudget]
+    samples: dict[str, tuple[float, float]]
+
+    def state(self, which: int, *, budgets: bool = False) -> ClusterState:
+        """One of the two."""
+        state = ClusterState(NOW)
+        for obj in (*self.nodes, *(self.budgets if budgets else ())):
+            state.put(obj)
+        for pod in self.pods[which]:
+            state.add_pod(pod)
+        state.set_metric("load", self.samples)
+        return state
+
+
+@st.composite
+def twos(draw: st.DrawFn) -> Two:
+    """Two clusters of up to four nodes with up to seven pods."""
+    names = clusters.NODE_NAMES[: draw(st.integers(1, 4))]
+    nodes = [draw(clusters.nodes(st.just(name))) for name in names]
+    one: list[objects.Pod] = []
+    other: list[objects.Pod] = []
+    for name in clusters.POD_NAMES[: draw(st.integers(1, 7))]:
+        pod = draw(clusters.pods(st.just(name), draw(st.sampled_from(names))))
+        if pod.metadata.namespace == OWN:
+            one.append(with_facts(pod, {**draw(facts(name)), "name": name}))
+            other.append(one[-1])
+        else:
+            one.append(with_facts(pod, draw(facts(name))))
+            other.append(with_facts(pod, draw(facts(name))))
+    selector = objects.LabelSelector(match_labels={"app": "a"})
+    budgets = [
+        objects.PodDisruptionBudget(
+            metadata=objects.ObjectMeta(name="budget", namespace=namespace),
+            spec=objects.PodDisruptionBudgetSpec(selector=selector),
+        )
+        for namespace in draw(st.lists(st.sampled_from(["default", OWN]), unique=True))
+    ]
+    samples = draw(st.dictionaries(st.sampled_from(names), st.tuples(st.sampled_from([0.1, 0.7]), st.just(1_009.0))))
+    return Two(nodes, (one, other), budgets, samples)
+
+
+@st.composite
+def waiting_pods(draw: st.DrawFn) -> objects.Pod:
+    """A pod of the namespace, often one that may evict others."""
+    pod = draw(clusters.pods(st.just("incoming")))
+    metadata = msgspec.structs.replace(pod.metadata, namespace=OWN, deletion_timestamp=None)
+    return msgspec.structs.replace(
+        pod, metadata=metadata, spec=msgspec.structs.replace(pod.spec, priority=draw(st.sampled_from([0, 5000])))
+    )
+
+
+# ── policies that try to look ──
+
+OF_PODS = (
+    'it.labels["app"] == "a"',
+    'it.labels["app"] == pod.labels["app"]',
+    'it.labels matches "app in (a,secret),!tier"',
+    'has(it.annotations["token"])',
+    '(it.annotations["token"] ?? "") == "secret"',
+    '"internal/secret:1" in it.images',
+    'it.name == "pod-1"',
+    'starts_with(it.name, "other")',
+    'it.uid != "uid-of-pod-2"',
+    'it.namespace == "default"',
+    'it.namespace != pod.namespace and has(it.labels["tier"])',
+    "it.priority > 0",
+    "not it.terminating",
+    "it.owner_name != it.name",
+)
+ZONE = clusters.ZONE
+
+
+@st.composite
+def counts(draw: st.DrawFn) -> str:
+    """Numbers that pods give."""
+    where = " or ".join(draw(st.lists(st.sampled_from(OF_PODS), min_size=1, max_size=2)))
+    selection = draw(st.sampled_from([f"pods where {where}", "pods"]))
+    reach = draw(st.sampled_from(["on: node", f'within: "{ZONE}"']))
+    count = st.sampled_from([f"count({selection}, {reach})", f"count({selection})"])
+    amount = st.sampled_from([f"(sum({selection}, it.requests.cpu, {reach}) / 1000m)", f"(max({selection}, it.priority, {reach}) ?? 0)"])
+    points = st.just(f'(spread({selection}, by: "{ZONE}") ?? 0)')
+    return f"({draw(st.one_of(count, count, amount, points))} ?? 0)"
+
+
+@st.composite
+def curious(draw: st.DrawFn) -> str:
+    """Policies that read as much of other pods as they can."""
+    scope = draw(st.sampled_from(["", " for pods where true", ' for pods where pod.namespace == "default" or has(pod.labels["app"])']))
+    victims = draw(st.lists(st.sampled_from(OF_PODS), max_size=2))
+    keyword = draw(st.sampled_from(["never_evict", "only_evict"]))
+    rules = "".join(f"  {keyword} when {rule} on missing {draw(st.sampled_from(['keep', 'evict']))}\n" for rule in victims)
+    return (
+        f'policy "curious"{scope}\n'
+        f"let seen = {draw(counts())}\n"
+        f'filter few {{ require seen < {draw(st.integers(0, 2))} else "{{seen}} here, {{pod.namespace}}" }}\n'
+        f"filter more when {draw(counts())} > 0 {{ reject {draw(counts())} > {draw(st.integers(0, 3))} }}\n"
+        f"score apart = -{draw(counts())} normalize minmax\n"
+        f"tie_break {draw(counts())} desc\n" + (f"preemption {{\n{rules}}}\n" if rules else "")
+    )
+
+
+texts = st.one_of(curious(), curious(), policy_expressions.policies())
+
+
+def compiled(text: str, authority: Authority) -> CompiledPolicy | None:
+    """The policy of a text as that of an authority, None for one with errors."""
+    diagnostics = Diagnostics()
+    policy = TextSet(texts={"p": text.encode()}).check("p", CATALOGUE, diagnostics, authority).policy
+    return None if policy is None or diagnostics.has_errors else compile_policy(policy)
+
+
+# ── what is told ──
+
+
+def told(policy: CompiledPolicy, two: Two, which: int, pod: objects.Pod) -> list[Any]:
+    """Everything that comes of a policy on one of the two clusters, for a pod."""
+    view = PodView(pod)
+    chain = assemble([policy])
+    snapshot = two.state(which).snapshot(NOW)
+    decision = decide(chain, snapshot, view)
+    bound = policy.bind(view, snapshot)
+    governed = [other for row in range(snapshot.n_nodes) for other in snapshot.pods_on(row) if policy.governs(other, NOW)]
+    return [
+        (decision.node, decision.message, decision.nominated, decision.feasible, decision.ties, len(decision.victims), decision.notes),
+        [bound.filter_bits(index, snapshot, slice(None)).tolist() for index in range(len(policy.filters))],
+        [[str(each.tolist()) for each in bound.score(index, snapshot, slice(None))] for index in range(len(policy.scores))],
+        [bound.reasons(index) for index in range(len(policy.filters))],
+        [violations(policy, view, row, snapshot) for row in range(snapshot.n_nodes)],
+        eligible(policy, view, snapshot),
+        sorted(other.key for other in governed),
+        str(explained_pod.explained(chain, two.state(which), view, NOW)),
+        [str(finding) for finding in tried(policy, sample_of(two.state(which).snapshot(NOW), [view]), "p")],
+    ]
+
+
+class Api:
+    """Takes the status of a preview."""
+
+    status: dict[str, Any]
+
+    async def apply_status(self, _obj: object, status: dict[str, Any]) -> None:
+        """None; it is kept."""
+        self.status = status
+
+
+def preview_status(state: ClusterState, spec: dict[str, Any], rights: TenantRights = RIGHTS) -> str:
+    """The status of a PlacementPreview of the namespace, as JSON."""
+    clock = ManualClock(NOW)
+    profile = SimpleNamespace(name="wharfinger", chain=assemble())
+    judge = Judge(SimpleNamespace(state=state, profiles=[profile]), clock, rights)  # type: ignore[arg-type]  # as much of one as is asked
+    cache, api = ObjectCache(["PlacementPreview"]), Api()
+    metadata = objects.ObjectMeta(name="question", namespace=OWN, uid="1", creation_timestamp=clusters.at(1_000))
+    cache.upsert("PlacementPreview", PlacementPreview(metadata=metadata, spec=spec))
+    previews = PreviewReconciler(cache, api, judge, Questions(judge, api), clock)  # type: ignore[arg-type]  # likewise
+
+    asyncio.run(previews.reconcile(f"{OWN}/question"))
+    return json.dumps(api.status, sort_keys=True)
+
+
+def question(text: str | None, pod: objects.Pod, replicas: int = 2) -> dict[str, Any]:
+    """A preview for pods like this, by a policy that it brings along."""
+    spec = msgspec.to_builtins(pod.spec)
+    template = {"metadata": {"labels": dict(pod.metadata.labels)}, "spec": {**spec, "schedulerName": "wharfinger"}}
+    return {"template": template, "replicas": replicas, **({} if text is None else {"policies": [{"source": text}]})}
+
+
+# ── the property ──
+
+
+@slow
+@given(texts, twos(), waiting_pods())
+def test_what_comes_of_a_policy_does_not_depend_on_pods_of_other_namespaces(text: str, two: Two, pod: objects.Pod) -> None:
+    policy = compiled(text, TENANT)
+    assume(policy is not None)
+    assert policy is not None
+    event(f"{len(two.pods[0])} pods")
+    one, other = (told(policy, two, which, pod) for which in (0, 1))
+    assert one == other
+
+
+@slow
+@given(texts, twos(), waiting_pods())
+def test_a_preview_does_not_depend_on_pods_of_other_namespaces(text: str, two: Two, pod: objects.Pod) -> None:
+    one, other = (preview_status(two.state(which, budgets=True), question(text, pod)) for which in (0, 1))
+    event(json.loads(one)["conditions"][0]["reason"])
+    assert one == other
+
+
+@slow
+@given(twos(), waiting_pods())
+def test_nor_does_one_without_any_policy(two: Two, pod: objects.Pod) -> None:
+    one, other = (preview_status(two.state(which, budgets=True), question(None, pod)) for which in (0, 1))
+    assert one == other
+
+
+# ── and what would happen otherwise ──
+
+
+def test_a_policy_of_the_cluster_would_tell() -> None:
+    def tells(example: tuple[str, Two, objects.Pod]) -> bool:
+        text, two, pod = example
+        policy = compiled(text, CLUSTER)
+        return policy is not None and told(policy, two, 0, pod) != told(policy, two, 1, pod)
+
+    unhurried = settings(max_examples=500, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    assert find(st.tuples(curious(), twos(), waiting_pods()), tells, settings=unhurried)
+
+
+SPY = (
+    'policy "spy"\nlet n = count(pods where starts_with(it.annotations["token"] ?? "", "s") and it.namespace == "default")\n'
+    'filter f { require n == 0 else "it begins with s" }\n'
+)
+
+
+def spied(rights: TenantRights) -> str:
+    state = ClusterState(NOW)
+    state.add_node(objects.Node(metadata=objects.ObjectMeta(name="n"), status=objects.NodeStatus(allocatable={"cpu": "4", "pods": "9"})))
+    metadata = objects.ObjectMeta(name="bank", namespace="default", uid="u", annotations={"token": "secret"})
+    state.add_pod(objects.Pod(metadata=metadata, spec=objects.PodSpec(node_name="n")))
+    pod = objects.Pod(metadata=objects.ObjectMeta(name="p"), spec=objects.PodSpec())
+    return preview_status(state, question(SPY, pod), rights)
+
+
+def test_an_annotation_is_read_out_letter_by_letter_only_where_namespaces_are_trusted() -> None:
+    assert "it begins with s" in spied(TenantRights(TenantPolicies.TRUSTED))
+    assert "it begins with s" not in spied(TenantRights())
+    assert json.loads(spied(TenantRights()))["placed"] == 2
+    assert "P803" in spied(TenantRights(TenantPolicies.OFF))
