@@ -157,8 +157,10 @@ def _terms(pod: objects.Pod) -> Iterator[objects.PodAffinityTerm]:
 
 
 def compiled(text: str, params: Mapping[str, str], authority: Authority) -> CompiledPolicy:
-    """The policy of a text that imports nothing, as that of `authority`; PolicyError or UsageError where there is none
-    or it costs too much."""
+    """The policy of a text that imports nothing, as that of `authority`.
+
+    PolicyError or UsageError where there is none, or it costs too much.
+    """
     diagnostics = Diagnostics()
     file = parse(Source(name="policy", text=text), diagnostics)
     policy = None if file is None else check(file, CATALOGUE, diagnostics, {}, authority)

@@ -87,6 +87,11 @@ def diagnose(folder: Path, text: str, files: dict[str, str], authority: Authorit
     return diagnostics
 
 
+def allowed(authority: Authority) -> Authority:
+    """Whose policy a mended one is: where those of namespaces are switched off, the cluster's."""
+    return CLUSTER if authority.allowed is TenantPolicies.OFF else authority
+
+
 def content(policy: str) -> bytes:
     """The bytes that a policy of a case stands for."""
     pieces = BYTES.split(REPEAT.sub(_repeated, policy))

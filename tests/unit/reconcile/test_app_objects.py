@@ -5,6 +5,7 @@ import copy
 import pytest
 
 from wharfinger.crd.app import PolicyAppSpec
+from wharfinger.language.authority import CLUSTER
 from wharfinger.language.diagnostics import PolicyError
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.reconcile import app_objects
@@ -140,7 +141,7 @@ def test_an_inline_policy_without_a_scope_gets_one():
         'policy "east" version "1.0.0" @owner("me")\nscore s = 1',
         'policy "east"\nfor pods where true or true\nscore s = 1',
     ):
-        policy = compiled(held_to(text, name="shop.web", namespace="shop", app="web"), {})
+        policy = compiled(held_to(text, name="shop.web", namespace="shop", app="web"), {}, CLUSTER)
         governed = {
             (namespace, bool(labels)): policy.governs(
                 PodView(decode.convert({"metadata": {"name": "p", "namespace": namespace, "labels": labels}}, objects.Pod)), 0.0

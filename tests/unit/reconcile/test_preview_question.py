@@ -7,7 +7,7 @@ import pytest
 from tests.unit.runtime.clusters import chain_of, state_of
 from wharfinger.crd.preview import MOST_PODS, PlacementPreviewSpec
 from wharfinger.errors import UsageError
-from wharfinger.language.authority import TenantRights
+from wharfinger.language.authority import TenantPolicies, TenantRights
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.reconcile.preview_question import Questions
 
@@ -54,3 +54,28 @@ def test_of_a_workload_of_very_many_pods_a_preview_has_to_say_how_many(kind, vas
     assert len(asked(kind, vast, replicas=MOST_PODS)) == MOST_PODS
     with pytest.raises(UsageError, match=r"more than 1,000 pods.*; say in spec\.replicas how many to place"):
         asked(kind, vast)
+
+
+TERM = {"labelSelector": {"matchLabels": {"app": "bank"}}, "topologyKey": "kubernetes.io/hostname"}
+REACHING = {"namespaces": ["bank"]}, {"namespaceSelector": {}}, {"namespaces": ["shop", "bank"]}
+
+
+def with_affinity(how, kind, term, rights):
+    terms = [term] if how == "required" else [{"weight": 1, "podAffinityTerm": term}]
+    affinity = {kind: {f"{how}DuringSchedulingIgnoredDuringExecution": terms}}
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "affinity": affinity}}
+    judge = Judge()
+    judge.rights = rights
+    spec = PlacementPreviewSpec.model_validate({"template": template})
+    return asyncio.run(Questions(judge, Writer()).of(ObjectMeta(name="preview", namespace="shop"), spec)).pods
+
+
+@pytest.mark.parametrize("reach", REACHING, ids=str)
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+@pytest.mark.parametrize("how", ["required", "preferred"])
+def test_affinity_to_pods_of_other_namespaces_is_not_previewed(how, kind, reach):
+    with pytest.raises(UsageError, match="reaches other namespaces"):
+        with_affinity(how, kind, {**TERM, **reach}, TenantRights())
+    assert with_affinity(how, kind, {**TERM, **reach}, TenantRights(TenantPolicies.TRUSTED))
+    assert with_affinity(how, kind, {**TERM, "namespaces": ["shop"]}, TenantRights())
+    assert with_affinity(how, kind, TERM, TenantRights())

@@ -1,11 +1,14 @@
 """Small generated clusters for the tests of this folder."""
 
+from dataclasses import replace
+
 import msgspec
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
 from wharfinger.language import load
+from wharfinger.language.authority import CLUSTER
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.source import Source
 from wharfinger.model import objects
@@ -39,11 +42,11 @@ def pods_of(n_pods, n_templates=1):
     return [PodView(pod) for pod in msgspec.convert(generate.pod_manifests(n_pods, n_templates), list[objects.Pod])]
 
 
-def policy(text=POLICY, **params):
+def policy(text=POLICY, authority=CLUSTER, **params):
     diagnostics = Diagnostics()
     found = load.load_source(Source(name="mix.policy", text=text), CATALOGUE, diagnostics)
     assert not diagnostics.has_errors, list(diagnostics)
-    return compile_policy(found, params)
+    return compile_policy(replace(found, authority=authority), params)
 
 
 def chain_of(text=POLICY, **params):
