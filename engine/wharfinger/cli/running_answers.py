@@ -41,6 +41,13 @@ class Finding(TypedDict, total=False):
     message: str
 
 
+class MetricState(TypedDict):
+    """How a metric fares at present, as a sentence."""
+
+    name: str
+    said: str
+
+
 class Policy(PolicyState):
     """All that is told of a policy."""
 
@@ -50,6 +57,8 @@ class Policy(PolicyState):
     activeSince: str | None
     diagnostics: list[Finding]
     omittedDiagnostics: int
+    now: list[Finding]
+    metrics: list[MetricState]
 
 
 class PolicyStates(TypedDict):

@@ -47,6 +47,8 @@ def lines(answer: Policies) -> Iterator[str]:
         yield from (_finding(finding) for finding in policy["diagnostics"])
         if policy["omittedDiagnostics"]:
             yield f"… and {policy['omittedDiagnostics']} more about {policy['key']}"
+        yield from (f"{_finding(finding)} (at present)" for finding in policy["now"])
+        yield from (f"{policy['name']}: {metric['said']}" for metric in policy["metrics"])
 
 
 def _row(policy: Policy) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ class Daemon:
         self._sink = ways.sink(self.scheduler.sink)
         self.custom = custom
         if custom is not None and not settings.dry_run:
-            custom.reconcile(self.scheduler, self.server, StorePolicies(policies))
+            custom.reconcile(self.scheduler, self.server, StorePolicies(policies, lambda: self.signals.metrics))
 
     @property
     def leads(self) -> bool:

@@ -43,9 +43,10 @@ def connect(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> Shadows:
 
 
 async def announced(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> None:
-    """None; has told the scheduler as soon as every source of policies has spoken, and tried them once the cluster is known."""
+    """Never returns: tells the scheduler as soon as every source of policies has spoken, and tries them once the cluster is known."""
     await store.heard.wait()
     scheduler.sink.synced(POLICIES)
     while scheduler.missing_kinds:
         await clock.sleep(_LOOK)
     await store.review()
+    await store.keep_reviewing()

@@ -29,7 +29,7 @@ class PolicyEvents:
             self._record(status, WARNING, "PolicyRefused", f"{first}{goes_on}")
         else:
             subject = "it" if status.revision is None else f"revision {status.revision[:12]}"
-            warnings = "".join(f"; {finding.message}" for finding in status.findings)
+            warnings = "".join(f"; {finding.message}" for finding in (*status.findings, *status.now))
             self._record(status, NORMAL, "PolicyAccepted", f"{subject} is {status.state}{warnings}")
 
     def policy_changed(self, status: PolicyStatus) -> None:

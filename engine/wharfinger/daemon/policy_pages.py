@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wharfinger.daemon.health import Health
+from wharfinger.framework.policy_status import MetricStatus
 from wharfinger.runtime.policy_store.shadow import ShadowReport
 from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.web.policies import Policies
@@ -19,7 +20,10 @@ def policies_told(store: PolicyStore, health: Health, *, to_anybody: bool = Fals
         daemon = health.daemon
         return {} if daemon is None else {name: _plain(report) for name, report in daemon.shadows.reports.items()}
 
-    return Policies(statuses=lambda: store.statuses, sources=lambda: store.sources, shadows=shadows, to_anybody=to_anybody)
+    def metrics() -> Sequence[MetricStatus]:
+        return () if health.daemon is None else health.daemon.signals.metrics
+
+    return Policies(metrics=metrics, statuses=lambda: store.statuses, sources=lambda: store.sources, shadows=shadows, to_anybody=to_anybody)
 
 
 def _plain(report: ShadowReport) -> Mapping[str, Any]:

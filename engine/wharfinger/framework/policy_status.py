@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from wharfinger.framework.policy_source import FormerText, Mode
 from wharfinger.language.authority import CLUSTER, Authority
+from wharfinger.model.timestamps import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,9 +52,11 @@ class PolicyStatus:
 
     `name` is None for a text that never was one. `revision` is that of the policy that holds in its `mode`, None if there is none; `since`
     is when it began to (seconds since 1970). `generation` and `attempted` belong to the last text, `held_generation` to the one that
-    holds: they differ while an older one is kept; `held` makes it again, None if it imports something. `omitted` findings are too many to
-    list; `report` is them as text for people. `authority` is whose policy it is. `suspended` says why pods that it governs wait: it takes
-    too long to decide; "" while it does not.
+    holds: they differ while an older one is kept; `held` makes it again, None if it imports something. `authority` is whose policy it is.
+    `suspended` says why pods that it governs wait: it takes too long to decide; "" while it does not.
+
+    `findings` are about the text and stand as long as it does: `omitted` are too many to list; `report` is them as text for people. `now`
+    is what is remarkable about the policy on the cluster as it is at present, looked at again and again.
     """
 
     name: str | None
@@ -74,6 +77,12 @@ class PolicyStatus:
     held: FormerText | None = None
     authority: Authority = CLUSTER
     suspended: str = ""
+    now: tuple[Finding, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """The report, and what is remarkable at present."""
+        return self.report + "".join(f"{finding.severity}: {finding}\n" for finding in self.now)
 
     @property
     def holds(self) -> bool:
@@ -95,6 +104,41 @@ class PolicyStatus:
         if self.result is Result.REFUSED:
             return "kept" if self.holds else "refused"
         return "shadow" if self.mode is Mode.SHADOW else "active"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricStatus:
+    """How a metric of a policy fares at present.
+
+    `fresh` of `nodes` nodes have a fresh sample, and `wanted` is the part of them that has to. `youngest` and `oldest` are ages of samples
+    in seconds, None without one. `suspended_since` (seconds since 1970) is None for one that has its say. One that is not `asked` yet waits
+    for its first answer. `failure` says why the last refresh brought nothing. `note` is what else people should know.
+    """
+
+    policy: str
+    name: str
+    asked: bool
+    fresh: int = 0
+    nodes: int = 0
+    wanted: float = 0.0
+    youngest: float | None = None
+    oldest: float | None = None
+    suspended_since: float | None = None
+    failure: str = ""
+    note: str = ""
+
+    def __str__(self) -> str:
+        return "; ".join(part for part in (self._fares(), self.failure, self.note) if part)
+
+    def _fares(self) -> str:
+        name = f"metric `{self.name}`"
+        if not self.asked:
+            return f"{name} waits for its first answer"
+        ages = "" if self.youngest is None or self.oldest is None else f", samples are {self.youngest:.0f} s to {self.oldest:.0f} s old"
+        said = f"{name} is fresh on {self.fresh} of {self.nodes} nodes{ages}"
+        if self.suspended_since is None:
+            return said
+        return f"{said}: fewer than {100 * self.wanted:g} %, so rules that use it have no say since {time_text(self.suspended_since)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.framework.policy_status import PolicyStatus
+from wharfinger.framework.policy_status import MetricStatus, PolicyStatus
 from wharfinger.framework.ports import Clock, Leadership, Observer
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.custom_resources import CUSTOM, watching
@@ -58,10 +58,11 @@ class CustomResources:
 
 
 class StorePolicies:
-    """A policy store as the reconcilers see it."""
+    """A policy store as the reconcilers see it; `metrics` says how those of all policies fare."""
 
-    def __init__(self, store: PolicyStore) -> None:
+    def __init__(self, store: PolicyStore, metrics: Callable[[], Sequence[MetricStatus]] = tuple) -> None:
         self._store = store
+        self._metrics = metrics
 
     @property
     def statuses(self) -> Sequence[PolicyStatus]:
@@ -74,6 +75,10 @@ class StorePolicies:
         beside = [chain for shadows in active.shadows.values() for chain in shadows.values()]
         held = (policy for chain in (*active.chains.values(), *beside) for policy in chain.policies)
         return next((policy for policy in held if policy.name == name), None)
+
+    def metrics(self, name: str) -> Sequence[MetricStatus]:
+        """How the metrics of the policy of that name fare at present."""
+        return [metric for metric in self._metrics() if metric.policy == name]
 
 
 class Reconcilers:

@@ -12,12 +12,12 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.crd.parts import Condition
 from wharfinger.crd.policy import MOST_DIAGNOSTICS, PolicyDiagnostic
 from wharfinger.framework.policy_source import Mode
-from wharfinger.framework.policy_status import Finding, PolicyStatus, Result
+from wharfinger.framework.policy_status import Finding, MetricStatus, PolicyStatus, Result
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.custom_resources import SchedulingPolicy
 from wharfinger.kube.object_writer import ObjectWriter
 from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.timestamps import time_text
 from wharfinger.reconcile.conditions import condition, cut, dated, ready
 from wharfinger.reconcile.judgement import Judge, eligible, typical
 from wharfinger.reconcile.last_known_good import last_known_good
@@ -41,6 +41,9 @@ class Policies(Protocol):
 
     def compiled(self, name: str) -> CompiledPolicy | None:
         """The policy of that name that holds, deciding or in the shadow."""
+
+    def metrics(self, name: str) -> Sequence[MetricStatus]:
+        """How the metrics of the policy of that name fare at present."""
 
 
 class PolicyStatusReconciler:
@@ -88,10 +91,11 @@ class PolicyStatusReconciler:
         good = last_known_good(found, policy.status)
         if good is not None:
             status["lastKnownGood"] = good
-        if found.findings:
-            status["diagnostics"] = [_diagnostic(each).plain() for each in found.findings[:MOST_DIAGNOSTICS]]
+        diagnostics = (*found.findings, *found.now)[:MOST_DIAGNOSTICS]
+        if diagnostics:
+            status["diagnostics"] = [_diagnostic(each).plain() for each in diagnostics]
         status |= await self._counts(key, held)
-        conditions = conditions_of(found, None if held is None else suspended(held, self._judge.snapshot()))
+        conditions = conditions_of(found, None if held is None else self._policies.metrics(held.name))
         if held is not None and status.get("eligible") == 0 and status.get("nodes") and status.get("matched"):
             conditions = [_warned(each) if each.type == "Active" else each for each in conditions]
         status["conditions"] = dated([ready_of(found, conditions), *conditions], policy.status, generation, self._clock.now())
@@ -112,8 +116,8 @@ class PolicyStatusReconciler:
         return self._counted[key][1]
 
 
-def conditions_of(found: PolicyStatus, lacking: Sequence[str] | None) -> list[Condition]:
-    """What is stated about a policy; `lacking` are the metrics that it has too few samples of, None where it is not known."""
+def conditions_of(found: PolicyStatus, metrics: Sequence[MetricStatus] | None) -> list[Condition]:
+    """What is stated about a policy; `metrics` say how those of the version that holds fare, None where none does."""
     errors = [each for each in found.findings if each.severity == "error"]
     of_text = [each for each in errors if each.code not in _NOT_OF_THE_TEXT]
     of_tests = [each for each in errors if each.code == "test"]
@@ -122,10 +126,24 @@ def conditions_of(found: PolicyStatus, lacking: Sequence[str] | None) -> list[Co
         _tested(of_text, of_tests),
         _active(found),
     ]
-    if lacking is not None:
-        told = f"too few nodes have samples of {', '.join(lacking)}; rules that use them stand aside" if lacking else ""
-        conditions.append(condition("MetricsAvailable", not lacking, "TooFewSamples" if lacking else "Available", told))
+    if metrics is not None:
+        conditions.append(_available(metrics))
     return conditions
+
+
+def _available(metrics: Sequence[MetricStatus]) -> Condition:
+    """Whether metrics have their say. No count of nodes is in it: it would be written anew with every sample."""
+    lacking = [each for each in metrics if each.suspended_since is not None]
+    if lacking:
+        names = ", ".join(f"{each.name} (since {time_text(each.suspended_since or 0.0)})" for each in lacking)
+        why = "".join(sorted({f"; {each.failure}" for each in lacking if each.failure}))
+        return condition(
+            "MetricsAvailable", False, "TooFewSamples", f"too few nodes have samples of {names}; rules that use them stand aside{why}"
+        )
+    waiting = [each.name for each in metrics if not each.asked]
+    if waiting:
+        return condition("MetricsAvailable", None, "NoAnswerYet", f"no answer has come yet for {', '.join(waiting)}")
+    return condition("MetricsAvailable", True, "Available", "; ".join(f"{each.name}: {each.note}" for each in metrics if each.note))
 
 
 def ready_of(found: PolicyStatus, conditions: Sequence[Condition]) -> Condition:
@@ -139,11 +157,6 @@ def ready_of(found: PolicyStatus, conditions: Sequence[Condition]) -> Condition:
     if metrics is not None and metrics.status == "False":
         return ready(True, metrics.reason, metrics.message)
     return ready(True, active.reason, active.message)
-
-
-def suspended(policy: CompiledPolicy, snapshot: Snapshot) -> list[str]:
-    """The metrics of a policy that too few nodes have samples of."""
-    return sorted(policy.freshness.suspended(snapshot))
 
 
 def _tested(of_text: Sequence[Finding], of_tests: Sequence[Finding]) -> Condition:

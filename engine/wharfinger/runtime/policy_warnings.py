@@ -12,10 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wharfinger.compiler import freshness, reads
 from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.crd.names import APP_LABEL, POLICY_LABEL
 from wharfinger.language import suggest, typed
 from wharfinger.language.counts import count
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
+
+GENERATED = frozenset({APP_LABEL, POLICY_LABEL})
 
 
 def warnings(policies: Sequence[CompiledPolicy], snapshot: Snapshot, pods: Sequence[PodView]) -> list[str]:
@@ -23,10 +26,18 @@ def warnings(policies: Sequence[CompiledPolicy], snapshot: Snapshot, pods: Seque
 
     Node labels are looked for in the snapshot, labels of the pod to be placed among those of `pods` that the policy may look at.
     """
-    return [sentence for policy in policies for sentence in (*_labels(policy, snapshot, pods), *suspensions(policy, snapshot))]
+    return [sentence for policy in policies for sentence in (*absent_labels(policy, snapshot, pods), *suspensions(policy, snapshot))]
 
 
-def _labels(policy: CompiledPolicy, snapshot: Snapshot, pods: Sequence[PodView]) -> Iterator[str]:
+def absent_labels(policy: CompiledPolicy, snapshot: Snapshot, pods: Sequence[PodView]) -> list[str]:
+    """One sentence for each label key that is read and not there.
+
+    Labels that are made for PolicyApps are no mistakes: their pods come after the policy.
+    """
+    return list(_absent_labels(policy, snapshot, pods))
+
+
+def _absent_labels(policy: CompiledPolicy, snapshot: Snapshot, pods: Sequence[PodView]) -> Iterator[str]:
     absent = [
         key for key in _keys(policy, "node") | topology_keys(policy.policy) if snapshot.n_nodes and not (snapshot.label(key) >= 0).any()
     ]
@@ -35,7 +46,8 @@ def _labels(policy: CompiledPolicy, snapshot: Snapshot, pods: Sequence[PodView])
         yield from (_absent(policy.name, key, known, snapshot.n_nodes, "node") for key in sorted(absent))
     seen = [pod for pod in pods if policy.authority.confined_to in {None, pod.namespace}]
     known = Counter(label for pod in seen for label in pod.labels)
-    yield from (_absent(policy.name, key, known, len(seen), "pod") for key in sorted(_keys(policy, "pod")) if seen and not known[key])
+    absent = sorted(key for key in _keys(policy, "pod") - GENERATED if seen and not known[key])
+    yield from (_absent(policy.name, key, known, len(seen), "pod") for key in absent)
 
 
 def _keys(policy: CompiledPolicy, subject: str) -> set[str]:

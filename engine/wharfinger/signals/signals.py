@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from cachetools import TTLCache
 
+from wharfinger.framework.policy_status import MetricStatus
 from wharfinger.framework.ports import Clock
 from wharfinger.language import typed
 from wharfinger.signals.mapping import Mapped
@@ -58,6 +60,33 @@ class Signals:
     def suspensions(self) -> Sequence[Suspension]:
         """How each metric of each policy fared at the last look; those that no answer has come for yet are not among them."""
         return tuple(self._suspensions.known.values())
+
+    @property
+    def metrics(self) -> Sequence[MetricStatus]:
+        """How every metric of the policies fares, as of the last look."""
+        return [self._fares(policy.name, metric) for policy in self._policies for metric in policy.metrics]
+
+    def _fares(self, policy: str, metric: typed.Metric) -> MetricStatus:
+        standing = self._refreshers[metric.signal].standing
+        query, failure = standing.query, standing.failure
+        slower = metric.refresh < query.refresh
+        note = f"asked for every {query.refresh:g} s, not every {metric.refresh:g} s (signals.minRefresh)" if slower else ""
+        found = self._suspensions.known.get((policy, metric.name, metric.signal))
+        if found is None:
+            return MetricStatus(policy=policy, name=metric.name, asked=False, note=note)
+        return MetricStatus(
+            policy=policy,
+            name=metric.name,
+            asked=True,
+            fresh=found.fresh,
+            nodes=found.n_nodes,
+            wanted=metric.min_coverage,
+            youngest=found.age if math.isfinite(found.age) else None,
+            oldest=found.oldest if math.isfinite(found.oldest) else None,
+            suspended_since=found.since,
+            failure="" if failure is None else f"the last refresh failed: {failure}",
+            note=note,
+        )
 
     def follow(self, policies: Iterable[typed.Policy]) -> None:
         """None; these are the policies from now on."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,13 +20,23 @@ from wharfinger.model.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspension:
-    """A metric of a policy, the part of the nodes that has a fresh sample of it, and the seconds since its newest one (inf: none)."""
+    """A metric of a policy, the part of the nodes that has a fresh sample of it, and the seconds since its newest one (inf: none).
+
+    `oldest` are those since its oldest one; `since` is when it was first seen to lack samples (seconds since 1970), None where it does not.
+    """
 
     policy: str
     metric: typed.Metric
     coverage: float
     n_nodes: int
     age: float
+    oldest: float = math.inf
+    since: float | None = None
+
+    @property
+    def fresh(self) -> int:
+        """How many nodes have a fresh sample."""
+        return round(self.coverage * self.n_nodes)
 
     @property
     def is_one(self) -> bool:
@@ -34,10 +44,9 @@ class Suspension:
         return self.coverage < self.metric.min_coverage
 
     def __str__(self) -> str:
-        fresh = round(self.coverage * self.n_nodes)
         wanted = f"{100 * self.metric.min_coverage:g} %"
         return (
-            f"metric `{self.metric.name}` of policy {self.policy} is fresh on {fresh} of {count(self.n_nodes, 'node')} "
+            f"metric `{self.metric.name}` of policy {self.policy} is fresh on {self.fresh} of {count(self.n_nodes, 'node')} "
             f"({'fewer than' if self.is_one else 'at least'} {wanted})"
         )
 
@@ -60,18 +69,27 @@ class Suspensions:
             for metric in policy.metrics
             if metric.signal in heard
         }
+        now = {key: replace(found, since=_since(found, before.get(key), snapshot.now)) for key, found in now.items()}
         self.known = now
         return [found for key, found in now.items() if found.is_one != (key in before and before[key].is_one)]
+
+
+def _since(found: Suspension, before: Suspension | None, now: float) -> float | None:
+    if not found.is_one:
+        return None
+    return now if before is None or before.since is None else before.since
 
 
 def look(policy: str, metric: typed.Metric, snapshot: Snapshot) -> Suspension:
     """How a metric fares on the nodes."""
     samples = snapshot.metric(*metric.key.names)
     newest = -math.inf if samples is None else float(np.max(samples.times, where=samples.present, initial=-math.inf))
+    oldest = math.inf if samples is None else float(np.min(samples.times, where=samples.present, initial=math.inf))
     return Suspension(
         policy=policy,
         metric=metric,
         coverage=freshness.coverage(snapshot, metric),
         n_nodes=snapshot.n_nodes,
         age=snapshot.now - newest,
+        oldest=snapshot.now - oldest if math.isfinite(oldest) else math.inf,
     )

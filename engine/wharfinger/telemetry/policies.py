@@ -25,8 +25,8 @@ class TelemetryPolicyObserver:
         self._reloads.labels(status.result.value).inc()
         if status.result is Result.REFUSED:
             self._log.error("policy refused", **_named(status), kept=status.kept, report=status.report)
-        elif status.findings:
-            self._log.warning("policy accepted", **_named(status), report=status.report)
+        elif status.findings or status.now:
+            self._log.warning("policy accepted", **_named(status), report=status.told)
         else:
             self._log.info("policy accepted", **_named(status))
 

@@ -74,6 +74,6 @@ class ReloadHistory:
                 mode=status.mode.value,
                 revision=status.revision or "",
                 kept=status.kept,
-                report=status.report[:LONGEST_REPORT],
+                report=status.told[:LONGEST_REPORT],
             )
         )

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from wharfinger.framework.policy_status import Finding, PolicyStatus, SourceStatus
+from wharfinger.framework.policy_status import Finding, MetricStatus, PolicyStatus, SourceStatus
 from wharfinger.model.timestamps import time_text
 from wharfinger.web.debug import guarded
 
@@ -32,6 +32,7 @@ class Policies:
     statuses: Callable[[], Sequence[PolicyStatus]]
     sources: Callable[[], Sequence[SourceStatus]]
     shadows: Callable[[], Mapping[str, Mapping[str, Any]]]
+    metrics: Callable[[], Sequence[MetricStatus]] = tuple
     to_anybody: bool = False
 
 
@@ -41,9 +42,7 @@ def routes(policies: Policies) -> list[Route]:
     async def listed(request: Request) -> Response:
         if _wants_page(request):
             return HTMLResponse(_page(policies), headers=_HEADERS)
-        return _json(
-            {"sources": [_source(found) for found in policies.sources()], "policies": [plain(found) for found in policies.statuses()]}
-        )
+        return _json({"sources": [_source(found) for found in policies.sources()], "policies": all_of(policies)})
 
     async def shadow(request: Request) -> Response:
         shadows, name = policies.shadows(), request.path_params["name"]
@@ -56,8 +55,17 @@ def routes(policies: Policies) -> list[Route]:
     return [Route(path, answer if policies.to_anybody else guarded(answer, "remoteUi")) for path, answer in found.items()]
 
 
-def plain(status: PolicyStatus) -> dict[str, Any]:
-    """A policy's status as plain values, in the manner of Kubernetes' objects."""
+def all_of(policies: Policies) -> list[dict[str, Any]]:
+    """Every policy's status as plain values, with how its metrics fare."""
+    metrics = policies.metrics()
+    return [plain(status, [metric for metric in metrics if metric.policy == status.name]) for status in policies.statuses()]
+
+
+def plain(status: PolicyStatus, metrics: Sequence[MetricStatus] = ()) -> dict[str, Any]:
+    """A policy's status as plain values, in the manner of Kubernetes' objects.
+
+    `diagnostics` are about the text; `now` and `metrics` say how it fares on the cluster at present.
+    """
     return {
         "name": status.name,
         "state": status.state,
@@ -71,11 +79,25 @@ def plain(status: PolicyStatus) -> dict[str, Any]:
         "lastAttempt": {"result": status.result.value, "time": _time(status.attempted), "generation": status.generation},
         "diagnostics": [_finding(finding) for finding in status.findings],
         "omittedDiagnostics": status.omitted,
+        "now": [_finding(finding) for finding in status.now],
+        "metrics": [_metric(metric) for metric in metrics] if status.holds else [],
     }
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
     return {name: value for name, value in dataclasses.asdict(finding).items() if value}
+
+
+def _metric(metric: MetricStatus) -> dict[str, Any]:
+    return {
+        "name": metric.name,
+        "fresh": metric.fresh if metric.asked else None,
+        "nodes": metric.nodes if metric.asked else None,
+        "youngestSeconds": None if metric.youngest is None else round(metric.youngest, 1),
+        "oldestSeconds": None if metric.oldest is None else round(metric.oldest, 1),
+        "suspendedSince": _time(metric.suspended_since),
+        "said": str(metric),
+    }
 
 
 def _source(status: SourceStatus) -> dict[str, Any]:
@@ -126,10 +148,12 @@ def _sources(sources: Sequence[SourceStatus]) -> Iterator[str]:
 
 def _table(policies: Policies) -> Iterator[str]:
     yield "<table><tr><th>policy</th><th>whose</th><th>state</th><th>revision</th><th>since</th><th>from</th><th>what was found</th></tr>"
+    metrics = policies.metrics()
     for status in policies.statuses():
         name = escape(status.name or "?")
         shadow = f' <a href="policies/{quote(status.name or "", safe="")}/shadow">decisions</a>' if status.state == "shadow" else ""
-        report = f"<pre>{escape(status.report)}</pre>" if status.report else ""
+        told = status.told + "".join(f"{metric}\n" for metric in metrics if metric.policy == status.name and status.holds)
+        report = f"<pre>{escape(told)}</pre>" if told else ""
         cells = (
             name,
             escape(str(status.authority)),

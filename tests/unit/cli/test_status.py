@@ -19,6 +19,8 @@ POLICY = {
     "lastAttempt": {"result": "accepted", "time": "2026-01-02T03:04:05Z", "generation": 0},
     "diagnostics": [],
     "omittedDiagnostics": 0,
+    "now": [],
+    "metrics": [],
 }
 BAD = {"severity": "error", "code": "P303", "message": "unknown attribute", "file": "policies/a.policy", "line": 2, "column": 5}
 
@@ -145,3 +147,14 @@ def test_nobody_there_is_a_sentence(wharf):
     code, _, err = wharf("status", "--url", "http://127.0.0.1:1")
     assert code == 2
     assert "no scheduler answers there" in err
+
+
+def test_how_a_policy_fares_at_present_is_told_apart_from_its_text(wharf, scheduler):
+    now = {"severity": "warning", "code": "trial", "message": "spread: label `zone` is on 0 of 3 nodes", "file": "policies/a.policy"}
+    metric = {"name": "load", "said": "metric `load` is fresh on 69 of 69 nodes, samples are 3 s to 12 s old"}
+    code, out, _ = wharf("status", "--url", scheduler(sources=[], policies=[{**POLICY, "now": [now], "metrics": [metric]}]))
+    assert code == 0
+    assert out.splitlines()[2:] == [
+        "policies/a.policy: warning trial: spread: label `zone` is on 0 of 3 nodes (at present)",
+        "spread: metric `load` is fresh on 69 of 69 nodes, samples are 3 s to 12 s old",
+    ]

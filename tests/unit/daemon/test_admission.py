@@ -84,8 +84,10 @@ def test_it_answers_as_soon_as_there_is_a_certificate(tmp_path, monkeypatch):
     tls.load_cert_chain(*authority.client("kube-apiserver"))
 
     async def ask(url):
-        async with aiohttp.ClientSession() as session, session.post(f"{url}/validate", data=body, ssl=tls) as answer:
-            return (await answer.json())["response"]["allowed"]
+        while True:  # until the process that judges has started, there is no verdict in time
+            async with aiohttp.ClientSession() as session, session.post(f"{url}/validate", data=body, ssl=tls) as answer:
+                if answer.status != 504:
+                    return (await answer.json())["response"]["allowed"]
 
     async def main():
         with structlog.testing.capture_logs() as logged:
@@ -100,5 +102,5 @@ def test_it_answers_as_soon_as_there_is_a_certificate(tmp_path, monkeypatch):
 
     allowed, events = asyncio.run(main())
     assert allowed is False
-    assert results == ["refused"]
+    assert [result for result in results if result != "late"] == ["refused"]
     assert events == ["serving admission", "admission has no new certificate", "admission has a certificate"]

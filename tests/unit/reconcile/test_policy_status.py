@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from wharfinger.framework.policy_source import Mode
-from wharfinger.framework.policy_status import Finding, PolicyStatus, Result
+from wharfinger.framework.policy_status import Finding, MetricStatus, PolicyStatus, Result
 from wharfinger.reconcile.policy_status import conditions_of, ready_of
 
 
@@ -32,6 +32,12 @@ LINT = Finding(severity="warning", code="L201", message="hm", file="p", line=3, 
 TEST = Finding(severity="error", code="test", message="the test fails", file="p", line=9, column=1)
 CLASH = Finding(severity="error", code="set", message="there are two")
 
+LACKING = MetricStatus(policy="p", name="cpu5m", asked=True, fresh=3, nodes=69, wanted=0.5, suspended_since=1_700_000_000.0)
+WAITING = MetricStatus(policy="p", name="cpu1h", asked=False)
+FRESH = MetricStatus(policy="p", name="cpu1m", asked=True, fresh=69, nodes=69, wanted=0.5, youngest=1.0, oldest=9.0)
+FAILING = replace(LACKING, failure="the last refresh failed: no answer in time")
+TOO_FEW = "too few nodes have samples of cpu5m (since 2023-11-14T22:13:20Z); rules that use them stand aside"
+
 CASES = [
     (status(), [], ("True", "True", "True", "True"), "Active"),
     (status(LINT), [], ("True", "True", "True", "True"), "Active"),
@@ -41,15 +47,18 @@ CASES = [
     (status(CLASH, revision=None), None, ("True", "True", "False", None), "Refused"),
     (status(mode=Mode.SHADOW), [], ("True", "True", "False", "True"), "Shadow"),
     (status(mode=Mode.OFF, revision=None), None, ("True", "True", "False", None), "Off"),
-    (status(), ["cpu5m"], ("True", "True", "True", "False"), "Active"),
+    (status(), [LACKING], ("True", "True", "True", "False"), "Active"),
+    (status(), [FRESH], ("True", "True", "True", "True"), "Active"),
+    (status(), [FRESH, WAITING], ("True", "True", "True", "Unknown"), "Active"),
+    (status(), [FRESH, WAITING, LACKING], ("True", "True", "True", "False"), "Active"),
     (replace(status(), suspended="it took 50 ms"), [], ("True", "True", "False", "True"), "Suspended"),
     (replace(status(SYNTAX), suspended="it took 50 ms"), [], ("False", "Unknown", "False", "True"), "Suspended"),
 ]
 
 
-@pytest.mark.parametrize(("found", "lacking", "told", "reason"), CASES)
-def test_conditions(found, lacking, told, reason):
-    conditions = {each.type: each for each in conditions_of(found, lacking)}
+@pytest.mark.parametrize(("found", "metrics", "told", "reason"), CASES)
+def test_conditions(found, metrics, told, reason):
+    conditions = {each.type: each for each in conditions_of(found, metrics)}
 
     names = ("Compiled", "Tested", "Active", "MetricsAvailable")
     assert tuple(conditions[name].status if name in conditions else None for name in names) == told
@@ -58,25 +67,38 @@ def test_conditions(found, lacking, told, reason):
 
 WORST = [
     (status(), [], "True Active"),
-    (replace(status(), suspended="it took 50 ms"), ["cpu5m"], "False Suspended it took 50 ms"),
+    (replace(status(), suspended="it took 50 ms"), [LACKING], "False Suspended it took 50 ms"),
     (status(LINT), [], "True Active"),
     (status(SYNTAX), [], "False FormerVersion p:3:1: P101: what is this"),
     (status(LINT, TEST), [], "False FormerVersion p:9:1: test: the test fails"),
-    (status(SYNTAX), ["cpu5m"], "False FormerVersion p:3:1: P101: what is this"),
+    (status(SYNTAX), [LACKING], "False FormerVersion p:3:1: P101: what is this"),
     (status(SYNTAX, revision=None, held=0), None, "False Refused p:3:1: P101: what is this"),
     (status(SYNTAX, mode=Mode.OFF, revision=None), None, "False Refused p:3:1: P101: what is this"),
     (status(SYNTAX, mode=Mode.SHADOW), [], "False FormerVersion p:3:1: P101: what is this"),
     (status(mode=Mode.SHADOW), [], "True Shadow it is compared with what is decided, and decides nothing"),
     (status(mode=Mode.OFF, revision=None), None, "True Off its mode keeps it out"),
     (status(revision=None), None, "False Pending"),
-    (status(), ["cpu5m"], "True TooFewSamples too few nodes have samples of cpu5m; rules that use them stand aside"),
-    (status(mode=Mode.SHADOW), ["cpu5m"], "True TooFewSamples too few nodes have samples of cpu5m; rules that use them stand aside"),
+    (
+        status(),
+        [LACKING],
+        f"True TooFewSamples {TOO_FEW}",
+    ),
+    (
+        status(),
+        [FAILING],
+        f"True TooFewSamples {TOO_FEW}; the last refresh failed: no answer in time",
+    ),
+    (
+        status(mode=Mode.SHADOW),
+        [LACKING],
+        f"True TooFewSamples {TOO_FEW}",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("found", "lacking", "told"), WORST)
-def test_the_worst_news_comes_first(found, lacking, told):
-    ready = ready_of(found, conditions_of(found, lacking))
+@pytest.mark.parametrize(("found", "metrics", "told"), WORST)
+def test_the_worst_news_comes_first(found, metrics, told):
+    ready = ready_of(found, conditions_of(found, metrics))
 
     assert f"{ready.status} {ready.reason} {ready.message}".strip() == told
 

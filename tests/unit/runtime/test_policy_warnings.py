@@ -28,6 +28,11 @@ def test_keys_that_some_node_or_pod_has_are_fine():
     assert found(text) == []
 
 
+@pytest.mark.parametrize("key", ["scheduling.wharfinger.dev/app", "scheduling.wharfinger.dev/policy"])
+def test_keys_that_are_made_for_apps_come_with_their_pods(key):
+    assert found(f'policy "p"\nfilter f {{ reject (pod.labels["{key}"] ?? "") == "web" else "no" }}\n') == []
+
+
 @pytest.mark.parametrize(
     ("condition", "warning"),
     [

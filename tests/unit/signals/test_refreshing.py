@@ -13,6 +13,7 @@ from wharfinger.language.source import Source
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.objects import Node
 from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.model.timestamps import time_text
 from wharfinger.runtime.in_memory import ManualClock
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import Series, mapped
@@ -75,6 +76,9 @@ class Scene:
         return self.state.snapshot(self.clock.now())
 
     # the observer
+    def followed(self, queries):
+        self.known = set(queries)
+
     def refreshed(self, query, found, seconds):
         self.told.append("refreshed")
 
@@ -164,6 +168,7 @@ def test_a_signal_nobody_wants_is_forgotten_and_soon_there_again():
         scene.signals.follow([])
         await scene.pass_(30)
         assert len(scene.asked) == 1
+        assert scene.known == set()
         assert scene.values_of(metric) is None
         scene.failure = SignalFailed(Kind.TIMEOUT, "late")
         scene.signals.follow([policy()])
@@ -311,3 +316,31 @@ def test_the_same_query_is_asked_once_and_in_the_turn_of_the_cluster():
 
     assert (query.asker.name, query.asker.rank) == ("p", 0)
     assert query.users == ("p.load", "t.load")
+
+
+def test_how_a_metric_fares_is_told_as_of_now():
+    async def story(scene):
+        eager = policy(metrics=TEMPLATE.format(refresh="1s"))
+        scene.signals.follow([eager])
+        told = lambda: str(*scene.signals.metrics)  # noqa: E731 — said each time anew
+        slower = "asked for every 5 s, not every 1 s (signals.minRefresh)"
+        assert told() == f"metric `load` waits for its first answer; {slower}"
+        await scene.pass_(1)
+        assert told() == f"metric `load` is fresh on 2 of 2 nodes, samples are 0 s to 0 s old; {slower}"
+        began = scene.clock.now()
+        scene.failure = SignalFailed(Kind.UNREACHABLE, "nobody answers")
+        await scene.pass_(100)
+        (found,) = scene.signals.metrics
+        assert began + 59 <= found.suspended_since <= began + 65
+        assert (
+            f"fewer than 50 %, so rules that use it have no say since {time_text(found.suspended_since)}; the last refresh failed: "
+            in told()
+        )
+        assert "metric `load` is fresh on 0 of 2 nodes, samples are " in told()
+        scene.failure = None
+        await scene.pass_(7)
+        assert told().startswith("metric `load` is fresh on 2 of 2 nodes, samples are ")
+        assert "no say" not in told()
+        assert "failed" not in told()
+
+    living(story)

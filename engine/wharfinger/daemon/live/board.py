@@ -113,7 +113,7 @@ class LiveBoard:
 
     def _policies(self) -> Mapping[str, Any]:
         return {
-            "policies": [policies.plain(status) for status in self._told.statuses()],
+            "policies": policies.all_of(self._told),
             "sources": [dataclasses.asdict(source) for source in self._told.sources()],
             "shadows": [
                 {name: report[name] for name in ("policy", "agreed", "disagreed", "errors", "unseen")}

@@ -44,7 +44,8 @@ class Version:
 class Outcome:
     """What came of a text. `title` is the policy's name as far as it can be told; `silent`: it is no policy and need not be one.
 
-    `needs` are digests of what the outcome depends on, by name; None for what was not there. `report` is everything found, for people.
+    `needs` are digests of what the outcome depends on, by name; None for what was not there. `report` is everything found, for people;
+    `now` is what was found on the cluster as it was then, which may be otherwise soon.
     """
 
     version: Version | None
@@ -54,6 +55,7 @@ class Outcome:
     findings: tuple[Finding, ...] = ()
     omitted: int = 0
     report: str = ""
+    now: tuple[Finding, ...] = ()
 
 
 def build(text: PolicyText, texts: TextSet, params: Mapping[str, Any], sample: Sample | None) -> Outcome:
@@ -85,10 +87,12 @@ def _build(text: PolicyText, texts: TextSet, params: Mapping[str, Any], sample: 
         silent = checked.silent and not diagnostics.has_errors
         return _outcome(None, findings, report, title=checked.title, silent=silent, needs=needs)
     compiled, more = _compiled(checked.policy, text, params, sample)
+    now = tuple(finding for finding in more if (finding.severity, finding.code) == ("warning", "trial"))
+    more = [finding for finding in more if finding not in now]
     report += "".join(f"{finding.severity}: {finding}\n" for finding in more)
     whole = {name: texts.texts[name] for name in needs if name in texts.texts}
     version = None if compiled is None else Version(policy=compiled, text=text, needed=whole)
-    return _outcome(version, [*findings, *more], report, title=checked.title, needs=needs)
+    return _outcome(version, [*findings, *more], report, title=checked.title, needs=needs, now=now)
 
 
 def _compiled(

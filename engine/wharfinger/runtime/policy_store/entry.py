@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,8 @@ from wharfinger.framework.policy_status import Finding, PolicyStatus, Result
 from wharfinger.runtime.policy_store.candidate import Outcome, Version, digest
 from wharfinger.runtime.policy_store.choosing import Choice
 from wharfinger.runtime.policy_store.last_known_good import Record
+
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -33,6 +36,7 @@ class Entry:
     objection: str = ""
     stored: Record | None = None
     newly: bool = False
+    now: tuple[Finding, ...] = ()
     told: tuple[str, str | None] | None = None
 
     @property
@@ -51,6 +55,7 @@ class Entry:
         self.outcome = outcome
         self.attempted = now
         self.newly = True
+        self.now = outcome.now
         if outcome.version is not None:
             self.candidate = outcome.version
         else:
@@ -62,17 +67,13 @@ class Entry:
         return self.held is not None and self.held.policy.authority != self.text.authority
 
     def reviewed(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-        """What is new of this, which was found when what holds was tried on the cluster.
+        """What is new of this, which was found when what holds was tried on the cluster just now.
 
-        It holds nevertheless: without it there would be fewer rules.
+        It holds nevertheless: without it there would be fewer rules. What only counts otherwise is not new.
         """
-        known = () if self.outcome is None else self.outcome.findings
-        found = (replace(finding, severity="warning") for finding in findings)
-        warnings = tuple(finding for finding in found if finding not in known)
-        if self.outcome is not None and warnings:
-            said = "".join(f"{finding.severity}: {finding}\n" for finding in warnings)
-            self.outcome = replace(self.outcome, findings=(*self.outcome.findings, *warnings), report=self.outcome.report + said)
-        return warnings
+        known = {_NUMBER.sub("#", finding.message) for finding in self.now}
+        self.now = tuple(replace(finding, severity="warning") for finding in findings)
+        return tuple(finding for finding in self.now if _NUMBER.sub("#", finding.message) not in known)
 
     def fares_otherwise(self) -> bool:
         """Whether the policy is in another state than was told last, or holds with another revision; from now on it is told."""
@@ -129,6 +130,7 @@ class Entry:
             findings=findings,
             omitted=outcome.omitted,
             report=report,
+            now=() if held is None else self.now,
             about=self.text.about,
             held=None if held is None else self._remembered(held),
             authority=self.text.authority,

@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 SETTLE = 0.05
 """Seconds to wait after an offer for others, so that changes made together are adopted together."""
 
+REVIEW = 15.0
+"""Seconds between two looks at how policies fare on the cluster."""
+
+MOST_REVIEWED = 20
+"""Policies that are tried at each look: a tenth of a second in a thread."""
+
 
 class PolicyStore:
     """A `PolicySink` for the sources of its supplies. `chains` are those without policies, by profile.
@@ -71,6 +77,7 @@ class PolicyStore:
         self.failed: Callable[[str, BaseException], None] = _raised
         self.suspended: Callable[[], Mapping[tuple[str, str], object]] = dict
         self.reloads = 0
+        self._reviewed = 0
         if not self.unheard:
             self.heard.set()
 
@@ -173,13 +180,26 @@ class PolicyStore:
                 finally:
                     self._meanwhile = None
 
-    async def review(self) -> None:
-        """None, once the policies that hold have been tried on the cluster, which was not known when they were built."""
+    async def keep_reviewing(self) -> None:
+        """Never returns: tries the policies that hold on the cluster as it is, every so often."""
+        while True:
+            await self._clock.sleep(REVIEW)
+            try:
+                await self.review(MOST_REVIEWED)
+            except Exception as error:  # noqa: BLE001 — what policies are told about themselves must not end the process
+                self.failed("policies", error)
+
+    async def review(self, most: int | None = None) -> None:
+        """None, once policies that hold have been tried on the cluster as it is: all, or of many the `most` whose turn it is."""
         async with self._settled:
             sample = self.sample()
             entries = [entry for entry in self._ledger if entry.held is not None]
             if sample is None or not entries:
                 return
+            if most is not None and len(entries) > most:
+                first = self._reviewed % len(entries)
+                entries = [*entries[first:], *entries[:first]][:most]
+                self._reviewed = first + most
             found = await self.beside.run(_tried, [(entry.held.policy, entry.text.name) for entry in entries if entry.held], sample)
             for entry, findings in zip(entries, found, strict=True):
                 warnings = entry.reviewed(findings)

@@ -1,6 +1,7 @@
 """A compiled policy on a part of the live cluster: whether it evaluates, and leaves any node for the pods it governs.
 
-A policy that rejects every node is what its author may want, so it is not refused; but it is said.
+A policy that rejects every node is what its author may want, so it is not refused; but it is said, as long as it is so. How its metrics
+fare is told by who asks for them: a sample of the cluster has none of their samples.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def tried(policy: CompiledPolicy, sample: Sample, file: str) -> list[Finding]:
     try:
         governed = [pod for pod in sample.probes if policy.governs(pod, sample.now)][:MOST_GOVERNED]
         passing = [_passing(policy, sample, pod) for pod in governed]
-        warnings = policy_warnings.warnings([policy], sample.snapshot, sample.probes) if sample.whole else []
+        warnings = policy_warnings.absent_labels(policy, sample.snapshot, sample.probes) if sample.whole else []
     except Exception as error:  # noqa: BLE001 — whatever a policy raises here it would raise in every cycle
         details = "" if policy.authority.restricted else f": {error}"  # which may quote what it met in the cluster
         sentence = f"it cannot be evaluated on this cluster: {type(error).__name__}{details}"

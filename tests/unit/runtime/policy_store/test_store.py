@@ -375,22 +375,53 @@ async def test_policies_are_tried_on_the_cluster_as_soon_as_it_is_known():
 
     state = ClusterState()
     state.add_node(node("n", labels={"pool": "a"}))
+    state.add_node(node("other", labels={"pool": "a"}))
     world = World()
     await world.offer({"a.policy": policy("a", "nowhere"), "b.policy": policy("b", "a")})
     assert not world.status("a.policy").findings
     world.store.sample = lambda: sample_of(state.snapshot(), [view("p")])
     await world.store.review()
-    (found,) = world.status("a.policy").findings
-    assert "a rejects the only node for every pod" in found.message
-    assert not world.status("b.policy").findings
+    (found,) = world.status("a.policy").now
+    assert "a rejects all 2 nodes for every pod" in found.message
+    assert not world.status("a.policy").findings, "nothing is wrong with the text"
+    assert not world.status("b.policy").now
     assert world.seen.reviewed == [("a.policy", [found.message])]
     assert world.seen.tried == [("a.policy", "accepted"), ("b.policy", "accepted")], "each text is told once"
     await world.store.review()
-    assert world.status("a.policy").findings == (found,)
+    assert world.status("a.policy").now == (found,)
     assert len(world.seen.reviewed) == 1, "what is known is not told again"
+    state.add_node(node("m", labels={"pool": "b"}))
+    await world.store.review()
+    assert "a rejects all 3 nodes" in world.status("a.policy").now[0].message, "as it is now"
+    assert len(world.seen.reviewed) == 1, "what only counts otherwise is not told again"
+    state.add_node(node("o", labels={"pool": "nowhere"}))
+    await world.store.review()
+    assert not world.status("a.policy").now, "what is not so any more is not told any more"
+    state.remove_node("o")
+    await world.store.review()
+    assert len(world.seen.reviewed) == 2
     assert set(world.states().values()) == {"active"}
     await world.offer({"a.policy": policy("a", "elsewhere"), "b.policy": policy("b", "a")})
-    assert "a rejects the only node for every pod" in world.status("a.policy").findings[0].message
+    assert "a rejects all 3 nodes for every pod" in world.status("a.policy").now[0].message
+
+
+@story
+async def test_of_many_policies_only_some_are_tried_at_a_time_and_all_have_their_turn():
+    from tests.unit.runtime.running import node, view
+    from wharfinger.model.cluster_state import ClusterState
+    from wharfinger.runtime.policy_store.sample import sample_of
+
+    state = ClusterState()
+    state.add_node(node("n", labels={"pool": "a"}))
+    world = World()
+    names = [f"{number}.policy" for number in range(5)]
+    await world.offer({name: policy(f"p{name[0]}", "nowhere") for name in names})
+    world.store.sample = lambda: sample_of(state.snapshot(), [view("p")])
+    counts = []
+    for _ in range(3):
+        await world.store.review(2)
+        counts.append(sum(bool(world.status(name).now) for name in names))
+    assert counts == [2, 4, 5]
 
 
 @story
