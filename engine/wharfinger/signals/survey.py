@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wharfinger.framework.ports import Clock
-from wharfinger.language import typed
+from wharfinger.language import typed, units
+from wharfinger.language.types import Kind
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.metric_table import Samples
 from wharfinger.signals.failure import SignalFailed, on_one_line
@@ -15,10 +18,14 @@ from wharfinger.signals.mapping import Mapped
 from wharfinger.signals.node_names import NodeNames
 from wharfinger.signals.plausible import doubts
 from wharfinger.signals.ports import Source
-from wharfinger.signals.query import Query, queries_of
+from wharfinger.signals.query import PROMETHEUS, Query, queries_of
 from wharfinger.signals.suspension import Suspension, look
 
 _SHOWN = 300
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""")
+_RANGE = re.compile(r"\[\s*((?:[0-9]+(?:ms|[smhdwy]))+)")
+_DURATION = re.compile(r"([0-9]+)(ms|[smhdwy])")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 31536000.0}
 
 SLOW = 1.0
 """Seconds from which on a query is called slow: it will be asked several times a minute."""
@@ -62,18 +69,53 @@ async def asked(queries: Iterable[Query], sources: Mapping[str, Source], nodes: 
     return {answer.query.key: answer for answer in answers}
 
 
+async def young(answer: Answered, seconds: float, sources: Mapping[str, Source], nodes: NodeNames) -> Sequence[str] | None:
+    """The nodes of an answer that had none yet as long ago as its query looks back; None where the server does not say.
+
+    A rate divides what it saw by its whole window, however little of it the series has been there.
+    """
+    if answer.found is None:
+        return None
+    before = f"last_over_time(({answer.query.text})[1s:1s] offset {math.ceil(seconds)}s)"
+    try:
+        found = await sources[answer.query.source].measured(replace(answer.query, text=before, times=None), nodes)
+    except SignalFailed:
+        return None
+    return sorted(answer.found.samples.keys() - found.samples.keys())
+
+
+def looks_back(metric: typed.Metric) -> float:
+    """The seconds before a sample that its value is made of: the metric's `window`, or the longest range in its query; 0 for none."""
+    ranges = _RANGE.findall(_QUOTED.sub("", metric.query)) if metric.source == PROMETHEUS else []
+    found = [sum(float(number) * _SECONDS[unit] for number, unit in _DURATION.findall(text)) for text in ranges]
+    return max([metric.window, *found]) if found else 0.0
+
+
 async def survey(
     policies: Sequence[typed.Policy], sources: Mapping[str, Source], state: ClusterState | None, clock: Clock, *, slow: float = SLOW
 ) -> list[Surveyed]:
     """How each metric of the policies fares, in their order; without a `state`, no node is known and nothing is said of nodes."""
     nodes = NodeNames(*(ClusterState() if state is None else state).nodes_listed())
     answers = await asked(queries_of(policies).values(), sources, nodes, clock)
+    metrics = [(policy.name, metric) for policy in policies for metric in policy.metrics]
+    since = {metric.signal: looks_back(metric) for _, metric in metrics}
+    ages = await asyncio.gather(*(young(answers[key], seconds, sources, nodes) for key, seconds in since.items() if seconds))
+    new = dict(zip([key for key, seconds in since.items() if seconds], ages, strict=True))
     now = clock.now()
     if state is not None:
         for key, answer in answers.items():
             if answer.found is not None:
                 state.set_metric(key, answer.found.samples)
-    return [_surveyed(policy.name, metric, answers[metric.signal], state, now, slow) for policy in policies for metric in policy.metrics]
+    found = [_surveyed(policy, metric, answers[metric.signal], state, now, slow) for policy, metric in metrics]
+    return [replace(each, warnings=[*each.warnings, *_youth(each.metric, new.get(each.metric.signal))]) for each in found]
+
+
+def _youth(metric: typed.Metric, nodes: Sequence[str] | None) -> list[str]:
+    if not nodes:
+        return []
+    back = units.readable(looks_back(metric), Kind.DURATION)
+    whose = f"the series of node {nodes[0]} is" if len(nodes) == 1 else f"the series of {len(nodes):,} nodes, as {nodes[0]}, are"
+    return [f"{whose} younger than the {back} that the query looks back: rates over so little may be far off"]
 
 
 def samples_of(answers: Mapping[str, Answered]) -> Mapping[str, Samples]:

@@ -209,3 +209,28 @@ def test_a_decision_without_its_metrics_is_explained(wharf, files):
     run = wharf("dry-run", "-s", str(files / "nodes.yaml"), "-p", str(files / "hot.policy"), "--pods", str(files / "pod.yaml"), "--explain")
     assert run.code == 0
     assert "note: hot: metric `load` is fresh on 0 of 4 nodes, fewer than 80 %: the rules that use it have no say" in run.out
+
+
+RATE = 'rate(used{path="[9h]"}[1m30s])'
+
+
+def test_series_younger_than_what_the_query_looks_back_are_doubted(wharf, files, told):
+    text = POLICY.replace('prometheus("load", node: "instance")', f"prometheus('{RATE}', node: \"instance\", window: 1min)")
+    (files / "hot.policy").write_text(text)
+    told.answers[RATE] = told.answers["load"]
+    told.answers[f"last_over_time(({RATE})[1s:1s] offset 90s)"] = {"a": "0.9", "d": "0.1"}
+    run = check(wharf, files, told)
+    assert run.code == 1
+    said = "the series of 2 nodes, as b, are younger than the 90s that the query looks back: rates over so little may be far off"
+    assert f"  warning: {said}\n" in run.out
+    told.answers[f"last_over_time(({RATE})[1s:1s] offset 90s)"] = told.answers["load"]
+    assert check(wharf, files, told).code == 0
+
+
+def test_a_server_that_cannot_say_how_old_series_are_is_not_doubted(wharf, files, told):
+    text = POLICY.replace('prometheus("load", node: "instance")', f"prometheus('{RATE}', node: \"instance\")")
+    (files / "hot.policy").write_text(text)
+    told.answers[RATE] = told.answers["load"]
+    whole = told.answer
+    told.answer = lambda query: (400, "no subqueries") if "offset" in query else whole(query)
+    assert check(wharf, files, told).code == 0
