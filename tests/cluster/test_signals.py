@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.cluster.process import WharfProcess
 from tests.cluster.programs import built
 from tests.cluster.prometheus import GROUPS, Exporter, Prometheus
 from tests.cluster.waiting import eventually
+from wharfinger import cli
 
 REFRESH, MAX_AGE = 1, 10
 POLICY = f"""policy "idle"
@@ -183,3 +185,20 @@ def test_a_policy_says_in_its_status_that_it_is_not_measured(defined, nodes, exp
         prometheus.start()
         eventually(lambda: condition() == "True")
         assert wharf.running
+
+
+def test_load_is_right_from_the_second_scrape_on(exporter, prometheus, tmp_path, capsys):
+    """The query of the shipped policy on a few seconds of data; a check says that the series are young."""
+    query = re.search(r"'(1 - .*)'", (Path(__file__).parents[2] / "policies" / "cpu-load.policy").read_text())[1]
+    exporter.busy.update({"a": 0.15, "b": 0.8})
+    eventually(lambda: len(prometheus.values(query)) == 2)
+    assert prometheus.values(query) == {"a": pytest.approx(0.15, abs=0.02), "b": pytest.approx(0.8, abs=0.02)}
+    node = "apiVersion: v1\nkind: Node\nmetadata: {{name: {}}}\nstatus: {{capacity: {{cpu: '2'}}}}\n"
+    (tmp_path / "nodes.yaml").write_text("---\n".join(node.format(name) for name in "ab"))
+    command = ["signals", "check", str(Path(__file__).parents[2] / "policies" / "cpu-load.policy"), "--prometheus", prometheus.url]
+    assert cli.main([*command, "--snapshot", str(tmp_path / "nodes.yaml")]) == 1
+    assert "the series of 2 nodes, as a, are younger than the 2min that the query looks back" in capsys.readouterr().out
+    metric = f"""metric load: percent = prometheus('{query.replace("2m", "3s")}', node: "instance")"""
+    (tmp_path / "short.policy").write_text(f'policy "short"\n{metric}\nscore x = curve(load, 0% -> 0, 100% -> 100) on missing 0\n')
+    command[2] = str(tmp_path / "short.policy")
+    eventually(lambda: cli.main([*command, "--snapshot", str(tmp_path / "nodes.yaml")]) == 0)
