@@ -30,6 +30,7 @@ from wharfinger.kube.discovery import ServerVersion
 from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.runtime.system_clock import SystemClock
 from wharfinger.telemetry.admission import reviews_seen
+from wharfinger.telemetry.loop_steps import LoopSteps
 from wharfinger.telemetry.policies import TelemetryPolicyObserver
 from wharfinger.telemetry.reconciles import TelemetryReconcileObserver
 from wharfinger.telemetry.requests import requests_seen
@@ -75,9 +76,12 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
             signal_observer=TelemetrySignalObserver(metrics, log),
         )
         telling.watch(daemon.scheduler)
+        steps = LoopSteps(metrics, clock.sleep)
         read_from(daemon, metrics, settings.leader_election.resource_name)
         health.watch(daemon)
-        await daemon.run(stop)
+        async with Tasks() as tasks:
+            tasks.start(steps.run(), "steps of the event loop")
+            await daemon.run(stop)
         log.info("stopped")
 
 

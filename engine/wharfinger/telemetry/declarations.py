@@ -39,6 +39,7 @@ def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
 ATTEMPT_SECONDS = exponential(0.001, 2, 15)
 POINT_SECONDS = exponential(0.0001, 2, 12)
 PLUGIN_SECONDS = exponential(0.00001, 1.5, 20)
+LOOP_SECONDS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 
 
@@ -158,6 +159,15 @@ class Metric(Enum):
     FLUSHED = _counter(
         "wharfinger_missed_hints_total",
         "Pods tried again only because they had waited for minutes, whether or not they were placed then.",
+    )
+    LOOP_STEPS = _histogram(
+        "wharfinger_event_loop_step_seconds",
+        "How late a beat of the event loop was that is due every 10 ms: how long a step kept everything else waiting.",
+        LOOP_SECONDS,
+    )
+    LOOP_LONGEST_STEP = _gauge(
+        "wharfinger_event_loop_longest_step_seconds",
+        "The longest of these steps in the last minute or two; 50 ms are meant to be the most.",
     )
     ERRORS = _counter("wharfinger_errors_total", "Errors that the process goes on after, by where they happened.", "place")
     PLUGIN_FAULTS = _counter(

@@ -1,0 +1,69 @@
+"""How long the event loop keeps everything else waiting."""
+
+import asyncio
+
+import pytest
+
+from wharfinger.telemetry.loop_steps import BEAT, RECENT, LoopSteps
+
+STEPS = "wharfinger_event_loop_step_seconds"
+LONGEST = "wharfinger_event_loop_longest_step_seconds"
+
+
+class Beats:
+    """A clock on which each sleep lasts a beat and as much longer as a step takes, until there are no more steps."""
+
+    def __init__(self, *steps):
+        self.now = 100.0
+        self.steps = list(steps)
+
+    def timer(self):
+        return self.now
+
+    async def sleep(self, seconds):
+        if not self.steps:
+            raise asyncio.CancelledError
+        self.now += seconds + self.steps.pop(0)
+
+
+def measured(scene, *steps):
+    beats = Beats(*steps)
+    found = LoopSteps(scene.metrics, beats.sleep, beats.timer)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(found.run())
+    return beats, found
+
+
+def test_a_beat_is_late_by_the_step_that_kept_it_waiting(scene):
+    measured(scene, 0.0, 0.03, 0.5, 0.0)
+    found = scene.samples(f"{STEPS}_bucket")
+    below = {float(dict(labels)["le"]): count for labels, count in found.items()}
+    assert [below[edge] for edge in (0.02, 0.05, 0.2, 1.0)] == [2, 3, 3, 4]
+    assert scene.samples(LONGEST)[()] == pytest.approx(0.5)
+
+
+def test_the_longest_step_is_forgotten_after_two_minutes_at_most(scene):
+    beats, found = measured(scene, 0.3)
+    beats.now += RECENT
+    found.late(0.1)
+    assert found.longest == pytest.approx(0.3)
+    beats.now += RECENT
+    assert found.longest == pytest.approx(0.1)
+    beats.now += 2 * RECENT
+    assert found.longest == 0.0
+
+
+def test_a_step_that_a_real_loop_runs_is_seen(scene):
+    async def story():
+        found = LoopSteps(scene.metrics, asyncio.sleep)
+        task = asyncio.create_task(found.run())
+        await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + 5 * BEAT
+        while loop.time() < until:  # a step of five beats
+            pass
+        await asyncio.sleep(2 * BEAT)
+        task.cancel()
+        return found.longest
+
+    assert asyncio.run(story()) >= 4 * BEAT - 0.001
