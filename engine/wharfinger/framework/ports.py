@@ -6,7 +6,7 @@ and so does the in-memory cluster that tests run on. Everything happens on one e
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -48,11 +48,28 @@ class UnreadableSink(Protocol):
         """
 
 
+@runtime_checkable
+class SteppedSink(Protocol):
+    """A sink that takes over a long list in steps of some milliseconds, so that others have their turn between them."""
+
+    def replacing(self, kind: str, objs: Sequence[Any]) -> Iterator[None]:
+        """The steps that do together what `replace` does; nothing else is told of the kind before the last one."""
+
+
 class ClusterSource(Protocol):
     """Watches the cluster."""
 
     async def run(self, sink: ClusterSink) -> None:
         """None, when cancelled: tells the sink everything there is and then everything that changes, whatever breaks in between."""
+
+
+def stepped(sink: ClusterSink, kind: str, objs: Sequence[Any]) -> Iterator[None]:
+    """The steps in which a sink takes over a list; one where it has no steps of its own."""
+    if isinstance(sink, SteppedSink):
+        yield from sink.replacing(kind, objs)
+    else:
+        sink.replace(kind, objs)
+        yield
 
 
 class BindFailed(Exception):

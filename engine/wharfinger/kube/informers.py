@@ -8,11 +8,11 @@ nodes and pods are not optional.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.ports import Clock, ClusterSink, UnreadableSink
+from wharfinger.framework.ports import Clock, ClusterSink, UnreadableSink, stepped
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.reflector import Reflector, ReflectorSettings, Report
 from wharfinger.kube.resources import SCHEDULING, Resource
@@ -91,6 +91,11 @@ class Informers:
         """None; every subscriber is told."""
         for sink in self._sinks:
             sink.replace(kind, objs)
+
+    def replacing(self, kind: str, objs: Sequence[Any]) -> Iterator[None]:
+        """The steps of `replace`, of one subscriber after the other."""
+        for sink in self._sinks:
+            yield from stepped(sink, kind, objs)
 
     def unreadable(self, kind: str, obj: Any, error: InvalidObject, *, listed: bool) -> None:
         """None; every subscriber who wants to know is told."""

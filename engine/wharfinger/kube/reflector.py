@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework.ports import Clock, ClusterSink, UnreadableSink
+from wharfinger.framework.ports import Clock, ClusterSink, UnreadableSink, stepped
 from wharfinger.kube import lists, refusals, wire
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.resources import Resource
@@ -86,7 +86,7 @@ class Reflector:
                 self._version = None  # asked again at once, but not in a loop: the list that follows may be refused as well
                 await self._clock.sleep(0 if self.synced else self._backoff.after())
             except _UNAVAILABLE as error:
-                self._unavailable(error)
+                await self._unavailable(error)
                 await self._clock.sleep(self._settings.unavailable_wait)
             except refusals.Silent as error:
                 if self._bookmarked or self._version is None:
@@ -113,7 +113,7 @@ class Reflector:
         if short:
             await self._clock.sleep(self._backoff.after())
 
-    def _unavailable(self, error: refusals.ApiError) -> None:
+    async def _unavailable(self, error: refusals.ApiError) -> None:
         """A kind that is refused stands for one that has no objects, unless nothing can be decided without it."""
         self._version = None
         if self.refused is None:
@@ -121,7 +121,7 @@ class Reflector:
         self.refused = str(error)
         self.absent = isinstance(error, refusals.NotFound)
         if not self._resource.required and not self.synced:
-            self._tell([], None)
+            await self._tell([], None)
 
     async def _read_all(self) -> None:
         """One list. After a stream that broke off pages are asked for once: less is lost with each of them."""
@@ -136,7 +136,7 @@ class Reflector:
             found, version = await self._pages(self._settings.page_size)
         except refusals.Gone:
             found, version = await self._pages(0)
-        self._tell(found, version)
+        await self._tell(found, version)
 
     async def _pages(self, size: int) -> tuple[list[objects.AnyObject], str]:
         found: list[objects.AnyObject] = []
@@ -161,7 +161,7 @@ class Reflector:
                         found.extend(obj for obj in (self._streamed(raw),) if obj is not None)
                     elif (head := wire.head(raw)).ends_list:
                         self._broke_off = False
-                        self._tell(found, head.version)
+                        await self._tell(found, head.version)
                         await self._follow(lines)
                         return
         except wire.BrokenLine:
@@ -245,8 +245,9 @@ class Reflector:
         if isinstance(self._sink, UnreadableSink) and identity.metadata.name:
             self._sink.unreadable(self._resource.name, identity, error, listed=listed)
 
-    def _tell(self, found: Sequence[objects.AnyObject], version: str | None) -> None:
-        self._sink.replace(self._resource.name, found)
+    async def _tell(self, found: Sequence[objects.AnyObject], version: str | None) -> None:
+        for _ in stepped(self._sink, self._resource.name, found):
+            await self._clock.sleep(0)
         self._version = version
         if version is not None:
             self.refused, self.absent = None, False

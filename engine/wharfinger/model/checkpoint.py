@@ -38,7 +38,7 @@ def checkpoint_of(state: ClusterState) -> Checkpoint:
     tables = state._tables  # noqa: SLF001 — rows in order are nobody else's business
     names = tables.nodes.names
     placed = [placement for members in tables.pods.by_row for placement in members.values()]
-    aside = [(pod, name, assumed) for name, pods in state._aside.items() for pod, assumed in pods.values()]  # noqa: SLF001 — likewise
+    aside = list(state._aside)  # noqa: SLF001 — likewise
     return Checkpoint(
         revision=tables.revision,
         nodes=tuple(tables.nodes.objects),
@@ -58,7 +58,7 @@ def put_back(state: ClusterState, pod: PodView, node: str, *, assumed: bool) -> 
     elif node in state._tables.nodes.row_of:  # noqa: SLF001 — likewise
         state.assume(pod, node)
     else:
-        state._aside.setdefault(node, {})[pod.uid] = (pod.placed_on(node), True)  # noqa: SLF001 — likewise
+        state._aside.put(pod.placed_on(node), node, assumed=True)  # noqa: SLF001 — likewise
 
 
 def stand_at(state: ClusterState, revision: int) -> None:

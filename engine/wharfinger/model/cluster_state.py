@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from wharfinger.errors import UnknownObject
 from wharfinger.language.counts import count
 from wharfinger.model import objects as kubernetes
+from wharfinger.model.aside import Aside
 from wharfinger.model.metric_table import MetricColumn, Samples
 from wharfinger.model.object_store import ObjectStore
 from wharfinger.model.pod import PodView
@@ -43,7 +44,7 @@ class ClusterState:
 
     def __init__(self, now: float | None = None) -> None:
         self._tables = ClusterTables()
-        self._aside: dict[str, dict[str, tuple[PodView, bool]]] = {}  # node name → uid → (pod, assumed)
+        self._aside = Aside()
         self._now = now
 
     @classmethod
@@ -98,7 +99,7 @@ class ClusterState:
             self._tables.update_node(node)
             return
         row = self._tables.add_node(node)
-        for pod, assumed in self._aside.pop(name, {}).values():
+        for pod, assumed in self._aside.take_all(name):
             self._tables.put(pod, row, assumed=assumed)
 
     def update_node(self, node: kubernetes.Node) -> None:
@@ -110,8 +111,8 @@ class ClusterState:
         if name not in self._tables.nodes.row_of:
             return False
         orphans = self._tables.remove_node(name)
-        if orphans:
-            self._aside[name] = {placement.pod.uid: (placement.pod, placement.assumed) for placement in orphans}
+        for placement in orphans:
+            self._aside.put(placement.pod, name, assumed=placement.assumed)
         return True
 
     # ── pods ──
@@ -144,7 +145,7 @@ class ClusterState:
         tables.see(pod.started)
         row = tables.nodes.row_of.get(pod.node_name)
         if row is None:
-            self._aside.setdefault(pod.node_name, {})[pod.uid] = (pod, False)
+            self._aside.put(pod, pod.node_name, assumed=False)
         else:
             tables.put(pod, row, assumed=False)
 
@@ -172,37 +173,30 @@ class ClusterState:
             if placement.assumed:
                 self._tables.take_out(placement)
             return placement.assumed
-        if any(pods.get(pod.uid, (pod, False))[1] for pods in self._aside.values()):
-            return self._let_go(pod.uid)
-        return False
+        return self._aside.is_assumed(pod.uid) and self._aside.take(pod.uid)
 
     def _let_go(self, uid: str) -> bool:
         placement: Placement | None = self._tables.pods.by_uid.get(uid)
         if placement is not None:
             self._tables.take_out(placement)
             return True
-        for node_name, pods in self._aside.items():
-            if pods.pop(uid, None) is not None:
-                if not pods:
-                    del self._aside[node_name]
-                return True
-        return False
+        return self._aside.take(uid)
 
     def is_placed(self, uid: str) -> bool:
         """Whether a pod is assumed or placed, on a known node or aside."""
-        return uid in self._tables.pods.by_uid or bool(self._aside and any(uid in pods for pods in self._aside.values()))
+        return uid in self._tables.pods.by_uid or uid in self._aside
 
     def is_assumed(self, uid: str) -> bool:
         """Whether a pod is assumed and not confirmed yet."""
         placement = self._tables.pods.by_uid.get(uid)
         if placement is not None:
             return placement.assumed
-        return any(uid in pods and pods[uid][1] for pods in self._aside.values())
+        return self._aside.is_assumed(uid)
 
     def placements(self) -> Iterator[tuple[PodView, bool]]:
         """Every pod that is assumed (True) or placed (False), on a known node or aside."""
         yield from ((placement.pod, placement.assumed) for placement in self._tables.pods.by_uid.values())
-        yield from (entry for pods in self._aside.values() for entry in pods.values())
+        yield from ((pod, assumed) for pod, _, assumed in self._aside)
 
     def nominate(self, pod: PodView, node_name: str) -> None:
         """Reserve a node for a pending pod until it is assumed, placed, removed or denominated: preemption makes room there."""

@@ -6,7 +6,7 @@ that wait. What is told twice, late or out of order ends in what was told last a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.errors import InvalidObject
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from wharfinger.model.cluster_state import ClusterState
     from wharfinger.runtime.profiles import Profiles
     from wharfinger.runtime.queue import SchedulingQueue
+
+
+FEW, MANY = 100, 10_000
+"""How many objects of a list are taken over in one step, and looked at in one."""
 
 
 class ClusterFeed:
@@ -70,17 +74,40 @@ class ClusterFeed:
         self._stirred()
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """Make these all that there are of a kind. Pods are told by age, so that those of one priority queue as dry runs place them."""
-        there = {objects.key_of(obj) for obj in objs} | self._listed_unreadable.pop(kind, set())
-        for key, known in list(self._known.get(kind, {}).items()):
-            if key not in there:
-                if kind == "Pod":
-                    self._pod_gone(known)
-                else:
-                    self._gone(kind, key)
-        for obj in sorted(objs, key=_age) if kind == "Pod" else objs:
-            self.upsert(kind, obj)
+        """Make these all that there are of a kind."""
+        for _ in self.replacing(kind, objs):
+            pass
+
+    def replacing(self, kind: str, objs: Sequence[Any]) -> Iterator[None]:
+        """The steps of `replace`.
+
+        What is gone goes first. Waiting pods come last and by age, so that those of one priority queue as dry runs place them.
+        """
+        there = self._listed_unreadable.pop(kind, set())
+        for portion in portions(objs, MANY):
+            there.update(map(objects.key_of, portion))
+            yield
+        gone = [key for key in self._known.get(kind, {}) if key not in there]
+        for portion in portions(gone, FEW):
+            for key in portion:
+                self._vanished(kind, key)
+            yield
+        if kind == "Pod":
+            objs = [*(pod for pod in objs if pod.spec.node_name), *sorted((pod for pod in objs if not pod.spec.node_name), key=_age)]
+        for portion in portions(objs, FEW):
+            for obj in portion:
+                self.upsert(kind, obj)
+            yield
         self._stirred()
+
+    def _vanished(self, kind: str, key: str) -> None:
+        known = self._known[kind].get(key)
+        if known is None:
+            return
+        if kind == "Pod":
+            self._pod_gone(known)
+        else:
+            self._gone(kind, key)
 
     def unreadable(self, kind: str, obj: Any, error: BaseException, *, listed: bool) -> None:
         """Let an object stand as it was last told; a pod of ours that was not told before is told that it cannot be placed."""
@@ -213,6 +240,11 @@ class ClusterFeed:
         node = pod.nominated_node if placed is None else placed[1].node_name
         if self._state.remove_pod(pod):
             self._queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=node or None, pod=pod))
+
+
+def portions(everything: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
+    """The parts of a sequence, each of so many elements at most."""
+    return (everything[start : start + most] for start in range(0, len(everything), most))
 
 
 def _age(pod: objects.Pod) -> tuple[bool, float, str]:

@@ -8,12 +8,12 @@ that would still have to be provisioned is taken to be usable from every node.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from wharfinger.framework.ports import ClusterSink, Condition, Event
+from wharfinger.framework.ports import ClusterSink, Condition, Event, stepped
 from wharfinger.model import objects
 from wharfinger.model.pod import PodView
 
@@ -41,10 +41,17 @@ class Supposed:
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
         """None; told to the scheduler, with what is supposed to be there and not told to anybody."""
+        self._scheduler.replace(kind, self._all_as_supposed(kind, objs))
+
+    def replacing(self, kind: str, objs: Sequence[Any]) -> Iterator[None]:
+        """The steps of `replace`."""
+        yield from stepped(self._scheduler, kind, self._all_as_supposed(kind, objs))
+
+    def _all_as_supposed(self, kind: str, objs: Sequence[Any]) -> list[Any]:
         told = {objects.key_of(obj) for obj in objs}
         shown = [own for obj in objs if (own := self._as_supposed(kind, obj)) is not None]
         made = [obj for (own, key), obj in self._instead.items() if own == kind == _VOLUME and key not in told]
-        self._scheduler.replace(kind, [*shown, *made])
+        return [*shown, *made]
 
     def synced(self, kind: str) -> None:
         """None; handed on."""
