@@ -6,15 +6,16 @@ missed, for five minutes; then, as after an error, its backoff has to end. `Queu
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.ports import Clock, Observer, SilentObserver
 from wharfinger.runtime import hints
 from wharfinger.runtime.policy_budget import SUSPENDED
-from wharfinger.runtime.queue_places import REJECTED, QueuePlaces, QueueSettings
+from wharfinger.runtime.queue_places import PORTION, REJECTED, QueuePlaces, QueueSettings
 from wharfinger.runtime.queued_pod import Place, QueuedPod
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class SchedulingQueue:
         self._places = QueuePlaces(clock, self._settings, self._observer, stirred)
         self._unschedulable = self._places.unschedulable
         self._in_flight = self._places.in_flight
+        self._stirred = stirred
+        self._waking: dict[str, tuple[str, Callable[[QueuedPod], bool] | None]] = {}
         self._next_sweep = 0.0
         self.flushes = 0
 
@@ -129,27 +132,48 @@ class SchedulingQueue:
     def notify(self, change: Change) -> int:
         """How many pods a change has woken."""
         self._in_flight.happened(change)
-        helped = self._unschedulable.helped_by(change, self._snapshot, self._observer.failed)
-        self._wake(helped, change.label)
-        return len(helped)
+        return self._wake(self._unschedulable.helped_by(change, self._snapshot, self._observer.failed), change.label)
 
     def policies_changed(self, concerned: Callable[[QueuedPod], bool]) -> int:
-        """How many unschedulable pods are tried again because other policies decide about them now; pods in flight are if they fail."""
+        """How many unschedulable pods are tried again because other policies decide about them now; pods in flight are if they fail.
+
+        Of very many pods some are asked about later, and counted now.
+        """
         self._in_flight.happened(Change(events=ClusterEvent.POLICY, label=POLICY))
-        woken = [queued for queued in self._unschedulable if concerned(queued)]
-        self._wake(woken, POLICY)
-        return len(woken)
+        return self._wake(list(self._unschedulable), POLICY, concerned)
 
     def resumed(self) -> int:
         """How many pods are tried again that waited for suspended policies."""
-        woken = [queued for queued in self._unschedulable if SUSPENDED in queued.rejectors]
-        self._wake(woken, POLICY)
-        return len(woken)
+        return self._wake([queued for queued in self._unschedulable if SUSPENDED in queued.rejectors], POLICY)
 
-    def _wake(self, waiting: Sequence[QueuedPod], label: str) -> None:
-        for queued in waiting:
-            self._places.take_out(queued)
-            self._places.let_in(queued, label)
+    def _wake(self, waiting: list[QueuedPod], label: str, concerned: Callable[[QueuedPod], bool] | None = None) -> int:
+        """How many of the pods are tried again, if they are `concerned`.
+
+        Of more than `PORTION` those that come first in the queue; the others with the next flushes, and counted now.
+        """
+        if len(waiting) > PORTION:
+            waiting.sort(key=lambda queued: queued.sort_key)
+            self._waking.update((queued.uid, (label, concerned)) for queued in waiting[PORTION:])
+            self._stirred()
+        woken = sum(self._let_in(queued, label, concerned) for queued in waiting[:PORTION])
+        return woken + max(0, len(waiting) - PORTION)
+
+    def _let_in(self, queued: QueuedPod, label: str, concerned: Callable[[QueuedPod], bool] | None) -> bool:
+        """Whether an unschedulable pod is tried again, as it is concerned."""
+        if concerned is not None and not concerned(queued):
+            return False
+        self._places.take_out(queued)
+        queued.flushed = label == FLUSHED
+        self._places.let_in(queued, label)
+        return True
+
+    def _wake_more(self) -> None:
+        """Let in the next portion of the pods that are to be tried again."""
+        for uid in list(itertools.islice(self._waking, PORTION)):
+            label, concerned = self._waking.pop(uid)
+            queued = self._pods.get(uid)
+            if queued is not None and queued.place is Place.UNSCHEDULABLE:
+                self._let_in(queued, label, concerned)
 
     # ── attempts ──
 
@@ -236,6 +260,7 @@ class SchedulingQueue:
         """Let in what has waited long enough: ended backoffs, and pods that nothing has woken for minutes (counted in `flushes`)."""
         now = self._clock.monotonic()
         self._places.end_backoffs(now)
+        self._wake_more()
         if now >= self._next_sweep:
             self._next_sweep = now + SWEEP
             self._sweep(now)
@@ -243,14 +268,11 @@ class SchedulingQueue:
     def _sweep(self, now: float) -> None:
         longest = self._settings.longest_wait
         overdue = [queued for queued in self._unschedulable if now - queued.queued_at >= longest and SUSPENDED not in queued.rejectors]
-        for queued in overdue:
-            self._places.take_out(queued)
-            queued.flushed = True
-            self._places.let_in(queued, FLUSHED)
+        self._wake(overdue, FLUSHED)
         if overdue:
             self.flushes += len(overdue)
             self._observer.flushed(len(overdue))
 
     def next_ready_at(self) -> float | None:
-        """The monotonic time at which the next backoff ends; None if none runs."""
-        return self._places.next_ready_at()
+        """The monotonic time at which the next backoff ends, or now if pods are still to be let in; None if there are neither."""
+        return self._clock.monotonic() if self._waking else self._places.next_ready_at()

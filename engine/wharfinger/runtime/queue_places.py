@@ -19,6 +19,8 @@ from wharfinger.runtime.in_flight import InFlight
 from wharfinger.runtime.queued_pod import Place, QueuedPod
 from wharfinger.runtime.ready_heap import ReadyHeap
 
+PORTION = 500
+"""How many waiting pods are let in at a time: some milliseconds, after which others have their turn."""
 REJECTED = "ScheduleAttemptFailure"
 READY = "BackoffComplete"
 
@@ -144,9 +146,12 @@ class QueuePlaces:
     # ── backoffs ──
 
     def end_backoffs(self, now: float) -> None:
-        """Make the pods ready whose backoff has ended; those behind a gate that a plugin failed at are asked about again."""
+        """Make the pods ready whose backoff has ended, a portion at a time; a plugin that failed at the gate of one is asked again."""
         for heap in (self._backoff, self._error_backoff):
-            while (queued := heap.first()) is not None and queued.ready_at <= now:
+            for _ in range(PORTION):
+                queued = heap.first()
+                if queued is None or queued.ready_at > now:
+                    break
                 heap.remove(queued)
                 if queued.gate is None:
                     self.activate(queued, READY)

@@ -14,6 +14,8 @@ from wharfinger.runtime.in_flight import MOST_CHANGES
 from wharfinger.runtime.in_memory import ManualClock
 from wharfinger.runtime.profiles import Profile, Profiles
 from wharfinger.runtime.queue import SchedulingQueue
+from wharfinger.runtime.queue_places import PORTION
+from wharfinger.runtime.queued_pod import Place
 
 FIT = frozenset({NodeResourcesFit()})
 TAINTS = frozenset({TaintToleration()})
@@ -266,3 +268,84 @@ def test_a_change_is_looked_at_once_for_all_pods_of_a_template(bench, monkeypatc
     assert bench.queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node="a", pod=related)) == 2000
     assert events & plugin.wakes_on == events
     assert len(asked) == 3 * 4
+
+
+MANY = 3 * PORTION + 7
+"""More pods than are let in at a time."""
+
+
+@pytest.fixture
+def crowd(bench):
+    """So many pods that fit nowhere, of three priorities, whose backoffs have ended."""
+    for number in range(MANY):
+        bench.add(f"pod-{number}", priority=number % 3)
+    for _ in range(MANY):
+        bench.queue.reject(bench.queue.pop(), FIT)
+    bench.clock.move(60)
+    bench.state.add_node(node("n"))
+    return bench
+
+
+def ready(bench):
+    return sum(queued.place is Place.ACTIVE for queued in bench.queue)
+
+
+WAKING = {
+    "an event": lambda queue: queue.notify(node_added(node("n"))),
+    "policies": lambda queue: queue.policies_changed(lambda _: True),
+    "a long wait": lambda queue: queue._sweep(1e6),
+}
+
+
+@pytest.mark.parametrize("woken_by", WAKING)
+def test_very_many_pods_are_let_in_by_and_by_the_most_urgent_first(crowd, woken_by):
+    WAKING[woken_by](crowd.queue)
+    before = 0
+    steps = 0
+    while (now := ready(crowd)) > before:
+        assert now - before <= PORTION
+        if now < MANY:
+            waiting = [queued.pod.priority for queued in crowd.queue if queued.place is Place.UNSCHEDULABLE]
+            assert min(queued.pod.priority for queued in crowd.queue if queued.place is Place.ACTIVE) >= max(waiting)
+            assert crowd.queue.next_ready_at() == crowd.clock.monotonic()
+        before = now
+        steps += 1
+        crowd.queue._next_sweep = 1e9
+        crowd.queue.flush()
+    assert (before, steps) == (MANY, 4)
+    assert crowd.queue.next_ready_at() is None
+
+
+def test_a_pod_that_is_not_there_any_more_is_not_let_in_later(crowd):
+    crowd.queue.notify(node_added(node("n")))
+    waiting = [queued for queued in crowd.queue if queued.place is Place.UNSCHEDULABLE]
+    crowd.queue.delete(waiting[0].uid)
+    crowd.queue.activate(waiting[1].uid)
+    for _ in range(5):
+        crowd.queue.flush()
+    assert ready(crowd) == MANY - 1
+    assert waiting[0].place is Place.GONE
+
+
+def test_pods_that_a_change_of_policies_does_not_concern_stay_whenever_they_are_asked_about(crowd):
+    crowd.queue.policies_changed(lambda queued: queued.pod.name.endswith("7"))
+    crowd.queue._next_sweep = 1e9
+    for _ in range(5):
+        crowd.queue.flush()
+    assert {queued.pod.name[-1] for queued in crowd.queue if queued.place is Place.ACTIVE} == {"7"}
+    assert ready(crowd) == len([number for number in range(MANY) if number % 10 == 7])
+
+
+def test_very_many_backoffs_that_end_together_end_by_and_by(bench):
+    for number in range(MANY):
+        bench.add(f"pod-{number}", priority=number % 3)
+    for _ in range(MANY):
+        bench.queue.fail(bench.queue.pop())
+    bench.clock.move(60)
+    bench.queue.flush()
+    assert ready(bench) == PORTION
+    assert {queued.pod.priority for queued in bench.queue if queued.place is Place.ACTIVE} == {2}
+    assert bench.queue.next_ready_at() <= bench.clock.monotonic()
+    for _ in range(3):
+        bench.queue.flush()
+    assert ready(bench) == MANY
