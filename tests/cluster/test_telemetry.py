@@ -36,6 +36,8 @@ MOVED = {  # by pods that are placed, or not
     Metric.POLICY_ACTIVE,
     Metric.STATE_REVISION,
     Metric.BUILD,
+    Metric.LOOP_STEPS,
+    Metric.LOOP_LONGEST_STEP,
 }
 
 TOLD = (
