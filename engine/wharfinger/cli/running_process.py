@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from http import HTTPStatus
+from queue import Empty, SimpleQueue
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +20,7 @@ from wharfinger.errors import UsageError
 from wharfinger.model.printable import printable, printable_lines
 
 _SECONDS = 30.0
+_LONGEST = 256 * 2**20
 _LONGEST_REFUSAL = 10_000
 HERE = f"http://127.0.0.1:{PORT}"
 
@@ -34,10 +38,40 @@ class Refused(UsageError):
 def text(url: str, path: str, seconds: float = _SECONDS) -> str:
     """What the process answers under a path; UsageError when nobody answers, Refused with the sentence of who does not want to."""
     check(url)
+    return _within(seconds, url, lambda: _text(url, path, seconds))
+
+
+def _within(seconds: float, url: str, ask: Callable[[], str]) -> str:
+    """What `ask` returns or raises; UsageError when that takes longer.
+
+    A timeout of a socket bounds the silence between two bytes, so a server that sends one now and then would be listened to for ever. It is
+    asked in a thread that may go on without us: there may be a name server in the way, too.
+    """
+    answers: SimpleQueue[tuple[str, BaseException | None]] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            answers.put((ask(), None))
+        except BaseException as error:  # noqa: BLE001 — it is raised where the answer is waited for
+            answers.put(("", error))
+
+    threading.Thread(target=work, name="asking", daemon=True).start()
+    try:
+        found, error = answers.get(timeout=seconds)
+    except Empty:
+        raise UsageError(f"{url}: no scheduler answers there: nothing whole has come within {seconds:g} s") from None
+    if error is not None:
+        raise error
+    return found
+
+
+def _text(url: str, path: str, seconds: float) -> str:
     try:
         with urllib.request.urlopen(url.rstrip("/") + path, timeout=seconds) as answer:  # noqa: S310 — http only, as just checked
-            found: str = answer.read().decode()
-            return found
+            content: bytes = answer.read(_LONGEST + 1)
+            if len(content) > _LONGEST:
+                raise UsageError(f"{url}{path}: the answer is longer than {_LONGEST >> 20} MiB, which is not what a scheduler answers")
+            return content.decode()
     except urllib.error.HTTPError as error:
         raise Refused(_refusal(error, f"{url}{path}"), error.code) from None
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:

@@ -1,10 +1,15 @@
 """`wharf status` shows what a running scheduler answers."""
 
+import contextlib
 import http.server
 import json
+import socket
 import threading
 
 import pytest
+
+from wharfinger.cli import running_process
+from wharfinger.errors import UsageError
 
 POLICY = {
     "name": "spread",
@@ -158,3 +163,23 @@ def test_how_a_policy_fares_at_present_is_told_apart_from_its_text(wharf, schedu
         "policies/a.policy: warning trial: spread: label `zone` is on 0 of 3 nodes (at present)",
         "spread: metric `load` is fresh on 69 of 69 nodes, samples are 3 s to 12 s old",
     ]
+
+
+@pytest.mark.parametrize("part", [b"", b"HTTP/1.0 200 OK\r\nX-Drip: ", b"HTTP/1.0 200 OK\r\n\r\n"], ids=["status line", "headers", "body"])
+def test_a_server_that_drips_is_not_listened_to_for_ever(part):
+    over = threading.Event()
+
+    def drip(listening):
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(part or b"HTTP/1.0 200 ")
+            while not over.wait(0.05):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=drip, args=(listening,), daemon=True)
+        thread.start()
+        with pytest.raises(UsageError, match=r"nothing whole has come within 0\.5 s"):
+            running_process.text(f"http://127.0.0.1:{listening.getsockname()[1]}", "/policies", 0.5)
+        over.set()
+        thread.join(30)
