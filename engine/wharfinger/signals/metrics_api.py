@@ -5,7 +5,7 @@ Each item carries its own time, which is the end of the window that it is an ave
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from datetime import datetime
 
 import msgspec
@@ -15,6 +15,7 @@ from wharfinger.model import quantity
 from wharfinger.signals.answer import UNREADABLE
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import Series
+from wharfinger.signals.portions import in_portions
 
 PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 
@@ -29,29 +30,53 @@ class _NodeMetrics(msgspec.Struct):
     usage: dict[str, str] = {}
 
 
+class _Whose(msgspec.Struct):
+    metadata: _Named = msgspec.field(default_factory=_Named)
+
+
 class _List(msgspec.Struct):
-    items: list[_NodeMetrics]
+    items: list[msgspec.Raw]
 
 
-_decoder = msgspec.json.Decoder(_List)
+_list = msgspec.json.Decoder(_List)
+_item = msgspec.json.Decoder(_NodeMetrics)
+_whose = msgspec.json.Decoder(_Whose)
 
 
-def node_series(content: bytes, resource: str) -> Iterator[Series]:
-    """The use of cpu in millicores, or of memory in bytes, of each node; SignalFailed if the list cannot be read."""
+def node_series(content: bytes, resource: str) -> list[Series]:
+    """The use of cpu in millicores, or of memory in bytes, of each node; SignalFailed if the list cannot be read, or nothing in it.
+
+    One that cannot be read has a value that is no number, and the name of its node as far as that can be told: the others are as good.
+    """
     try:
-        items = _decoder.decode(content).items
+        items = _list.decode(content).items
     except UNREADABLE as error:
         raise SignalFailed(Kind.ANSWER, f"the list of NodeMetrics cannot be read: {error}") from error
-    for item in items:
-        used = item.usage.get(resource)
-        if used is not None:
-            yield Series({"": item.metadata.name}, _amount(resource, used), item.timestamp.timestamp())
+    found: list[Series] = []
+    wrong: list[str] = []
+    for raw in in_portions(items):
+        try:
+            item = _item.decode(raw)
+            used = item.usage.get(resource)
+            if used is not None:
+                found.append(Series({"": item.metadata.name}, _amount(resource, used), item.timestamp.timestamp()))
+        except (*UNREADABLE, InvalidObject, OverflowError, OSError) as error:
+            wrong.append(f"{_name(raw)}: {error}")
+            found.append(Series({"": _name(raw)}, math.nan, math.nan))
+    if wrong and len(wrong) == len(items):
+        raise SignalFailed(Kind.ANSWER, f"none of {len(items)} NodeMetrics can be read, such as that of {wrong[0]}")
+    return found
+
+
+def _name(raw: msgspec.Raw) -> str:
+    """The name of the node that an item is about, "?" where that cannot be read either."""
+    try:
+        return _whose.decode(raw).metadata.name or "?"
+    except UNREADABLE:
+        return "?"
 
 
 def _amount(resource: str, text: str) -> float:
-    """Millicores or bytes; cpu comes in nanocores, of which `quantity.milli` would lose the fractions."""
-    try:
-        exact = quantity.parse_quantity(text)
-    except InvalidObject as error:
-        raise SignalFailed(Kind.ANSWER, f"usage of {resource}: {error}") from error
+    """Millicores or bytes; cpu comes in nanocores, of which `quantity.milli` would lose the fractions. InvalidObject for no quantity."""
+    exact = quantity.parse_quantity(text)
     return float(exact * 1000) if resource == "cpu" else float(exact)

@@ -53,6 +53,35 @@ def test_a_node_without_that_resource_has_no_sample():
 
 
 @pytest.mark.parametrize(
+    "broken",
+    [
+        {"usage": {"cpu": "much"}},
+        {"timestamp": "yesterday"},
+        {"timestamp": None},
+        {"usage": 3},
+        {"usage": {"cpu": 5}},
+    ],
+    ids=str,
+)
+def test_one_that_cannot_be_read_is_named_and_the_others_count(broken):
+    document = json.loads(metrics(a={"cpu": "1"}, b={"cpu": "2"}))
+    document["items"][1] |= broken
+    found = measured(json.dumps(document).encode())
+    assert list(found.samples) == ["a"]
+    assert (found.invalid.count, found.n_series) == (1, 2)
+    assert "b" in found.invalid.example
+
+
+@pytest.mark.parametrize("item", [5, "text", {"metadata": []}, {}])
+def test_one_that_does_not_even_say_whose_it_is(item):
+    document = json.loads(metrics(a={"cpu": "1"}))
+    document["items"].append(item)
+    found = measured(json.dumps(document).encode())
+    assert list(found.samples) == ["a"]
+    assert found.n_series == 2
+
+
+@pytest.mark.parametrize(
     "content",
     [
         b"",
