@@ -28,6 +28,9 @@ from wharfinger.model.timestamps import micro_time
 Report = Callable[[str, BaseException], None]
 Callback = Callable[[], Awaitable[None] | None]
 
+LEAP = 1.0
+"""Seconds by which the time of day may be set ahead between two renewals without a doubt."""
+
 _JITTER = 1.2  # client-go/tools/leaderelection: retries of candidates are stretched by up to this factor
 _PATIENCE = 0.5  # share of the deadline that one request may take, as there: one connection that has died must not cost the lease
 _MOST_TRANSITIONS = 2**31 - 1  # the field's type in the API server
@@ -76,6 +79,7 @@ class LeaseElection:
         self._report = report
         self._known = _Elector(settings)
         self._leading_until: float | None = None
+        self._ahead = 0.0  # by how much the time of day was ahead of the clock that never leaps, at the last renewal
         self._patience = settings.renew_deadline * _PATIENCE
         self._name = f"{settings.resource_namespace}/{settings.resource_name}"
         base = f"/apis/coordination.k8s.io/v1/namespaces/{settings.resource_namespace}/leases"
@@ -83,8 +87,14 @@ class LeaseElection:
 
     @property
     def is_leader(self) -> bool:
-        """Whether the lease is held and was renewed in time; safe to ask after any pause."""
-        return self._leading_until is not None and self._clock.monotonic() < self._leading_until
+        """Whether the lease is held and was renewed in time; safe to ask after any pause.
+
+        A virtual machine whose host has suspended it knows nothing of that but that the time of day has leapt ahead: then it is not, until
+        the lease is renewed.
+        """
+        if self._leading_until is None or self._clock.monotonic() >= self._leading_until:
+            return False
+        return self._clock.now() - self._clock.monotonic() < self._ahead + LEAP
 
     @property
     def holder(self) -> str:
@@ -126,7 +136,7 @@ class LeaseElection:
 
     async def _try(self) -> bool:
         """Whether the lease is ours after one attempt; after a conflict one more: somebody was faster, and it matters who."""
-        began = self._clock.monotonic()
+        began, ahead = self._clock.monotonic(), self._clock.now() - self._clock.monotonic()
         try:
             held = await self._acquire_or_renew()
             if not held and self._known.conflict:
@@ -137,7 +147,7 @@ class LeaseElection:
             return False
         if held:
             self._known.failure = ""
-            self._leading_until = began + self._settings.renew_deadline
+            self._leading_until, self._ahead = began + self._settings.renew_deadline, ahead
         return held
 
     async def _acquire_or_renew(self) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux; elsewhere CLOCK_MONOTONIC goes on during a suspension
+
 
 class SystemClock:
     """A `Clock` that the machine keeps."""
@@ -14,8 +16,8 @@ class SystemClock:
         return time.time()
 
     def monotonic(self) -> float:
-        """Seconds since some moment."""
-        return time.monotonic()
+        """Seconds since some moment, those included in which the machine was suspended: whatever was promised for a time is over then."""
+        return time.clock_gettime(_CLOCK)
 
     async def sleep(self, seconds: float) -> None:
         """None, after so many seconds."""

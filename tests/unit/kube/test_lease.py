@@ -12,6 +12,7 @@ import pytest
 from tests.unit.kube.conftest import Recorder, running, until
 from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.kube.lease import LeaseElection, LeaseSettings
+from wharfinger.runtime.system_clock import SystemClock
 
 COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 PATH = f"{COLLECTION}/wharfinger"
@@ -29,6 +30,19 @@ class Machine:
 
     async def sleep(self, seconds):
         await asyncio.sleep(seconds)
+
+
+class Leaping(Machine):
+    """A clock whose time of day can be set, and which can be away with its machine."""
+
+    def __init__(self):
+        self.ahead = self.away = 0.0
+
+    def now(self):
+        return time.time() + self.ahead + self.away
+
+    def monotonic(self):
+        return time.monotonic() + self.away
 
 
 class Leases:
@@ -245,3 +259,35 @@ def test_an_answer_that_is_no_lease_is_reported_and_asked_again(run):
 def test_durations_have_to_fit_together(wrong):
     with pytest.raises(ValueError, match="leaseDuration"):
         LeaseSettings(identity="me", **wrong)
+
+
+def test_a_machine_that_was_suspended_is_no_leader_until_it_has_renewed(run):
+    async def scenario(server, connection):
+        leases, clock = Leases(server), Leaping()
+        settings = LeaseSettings(identity="me", lease_duration=15.0, renew_deadline=10.0, retry_period=0.01)
+        election = LeaseElection(connection, settings, clock, Recorder().report)
+        assert await election._try()
+        assert election.is_leader
+
+        clock.ahead += 3600.0  # the host has suspended its guest, which knows by the time of day alone
+        assert not election.is_leader
+        assert await election._try()
+        assert election.is_leader, "it was renewed since"
+        clock.ahead -= 7200.0  # somebody has set the clock back
+        assert election.is_leader
+        assert await election._try()
+        clock.ahead += 0.5
+        assert election.is_leader
+
+        clock.away += 11.0  # the machine itself was suspended, which its clock counts
+        assert not election.is_leader
+        assert set(leases.holders) == {"me"}
+
+    run(scenario)
+
+
+def test_the_clock_of_the_machine_counts_while_it_is_suspended():
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        pytest.skip("this system counts by another clock")
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert before <= SystemClock().monotonic() <= time.clock_gettime(time.CLOCK_BOOTTIME)
