@@ -26,6 +26,9 @@ READING_SECONDS = 60.0
 PEER_NAME = "peer_name"
 """Where the `state` of a request has the common name of the certificate that the other side has proved to have, if it has one."""
 
+STOPPING = "stopping"
+"""Where the `state` of a request has an `asyncio.Event` that is set when the server stops: for answers that would take long."""
+
 _NO_LINGER = struct.pack("ii", 1, 0)  # struct linger: no second
 
 
@@ -34,11 +37,13 @@ class FrugalProtocol(H11Protocol):
 
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
+    _stopping: asyncio.Event
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """None; the connection is closed at once when there are too many."""
         super().connection_made(transport)
-        self.app_state = {**self.app_state, PEER_NAME: _common_name(transport)}
+        self._stopping = asyncio.Event()
+        self.app_state = {**self.app_state, PEER_NAME: _common_name(transport), STOPPING: self._stopping}
         if len(self.connections) > MOST:
             transport.abort()
         else:
@@ -52,6 +57,11 @@ class FrugalProtocol(H11Protocol):
             self._await_request()
         else:
             self._forget_deadline()
+
+    def shutdown(self) -> None:
+        """None; what is being answered is told that the server stops, and may end early."""
+        self._stopping.set()
+        super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """None; nothing is waited for any more."""

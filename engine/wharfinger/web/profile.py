@@ -16,6 +16,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from wharfinger.web.connections import STOPPING
+
 LONGEST = 60.0
 """Seconds."""
 USUAL = 5.0
@@ -55,18 +57,31 @@ def _seconds(text: str | None) -> float | None:
 
 
 async def _profiled(seconds: float, request: Request) -> str:
-    """The functions that took most time, those they called included; of less time if whoever asked has gone."""
+    """The functions that took most time, those they called included; of less time if whoever asked has gone, or the server stops."""
     profiler = cProfile.Profile()
     profiler.enable()
     try:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await _left(request)
+                await _left_or_stopping(request)
     finally:
         profiler.disable()
     text = io.StringIO()
     pstats.Stats(profiler, stream=text).sort_stats(pstats.SortKey.CUMULATIVE).print_stats(LINES)
     return text.getvalue()
+
+
+async def _left_or_stopping(request: Request) -> None:
+    """None, when whoever asked has gone, or the server stops."""
+    stopping: asyncio.Event | None = request.scope.get("state", {}).get(STOPPING)
+    waits = [asyncio.ensure_future(_left(request))]
+    if stopping is not None:
+        waits.append(asyncio.ensure_future(stopping.wait()))  # type: ignore[arg-type]  # what it returns does not matter
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 async def _left(request: Request) -> None:

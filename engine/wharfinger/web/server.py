@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wharfinger.errors import UsageError
 from wharfinger.web.connections import AT_ONCE, FrugalProtocol
+from wharfinger.web.pace import Paced
 
 _STOP_SECONDS = 2  # for answers under way; whoever watches health or metrics asks again
 _LARGEST_PORT = 65535
@@ -82,7 +83,7 @@ class Server:
     async def __aenter__(self) -> Self:
         self._sockets = await bound(self._host, self._port)
         config = uvicorn.Config(
-            _Ending(self._app),
+            Paced(_Ending(self._app)),
             log_config=None,
             log_level="error",  # strangers can send thousands of broken requests in a second; each gets its 400, and the log no line
             access_log=False,

@@ -105,6 +105,25 @@ def test_it_stops_though_somebody_keeps_a_connection_and_an_answer_takes_long(ca
     assert [record for record in caplog.records if record.exc_info] == []
 
 
+def test_a_profile_under_way_does_not_delay_the_stop(monkeypatch):
+    monkeypatch.setattr("wharfinger.web.server._STOP_SECONDS", 60)
+
+    async def main():
+        async with Server(app()) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"GET /debug/profile?seconds=60 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            async with asyncio.timeout(20):
+                while (await get(f"{server.url}/debug/profile?seconds=0.05"))[0] != 409:
+                    pass
+                await server.__aexit__(None, None, None)
+                answer = await reader.read()
+            writer.close()
+        assert b"200 OK" in answer
+        assert b"Ordered by: cumulative time" in answer, "what there was until then"
+
+    asyncio.run(main())
+
+
 def test_a_profile_ends_when_nobody_waits_for_it():
     async def main():
         async with Server(app()) as server:

@@ -1,0 +1,95 @@
+"""How much of the event loop's time requests of strangers may take.
+
+Everything that watches, decides and binds shares one thread with the web server. A few hundred connections that ask for something as fast
+as it is answered, one request behind the other, would have all of it. So requests begin one after the other, at most so many a second once
+there were many; and what is computed for an answer takes a tenth of the time, however many want it. Those who want the same get the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+INTERVAL = 0.005
+"""Seconds from one request to the next, when there are many: a request takes half a millisecond."""
+
+BURST = 64
+"""Requests that may come at once after a while without any: a page with its parts, probes, and scrapes of several."""
+
+REST = 9.0
+"""How many times as long as it was computed for the loop belongs to others afterwards."""
+
+LONGEST_REST = 2.0
+"""Seconds."""
+
+Answer = TypeVar("Answer")
+
+
+class Pace:
+    """When requests may begin, by the generic cell rate algorithm: evenly spaced, after a burst."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def wait(self, now: float) -> float:
+        """How many seconds a request that comes now has to wait before it begins."""
+        self._next = max(self._next, now) + INTERVAL
+        return max(0.0, self._next - now - BURST * INTERVAL)
+
+
+class Paced:
+    """An ASGI middleware that lets requests begin at a pace."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._pace = Pace()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """None; answers when it is the request's turn."""
+        if scope["type"] == "http" and (seconds := self._pace.wait(asyncio.get_running_loop().time())):
+            await asyncio.sleep(seconds)
+        await self._app(scope, receive, send)
+
+
+class Shared(Generic[Answer]):
+    """Answers that take time to compute: one at a time, with rests, and one for all who want the same meanwhile."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._free_at = 0.0
+        self._wanted: dict[Hashable, asyncio.Task[Answer]] = {}
+
+    async def answer(self, key: Hashable, compute: Callable[[], Answer]) -> Answer:
+        """What `compute` returns, called no earlier than this is asked."""
+        task = self._wanted.get(key)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._computed(key, compute))
+            self._wanted[key] = task
+            task.add_done_callback(_seen)
+        return await asyncio.shield(task)
+
+    async def _computed(self, key: Hashable, compute: Callable[[], Answer]) -> Answer:
+        loop = asyncio.get_running_loop()
+        try:
+            async with self._turn:
+                rest = self._free_at - loop.time()
+                if rest > 0:
+                    await asyncio.sleep(rest)
+                self._wanted.pop(key, None)  # whoever comes from now on wants what is so then
+                began = loop.time()
+                try:
+                    return compute()
+                finally:
+                    took = loop.time() - began
+                    self._free_at = loop.time() + min(LONGEST_REST, REST * took)
+        finally:
+            if self._wanted.get(key) is asyncio.current_task():
+                del self._wanted[key]
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # raised where it was asked for, if anybody still waits

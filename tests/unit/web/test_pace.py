@@ -1,0 +1,123 @@
+"""Strangers' requests leave the event loop to others."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from tests.unit.web.test_connections import connected
+from tests.unit.web.test_server import app
+from wharfinger.web import pace
+from wharfinger.web.pace import BURST, INTERVAL, Pace, Shared
+from wharfinger.web.server import Server
+
+
+def test_after_a_burst_requests_begin_one_after_the_other():
+    paced = Pace()
+    begins = [1000.0 + paced.wait(1000.0) for _ in range(BURST + 100)]
+
+    assert begins[:BURST] == [1000.0] * BURST
+    assert [later - earlier for earlier, later in pairwise(begins[BURST:])] == pytest.approx([INTERVAL] * 99)
+
+
+def test_however_they_come_there_are_only_so_many_in_a_time():
+    paced, now, begins = Pace(), 0.0, []
+    for step in range(5000):
+        now += 0.0001 * (step % 7)
+        begins.append(now + paced.wait(now))
+    assert begins == sorted(begins), "first come, first served"
+    for first in range(0, len(begins), 50):
+        within = sum(begins[first] <= begin < begins[first] + 1.0 for begin in begins)
+        assert within <= BURST + 1 / INTERVAL + 1
+
+
+def test_who_asks_now_and_then_never_waits():
+    paced = Pace()
+    assert not any(paced.wait(second / 10) for second in range(1000))
+
+
+def test_all_who_wait_for_the_same_get_one_answer_that_is_not_older_than_their_question():
+    async def main():
+        shared, computed = Shared(), []
+
+        def compute():
+            computed.append(len(computed))
+            return computed[-1]
+
+        assert await shared.answer("key", compute) == 0
+        first = await asyncio.gather(*(shared.answer("key", compute) for _ in range(50)))
+        other = await shared.answer("other", compute)
+        assert first == [1] * 50
+        assert other == 2
+        assert await shared.answer("key", compute) == 3
+
+    asyncio.run(main())
+
+
+def test_what_goes_wrong_is_told_to_all_who_wait_and_whoever_goes_away_takes_nobody_along():
+    async def main():
+        shared = Shared()
+        waiting = [asyncio.create_task(shared.answer("key", lambda: 1 / 0)) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [asyncio.CancelledError, ZeroDivisionError, ZeroDivisionError]
+        assert shared._wanted == {}
+
+    asyncio.run(main())
+
+
+def test_the_loop_rests_after_what_was_computed(monkeypatch):
+    rests = []
+    real = asyncio.sleep
+
+    async def sleep(seconds):
+        rests.append(seconds)
+        await real(0)
+
+    async def main():
+        monkeypatch.setattr(pace.asyncio, "sleep", sleep)
+        loop, now = asyncio.get_running_loop(), [0.0]
+        monkeypatch.setattr(loop, "time", lambda: now[0])
+        shared = Shared()
+
+        def compute():
+            now[0] += 0.02
+
+        for key in range(3):
+            await shared.answer(key, compute)
+
+    asyncio.run(main())
+    assert rests == pytest.approx([9 * 0.02] * 2)
+
+
+def test_pipelined_requests_of_many_connections_leave_most_turns_of_the_loop_to_others():
+    """Counted, not timed: how many requests are answered between two turns of somebody else."""
+    answered, turns = [0], []
+
+    async def cheap(_request):
+        answered[0] += 1
+        return PlainTextResponse("END")
+
+    async def others():
+        while True:
+            turns.append(answered[0])
+            await asyncio.sleep(INTERVAL)
+
+    async def asking(server):
+        async with connected(server) as (reader, writer):
+            writer.write(b"GET /cheap HTTP/1.1\r\nHost: a\r\n\r\n" * 10)
+            for _ in range(10):
+                await reader.readuntil(b"END")
+
+    async def main():
+        async with Server(app(extra_routes=[Route("/cheap", cheap)]), "127.0.0.1", 0) as server:
+            other = asyncio.create_task(others())
+            await asyncio.gather(*(asking(server) for _ in range(20)))
+            other.cancel()
+
+    asyncio.run(main())
+    assert answered == [200]
+    assert len(turns) >= (200 - BURST) / 4, "somebody else had a turn for every few requests"
