@@ -36,15 +36,16 @@ _POLL = 0.05  # seconds between looks whether more may be written
 class EventSettings:
     """Who reports where no profile does, how many events may wait, how many are written at once, and how often a series is written.
 
-    `series_interval` and `patience` are seconds: the event that has waited for the latter is worth as many writers as there are, whatever
-    else is under way.
+    `series_interval` and `patience` are seconds. Beside bindings there is one writer at first, as many as otherwise when the oldest event
+    has waited for `patience`, and up to `most_writers` when it has waited for longer.
     """
 
     controller: str
     instance: str
     most_waiting: int = 50_000
     most_series: int = 4096
-    writers: int = 16
+    writers: int = 12
+    most_writers: int = 48
     series_interval: float = 360.0
     patience: float = 2.0
 
@@ -66,6 +67,7 @@ class EventRecorder:
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._writers = 0
         self._writing = 0
         self._draining = False
         self.dropped = 0
@@ -102,10 +104,17 @@ class EventRecorder:
         return max(0.0, self._clock.monotonic() - min(since)) if since else 0.0
 
     async def run(self) -> None:
-        """None, when cancelled: writes what is recorded."""
+        """Never returns: writes what is recorded."""
         async with asyncio.TaskGroup() as writers:
-            for index in range(self._settings.writers):
-                writers.create_task(self._write_forever(index), name=f"events {index}")
+            while True:
+                await self._work.wait()
+                if not self.n_waiting:
+                    self._work.clear()
+                    continue
+                for _ in range(self._writers, min(self._wanted(), self._writers + self.n_waiting)):
+                    self._writers += 1
+                    writers.create_task(self._write_while_wanted(), name="events")
+                await self._clock.sleep(_POLL)
 
     async def drain(self) -> None:
         """None, once everything recorded so far is written or given up; needs `run` to be running."""
@@ -138,22 +147,19 @@ class EventRecorder:
         self._idle.clear()
         return True
 
-    async def _write_forever(self, index: int) -> None:
-        while True:
-            await self._work.wait()
-            if not self.n_waiting:
-                self._work.clear()
-            elif index < self._wanted():
+    async def _write_while_wanted(self) -> None:
+        try:
+            while self.n_waiting and self._writers <= self._wanted():
                 await self._write_next()
-            else:
-                await self._clock.sleep(_POLL)
+        finally:
+            self._writers -= 1
 
     def _wanted(self) -> int:
         """How many events may be written at a time: one beside bindings, and more in proportion to how long the oldest has waited."""
-        most = self._settings.writers
+        settings = self._settings
         if self._draining or not self._busy():
-            return most
-        return 1 + int((most - 1) * min(1.0, self.oldest / self._settings.patience))
+            return settings.writers
+        return min(settings.most_writers, 1 + int((settings.writers - 1) * self.oldest / settings.patience))
 
     def _next(self) -> Series:
         """The event to write: warnings first, unless they would keep another waiting for too long."""

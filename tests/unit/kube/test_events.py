@@ -221,12 +221,12 @@ def names(requests):
     return [request.body["regarding"]["name"] for request in requests]
 
 
-@pytest.mark.parametrize(("waited", "written"), [(0.0, 1), (0.4, 4), (1.0, 8), (1.9, 15), (2.0, 16), (20.0, 16)])
+@pytest.mark.parametrize(("waited", "written"), [(0.0, 1), (0.4, 3), (1.0, 6), (2.0, 12), (4.0, 23), (20.0, 48)])
 def test_beside_bindings_more_are_written_at_a_time_the_longer_the_oldest_has_waited(recording, waited, written):
     clock = HeldClock()
 
     async def scenario(events, server, recorder):
-        for index in range(40):
+        for index in range(100):
             scheduled(events, f"p{index}")
         clock.passed = waited
         assert events.oldest == waited
