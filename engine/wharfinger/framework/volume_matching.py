@@ -87,6 +87,18 @@ class Matching:
         return available and _selected(volume, wanted.selector)
 
 
+def chosen_on(
+    claims: Sequence[objects.PersistentVolumeClaim], snapshot: Snapshot, row: int
+) -> list[tuple[objects.PersistentVolumeClaim, objects.PersistentVolume | None]]:
+    """The claims of a pod with the volume that each gets on a node, smallest claim first; None for one that has to be provisioned."""
+    ordered = by_size(claims)
+    matching = Matching(snapshot)
+    for claim in ordered:
+        matching.give(claim)
+    found = [None if name is None else snapshot.objects.get(objects.PersistentVolume, name) for name in matching.chosen(row)]
+    return list(zip(ordered, found, strict=True))
+
+
 def _holder(volume: objects.PersistentVolume) -> str | tuple[str, str]:
     """(namespace, name) of the claim that has a volume, or for a free one the name of its class."""
     claim = volume.spec.claim_ref

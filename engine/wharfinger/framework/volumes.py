@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
@@ -70,6 +72,23 @@ def claim_class(claim: objects.PersistentVolumeClaim) -> str:
 def volume_class(volume: objects.PersistentVolume) -> str:
     """The name of a persistent volume's storage class, "" for none."""
     return volume.metadata.annotations.get(_CLASS_ANNOTATION) or volume.spec.storage_class_name
+
+
+def bound_to(claim: objects.PersistentVolumeClaim, volume: objects.PersistentVolume) -> objects.PersistentVolumeClaim:
+    """The claim as the volume controller leaves it when it has bound it to a volume."""
+    metadata = replace(claim.metadata, annotations={**claim.metadata.annotations, _BOUND_ANNOTATION: "yes"})
+    spec = replace(claim.spec, volume_name=volume.metadata.name)
+    return replace(claim, metadata=metadata, spec=spec, status=replace(claim.status, phase="Bound"))
+
+
+def waiting_claims(pod: PodView, store: ObjectStore) -> list[objects.PersistentVolumeClaim]:
+    """The pod's claims that are there and not bound yet, each once."""
+    found: list[objects.PersistentVolumeClaim] = []
+    for use in claims_used(pod):
+        claim = claim_of(use, pod, store)
+        if claim is not None and not fully_bound(claim) and claim not in found:
+            found.append(claim)
+    return found
 
 
 def fully_bound(claim: objects.PersistentVolumeClaim) -> bool:

@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
+from msgspec.structs import replace
+
+from wharfinger.framework import volume_matching, volumes
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.decision import Decision
+from wharfinger.framework.plugins.volume_binding import SELECTED_NODE
+from wharfinger.model import objects
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
@@ -65,6 +70,7 @@ def place(
             decision = _decide_without(evicted, decider, state, pod)
         yield Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(), evicted))
         if decision.node is not None and mode is Mode.SEQUENTIAL:
+            bind_claims(state, pod, decision.node)
             state.assume(pod, decision.node)
 
 
@@ -72,3 +78,24 @@ def _decide_without(victims: Iterable[PodView], decider: Decider, state: Cluster
     for victim in victims:
         state.remove_pod(victim)
     return decider.decide(state.snapshot(), pod)
+
+
+def bind_claims(state: ClusterState, pod: PodView, node: str) -> None:
+    """Bind the claims of a pod that waited for its node to the volumes that they would get there, so that no other pod counts on these.
+
+    A claim for which a volume would have to be made gets the node instead, as its provisioner would be told it: pods that share it follow.
+    """
+    snapshot = state.snapshot()
+    row = snapshot.row(node)
+    waiting = [claim for claim in volumes.waiting_claims(pod, state.objects) if SELECTED_NODE not in claim.metadata.annotations]
+    if row is None or not waiting:
+        return
+    for claim, volume in volume_matching.chosen_on(waiting, snapshot, row):
+        if volume is None:
+            metadata = replace(claim.metadata, annotations={**claim.metadata.annotations, SELECTED_NODE: node})
+            state.put(replace(claim, metadata=metadata))
+            continue
+        own = claim.metadata
+        holder = objects.ObjectReference(kind="PersistentVolumeClaim", namespace=own.namespace, name=own.name, uid=own.uid)
+        state.put(replace(volume, spec=replace(volume.spec, claim_ref=holder), status=replace(volume.status, phase="Bound")))
+        state.put(volumes.bound_to(claim, volume))

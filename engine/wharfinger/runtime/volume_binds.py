@@ -68,12 +68,8 @@ class VolumeBinds:
         row = snapshot.row(placement.node)
         if row is None:
             raise BindFailed(f"node {placement.node} was removed before the pod's volumes were bound")
-        fresh = volume_matching.by_size([claim for claim in waiting if SELECTED_NODE not in claim.metadata.annotations])
-        matching = volume_matching.Matching(snapshot)
-        for claim in fresh:
-            matching.give(claim)
-        chosen = [None if name is None else snapshot.objects.get(objects.PersistentVolume, name) for name in matching.chosen(row)]
-        for claim, volume in zip(fresh, chosen, strict=True):
+        fresh = [claim for claim in waiting if SELECTED_NODE not in claim.metadata.annotations]
+        for claim, volume in volume_matching.chosen_on(fresh, snapshot, row):
             if volume is None:
                 await writer.annotate_claim(claim, {SELECTED_NODE: placement.node})
             elif volume.spec.claim_ref is None:

@@ -1,9 +1,11 @@
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from msgspec import structs
 
 from tests.unit.runtime import clusters
+from wharfinger.framework.chain import assemble
 from wharfinger.framework.cycle import decide
 from wharfinger.model import objects
 from wharfinger.model.pod import PodView
@@ -106,3 +108,56 @@ def test_utilisation_adds_up_what_was_placed():
     assert after.of("memory").requested == 16 * 2**20
     assert after.of("nvidia.com/gpu").fraction == 0.0
     assert [use.resource for use in after.resources] == ["cpu", "memory", "ephemeral-storage"]
+
+
+def volumes_and_claims(n_volumes, n_claims, provisioner="kubernetes.io/no-provisioner"):
+    def made(kind, **manifest):
+        return msgspec.convert(manifest, kind)
+
+    yield made(objects.StorageClass, metadata={"name": "late"}, provisioner=provisioner, volumeBindingMode="WaitForFirstConsumer")
+    for number in range(n_volumes):
+        spec = {"capacity": {"storage": "5Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "late"}
+        yield made(objects.PersistentVolume, metadata={"name": f"disk-{number}"}, spec=spec, status={"phase": "Available"})
+    for number in range(n_claims):
+        spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "late", "resources": {"requests": {"storage": "1Gi"}}}
+        yield made(
+            objects.PersistentVolumeClaim, metadata={"name": f"claim-{number}", "namespace": "default", "uid": f"c{number}"}, spec=spec
+        )
+
+
+def claiming(name, claim, created):
+    found = pod(name, created=created)
+    volumes = (msgspec.convert({"name": "v", "persistentVolumeClaim": {"claimName": claim}}, objects.Volume),)
+    return PodView(structs.replace(found.object, spec=structs.replace(found.object.spec, volumes=volumes)))
+
+
+def test_two_pods_do_not_count_on_one_volume():
+    pods = [claiming(f"p{number}", f"claim-{number}", number) for number in range(3)]
+    state = clusters.state_of(4)
+    for obj in volumes_and_claims(2, 3):
+        state.put(obj)
+    result = dry_run(assemble(), state, pods)
+    assert [one.node is not None for one in result.results] == [True, True, False]
+    assert "didn't find available persistent volumes to bind" in result.results[2].message
+    claims = [state.objects.get(objects.PersistentVolumeClaim, f"claim-{number}", "default") for number in range(3)]
+    assert sorted(claim.spec.volume_name for claim in claims) == ["", "disk-0", "disk-1"]
+    held = [state.objects.get(objects.PersistentVolume, name).spec.claim_ref.name for name in ("disk-0", "disk-1")]
+    assert sorted(held) == ["claim-0", "claim-1"]
+
+
+def test_pods_that_share_a_claim_go_where_its_volume_would_be_made():
+    pods = [claiming(f"p{number}", "claim-0", number) for number in range(3)]
+    state = clusters.state_of(4)
+    for obj in volumes_and_claims(0, 1, provisioner="csi.example.com"):
+        state.put(obj)
+    result = dry_run(assemble(), state, pods)
+    assert len({one.node for one in result.results}) == 1
+    assert result.results[0].node is not None
+
+
+def test_pods_asked_about_alone_leave_claims_as_they_are():
+    pods = [claiming(f"p{number}", f"claim-{number}", number) for number in range(3)]
+    state = clusters.state_of(4)
+    for obj in volumes_and_claims(1, 3):
+        state.put(obj)
+    assert dry_run(assemble(), state, pods, mode=Mode.INDEPENDENT).unplaced == 0
