@@ -1,0 +1,17 @@
+"""Nothing piles up while policies, nodes, annotations and pods change all the time."""
+
+import asyncio
+
+import pytest
+
+from tests.bench import churn
+from wharfinger.model import keyed, node_table, topology
+
+
+def test_what_is_kept_stays_as_much(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(node_table, "SPARE", 100)  # so that a few minutes are enough to fill what is bounded
+    monkeypatch.setattr(keyed, "MOST_KEYS", 8)
+    monkeypatch.setattr(topology, "MOST_KEYS", 4)
+    found = asyncio.run(churn.measured(8, 8))
+    grown = {name: by for name, by in churn.growth(found).items() if name != "bytes"}  # nobody traces them here
+    assert max(grown.values()) <= 1.1, (grown, found)
