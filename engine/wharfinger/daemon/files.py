@@ -72,6 +72,7 @@ def _with_paths(settings: Settings, change: Callable[[str], str]) -> Settings:
         "client_connection": connection.model_copy(update={"kubeconfig": changed(connection.kubeconfig)}),
         "profiles": tuple(profiles),
         "state_directory": changed(settings.state_directory),
+        "tenant_libraries": tuple(map(change, settings.tenant_libraries)),
         "admission": None if admission is None else admission.with_paths(change),
         "decision_log": None if settings.decision_log is None else settings.decision_log.with_paths(change),
         "prometheus": {name: server.with_paths(change) for name, server in settings.prometheus.items()},

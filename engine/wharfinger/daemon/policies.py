@@ -20,6 +20,7 @@ from wharfinger.framework.ports import Clock
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.policy_configmap import ConfigMapSource
 from wharfinger.kube.reflector import Report
+from wharfinger.language.authority import TenantRights
 from wharfinger.runtime.policy_store.folder_source import FolderSource
 from wharfinger.runtime.policy_store.last_known_good import LastKnownGood
 from wharfinger.runtime.policy_store.ledger import Supply
@@ -38,10 +39,12 @@ async def policies_of(  # noqa: PLR0913 — what the policies come from, and who
     remote: Sequence[PolicySource] = (),
     *,
     resources: PolicySource | None = None,
+    rights: TenantRights | None = None,
 ) -> PolicyStore:
     """The store, with the policies of files in it; `remote` sources decide in every profile, once they have spoken.
 
-    So do `resources`, whose policies bring their own values of params and do not get those of the profiles.
+    So do `resources`, whose policies bring their own values of params and do not get those of the profiles. `rights` are those of policies
+    that belong to a namespace.
 
     PolicyError, PoliciesRefused or UsageError for files that never were good.
     """
@@ -55,7 +58,7 @@ async def policies_of(  # noqa: PLR0913 — what the policies come from, and who
     ]
     chains = {profile.scheduler_name: assemble((), chain_config(profile, note)) for profile in settings.profiles}
     kept = None if settings.state_directory is None else LastKnownGood(Path(settings.state_directory))
-    store = PolicyStore(supplies, chains, clock, observer=observer, kept=kept, rights=settings.tenants)
+    store = PolicyStore(supplies, chains, clock, observer=observer, kept=kept, rights=rights)
     with store.untold():  # of policies that end the process nothing is said but why
         for _, source in folders:
             await source.tell(store)

@@ -23,10 +23,12 @@ from wharfinger.daemon.settings import Settings
 from wharfinger.daemon.signal_telemetry import TelemetrySignalObserver
 from wharfinger.daemon.tasks import Tasks
 from wharfinger.daemon.telling import Telling, telling_of
+from wharfinger.daemon.tenants import rights_of
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.discovery import ServerVersion
+from wharfinger.language.authority import TenantRights
 from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.runtime.system_clock import SystemClock
 from wharfinger.telemetry.admission import reviews_seen
@@ -48,14 +50,15 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         telling = telling_of(settings, clock, opened)
         log, metrics, observer = telling.log, telling.metrics, telling.observer
         connection = connection_of(settings, clock)
+        rights = rights_of(settings)
         reconciles = TelemetryReconcileObserver(metrics)
-        custom = Custom(connection, clock, observer, reconciles, settings.tenants) if settings.custom_resources else None
-        store = await _policies(settings, telling, connection, custom, clock)
+        custom = Custom(connection, clock, observer, reconciles, rights) if settings.custom_resources else None
+        store = await _policies(settings, telling, connection, custom, clock, rights)
         if settings.port:
             await _served(settings, telling, store, health, connection, clock, opened)
         if settings.admission is not None:
             seen = reviews_seen(metrics)
-            served = admission_served(settings.admission, settings.bind_address, seen, clock, log, settings.tenants)
+            served = admission_served(settings.admission, settings.bind_address, seen, clock, log, rights)
             await opened.enter_async_context(served)
         await opened.enter_async_context(connection)
         connection.answered = requests_seen(metrics, connection.credentials.server)
@@ -85,7 +88,9 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         log.info("stopped")
 
 
-async def _policies(settings: Settings, telling: Telling, connection: Connection, custom: Custom | None, clock: Clock) -> PolicyStore:
+async def _policies(  # noqa: PLR0913, PLR0917 — what the policies come from, and who is told
+    settings: Settings, telling: Telling, connection: Connection, custom: Custom | None, clock: Clock, rights: TenantRights
+) -> PolicyStore:
     return await policies_of(
         settings,
         clock,
@@ -93,6 +98,7 @@ async def _policies(settings: Settings, telling: Telling, connection: Connection
         telling.log.warning,
         remote_sources(settings, connection, clock, telling.observer.failed),
         resources=None if custom is None else custom.resources.source,
+        rights=rights,
     )
 
 

@@ -23,7 +23,6 @@ from wharfinger.daemon.part import Part
 from wharfinger.daemon.prometheus_settings import Prometheus
 from wharfinger.daemon.seeing_settings import DecisionLogSettings, TracingSettings
 from wharfinger.framework.faults import exactly
-from wharfinger.language.authority import TenantPolicies, TenantRights
 
 API_VERSION = "config.wharfinger.dev/v1alpha1"
 KIND = "WharfingerConfiguration"
@@ -121,7 +120,8 @@ class Settings(Part):
     `decision_log` is written, and `tracing` done, where they are given.
     With `admission` a webhook is served that refuses SchedulingPolicies which would not become active.
     `tenant_policies` says what inline policies of PolicyApps and those that PlacementPreviews bring along may do: nothing, what concerns
-    only pods of their namespace, or what policies of the cluster may; `tenant_servers` are those of `prometheus` that they may query.
+    only pods of their namespace, or what policies of the cluster may; `tenant_servers` are those of `prometheus` that they may query,
+    `tenant_libraries` files and folders that they may import.
     """
 
     api_version: Annotated[str, exactly(API_VERSION)] = API_VERSION
@@ -143,14 +143,10 @@ class Settings(Part):
     custom_resources: bool = True
     tenant_policies: Literal["Off", "Restricted", "Trusted"] = "Restricted"
     tenant_servers: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    tenant_libraries: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     remote_debugging: bool = False
     remote_ui: bool = False
     dry_run: bool = False
-
-    @property
-    def tenants(self) -> TenantRights:
-        """What policies of namespaces may do."""
-        return TenantRights(TenantPolicies(self.tenant_policies), frozenset(self.tenant_servers))
 
     @model_validator(mode="after")
     def _servers_are_known(self) -> Settings:

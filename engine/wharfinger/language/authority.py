@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
+
+Libraries: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class TenantPolicies(Enum):
@@ -23,12 +26,14 @@ class TenantPolicies(Enum):
 class Authority:
     """Who answers for a policy; `namespace` is None for the cluster itself.
 
-    `allowed` and `servers` (the Prometheus servers that may be asked, by name) matter for policies of namespaces only.
+    `allowed`, `servers` (the Prometheus servers that may be asked, by name) and `libraries` (what may be imported: names and texts) matter
+    for policies of namespaces only.
     """
 
     namespace: str | None = None
     allowed: TenantPolicies = TenantPolicies.RESTRICTED
     servers: frozenset[str] = frozenset()
+    libraries: Libraries = ()
 
     def __str__(self) -> str:
         return "cluster" if self.namespace is None else f"namespace {self.namespace}"
@@ -42,6 +47,10 @@ class Authority:
     def restricted(self) -> bool:
         """Whether the policy may read and cost less than those of the cluster."""
         return self.confined_to is not None
+
+    def library(self, name: str) -> str | None:
+        """The text of a library that may be imported, by the name of its file; None for any other."""
+        return dict(self.libraries).get(name)
 
     def covers(self, namespace: str) -> bool:
         """Whether the policy may decide about pods of a namespace."""
@@ -57,6 +66,7 @@ class TenantRights:
 
     policies: TenantPolicies = TenantPolicies.RESTRICTED
     servers: frozenset[str] = frozenset()
+    libraries: Libraries = ()
 
     @property
     def trusted(self) -> bool:
@@ -65,4 +75,4 @@ class TenantRights:
 
     def of(self, namespace: str | None) -> Authority:
         """The authority of a namespace; that of the cluster for None."""
-        return CLUSTER if namespace is None else Authority(namespace, self.policies, self.servers)
+        return CLUSTER if namespace is None else Authority(namespace, self.policies, self.servers, self.libraries)

@@ -6,6 +6,7 @@ nothing outside of the set.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +22,9 @@ from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.imported import imported
 from wharfinger.language.parser import parse
 from wharfinger.language.partner import SUFFIX, TEST_SUFFIX, only_tests, partner_of, with_tests
+from wharfinger.language.source import Source
 from wharfinger.language.source_file import decode
+from wharfinger.language.suggest import listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,10 @@ class CheckedText:
 
 @dataclass(slots=True, kw_only=True)
 class TextSet:
-    """Texts by name; names are paths as far as imports are concerned. Without `imports` each text stands alone."""
+    """Texts by name; names are paths as far as imports are concerned. Without `imports` each text stands alone.
+
+    One that stands alone can import no more than the libraries that its authority has.
+    """
 
     texts: Mapping[str, bytes]
     imports: bool = True
@@ -57,7 +63,7 @@ class TextSet:
             self._belongs(name, file, diagnostics)
             return CheckedText(policy=None, title=None, silent=True, needs=frozenset(needs))
         file = self._with_tests(name, file, diagnostics)
-        files = imported(file, partial(self._fetch, needs, diagnostics), diagnostics, _IMPORT_HELP)
+        files = imported(file, partial(self._fetch, needs, diagnostics, authority), diagnostics, _IMPORT_HELP)
         policy = check(file, catalogue, diagnostics, dict(files), authority)
         if policy is not None and file.policy is not None:
             report_fights([policy], allowed_by(file.policy), diagnostics)
@@ -88,7 +94,12 @@ class TextSet:
             help_ = f"put them beside the rules, or into a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
             diagnostics.error(Code.P604, "these tests belong to no policy", title, label="the first of them", help=help_)
 
-    def _fetch(self, needs: set[str], diagnostics: Diagnostics, key: str) -> ast.File | str:
+    def _fetch(self, needs: set[str], diagnostics: Diagnostics, authority: Authority, key: str) -> ast.File | str:
+        if not self.imports and authority.libraries:
+            shared = authority.library(posixpath.basename(key))
+            if shared is None:
+                return f"policies of a namespace import only {listed(name for name, _ in authority.libraries)}"
+            return parse(Source(name=key, text=shared), diagnostics) or "it holds no declarations"
         needs.add(key)
         if not self.imports:
             return "a policy that stands alone has nothing to import"

@@ -21,10 +21,8 @@ from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import collection
 from wharfinger.kube.object_writer import ObjectWriter
 from wharfinger.language.authority import Authority
-from wharfinger.language.check import check
 from wharfinger.language.diagnostics import Diagnostics, PolicyError
-from wharfinger.language.parser import parse
-from wharfinger.language.source import Source
+from wharfinger.language.text_set import TextSet
 from wharfinger.model import decode, objects, workloads
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.model.pod import PodView
@@ -157,13 +155,12 @@ def _terms(pod: objects.Pod) -> Iterator[objects.PodAffinityTerm]:
 
 
 def compiled(text: str, params: Mapping[str, str], authority: Authority) -> CompiledPolicy:
-    """The policy of a text that imports nothing, as that of `authority`.
+    """The policy of a text that imports libraries at most, as that of `authority`.
 
     PolicyError or UsageError where there is none, or it costs too much.
     """
     diagnostics = Diagnostics()
-    file = parse(Source(name="policy", text=text), diagnostics)
-    policy = None if file is None else check(file, CATALOGUE, diagnostics, {}, authority)
+    policy = TextSet(texts={"policy": text.encode()}, imports=False).check("policy", CATALOGUE, diagnostics, authority).policy
     if diagnostics.has_errors:
         raise PolicyError(diagnostics)
     if policy is None:
