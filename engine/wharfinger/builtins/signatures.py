@@ -30,9 +30,9 @@ def plain(name: str) -> Parameter:
     return Parameter(name=name, kinds=DIMENSIONLESS)
 
 
-def text(name: str, *, literal: bool = False, validate: Callable[[object], str | None] | None = None) -> Parameter:
-    """A parameter that takes a string."""
-    return Parameter(name=name, kinds=frozenset({Kind.STRING}), literal=literal, validate=validate)
+def text(name: str, *, literal: bool = False, validate: Callable[[object], str | None] | None = None, steps: int = 1) -> Parameter:
+    """A parameter that takes a string; checking a literal one takes as long as so many steps of the check."""
+    return Parameter(name=name, kinds=frozenset({Kind.STRING}), literal=literal, validate=validate, steps=steps)
 
 
 def always(kind: Kind, *, optional: bool = False, shape: Shape = Shape.CONST) -> type_of:

@@ -64,8 +64,9 @@ class Code(Enum):
     P010 = Record(
         "too intricate to check",
         "What may be missing where a `let` is used depends on the guards on every way that leads there, and a chain of lets that each use "
-        "another under different guards has more ways than can be gone. The check counts its steps and gives up after 100,000, on every "
-        "machine at the same place; policies people write need a few hundred.",
+        "another under different guards has more ways than can be gone. Regular expressions take long to read as well: a policy has room "
+        "for about a hundred. The check counts its steps and gives up after 100,000, on every machine at the same place; policies people "
+        "write need a few hundred.",
     )
     # ── P1xx syntax ──
     P100 = Record("unexpected word or symbol", "What stands here does not continue what stands before it. The message says what could.")

@@ -48,7 +48,12 @@ class ShiftReduce:
             if before is None:
                 before = (states[:], values[:])
                 self.grown.clear()
-            self._reduce(~action)
+            rule = self.rules[~action]
+            if rule.passes:  # most of all reductions: an operand on its way through the levels of operators
+                states.pop()
+                states.append(rows[states[-1]][rule.origin])
+            else:
+                self._reduce(~action, rule)
             if kind == grammar.END and states[-1] == self.last_state:
                 return True
         if before:
@@ -60,20 +65,16 @@ class ShiftReduce:
         for members, length in reversed(self.grown):
             del members[length:]
 
-    def _reduce(self, number: int) -> None:
-        rule = self.rules[number]
+    def _reduce(self, number: int, rule: grammar.Rule) -> None:
         states, values, size = self.states, self.values, rule.size
-        if rule.passes:
-            states.pop()
-        else:
-            parts = values[len(values) - size :]
-            if size:
-                del states[-size:]
-                del values[-size:]
-            build = self.builds[number]
-            if rule.layout is not None:
-                parts = self._arranged(rule.layout, parts)
-            values.append(build(self.builder, *parts) if build else parts)
+        parts = values[len(values) - size :]
+        if size:
+            del states[-size:]
+            del values[-size:]
+        build = self.builds[number]
+        if rule.layout is not None:
+            parts = self._arranged(rule.layout, parts)
+        values.append(build(self.builder, *parts) if build else parts)
         states.append(self.rows[states[-1]][rule.origin])
 
     def accepts(self, kind: str, *following: str) -> bool:

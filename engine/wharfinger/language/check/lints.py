@@ -17,7 +17,7 @@ from wharfinger.language.check.points import possible
 from wharfinger.language.check.truth import ALWAYS, NEVER, QUESTION, Truths
 from wharfinger.language.check.verdicts import default_text, guard_text, subject_of
 from wharfinger.language.check.walk import walk
-from wharfinger.language.check.weights import dominated, same_for_all
+from wharfinger.language.check.weights import Tier, dominated, same_for_all, tiers
 from wharfinger.language.check.work import MOST_STEPS, EnoughFindings, TooMuchWork
 from wharfinger.language.codes import Code
 from wharfinger.language.describe import describe
@@ -73,10 +73,11 @@ def _lint(context: Context, presence: Presence, policy: typed.Policy, syntax: as
     for rule in policy.filters:
         context.work.at = rule.span
         _filter(lints, rule, known)
+    by_number = tiers(context.intervals, policy.scores)
     for score in policy.scores:
         context.work.at = score.span
         _when(lints, score.when, score.span, known)
-        _influence(lints, score)
+        _influence(lints, score, by_number[score.tier])
     vain_handling(lints)
 
 
@@ -235,13 +236,13 @@ def negations(lints: Lints, condition: typed.Expr, rule: Span, consequence: str,
 # ── scores ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _influence(lints: Lints, score: typed.Score) -> None:
+def _influence(lints: Lints, score: typed.Score, tier: Tier) -> None:
     why = same_for_all(lints.context.intervals, score)
     if why is not None:
         span, label = why
         lints.warn(Code.L301, f"score `{score.name}` never changes which node wins", span, score.span, label=label)
         return
-    found = dominated(lints.context.intervals, lints.policy, score)
+    found = dominated(lints.context.intervals, lints.policy, score, tier)
     if found is not None:
         message, help_ = found
         lints.warn(Code.L302, message, score.span, label="dominates", help=help_)

@@ -11,6 +11,8 @@ from wharfinger.language.describe import describe
 from wharfinger.language.parser import parse_message
 from wharfinger.language.types import Kind
 
+READ_HOLE = 20  # steps that it takes to read one hole of a message
+
 
 def message_of(context: Context, message: ast.String | None, condition: typed.Expr, *, is_require: bool) -> typed.Message:
     """The typed message of a clause; without one, the condition itself is the message."""
@@ -18,6 +20,7 @@ def message_of(context: Context, message: ast.String | None, condition: typed.Ex
         return typed.Message(parts=(f"{'requires' if is_require else 'rejects'} {describe(condition)}",))
     parts: list[str | typed.Expr] = []
     for part in parse_message(message, context.diagnostics):
+        context.work.spend(READ_HOLE)
         found = part if isinstance(part, str) else _hole(context, part)
         if found is not None:
             parts.append(found)

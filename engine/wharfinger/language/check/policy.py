@@ -78,7 +78,10 @@ def _check(context: Context, file: ast.File, imports: Mapping[str, ast.File]) ->
 def _too_intricate(context: Context, file: ast.File) -> None:
     """Reports that the check was given up, at the part of the policy that was being looked at."""
     at = context.work.at or file.span
-    help_ = "write each guard once, in the `when` of a filter or score; give what stands in several places a name with `let`"
+    help_ = (
+        "write each guard once, in the `when` of a filter or score; give what stands in several places a name with `let`; "
+        "join regular expressions with `|`"
+    )
     message = f"checking this policy takes more than {MOST_STEPS:,} steps"
     context.diagnostics.error(Code.P010, message, at, label="given up here", help=help_)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from wharfinger.language import typed
 from wharfinger.language.intervals import Interval, Intervals
@@ -36,14 +37,43 @@ def same_for_all(intervals: Intervals, score: typed.Score) -> tuple[Span, str] |
     return score.value.span, "the same for every node"
 
 
-def dominated(intervals: Intervals, policy: typed.Policy, score: typed.Score) -> tuple[str, str] | None:
+@dataclass(slots=True)
+class Tier:
+    """The scores of one tier: how many there are, the sum of their largest weights, and how many have no largest one."""
+
+    scores: int = 0
+    weights: float = 0.0
+    unlimited: int = 0
+
+    def beside(self, most: float) -> float:
+        """The sum of the largest weights of all others but a score whose own is `most`."""
+        if math.isinf(most):
+            return self.weights if self.unlimited == 1 else math.inf
+        return math.inf if self.unlimited else self.weights - most
+
+
+def tiers(intervals: Intervals, scores: Sequence[typed.Score]) -> dict[int, Tier]:
+    """The tiers of some scores by their numbers, added up once for all of them."""
+    found: dict[int, Tier] = {}
+    for score in scores:
+        tier, most = found.setdefault(score.tier, Tier()), intervals.of(score.weight)[1]
+        tier.scores += 1
+        tier.unlimited += math.isinf(most)
+        tier.weights += 0.0 if math.isinf(most) else most
+    return found
+
+
+def dominated(intervals: Intervals, policy: typed.Policy, score: typed.Score, tier: Tier) -> tuple[str, str] | None:
     """A message and a help when one step of a two-valued score outweighs everything else in its tier; None otherwise."""
     step = _step(intervals, score)
-    others = [s for s in policy.scores if s is not score and s.tier == score.tier]
+    own, most = intervals.of(score.weight)
+    others = tier.beside(most)
+    if not step or tier.scores == 1 or math.isinf(others):
+        return None
     base = _base(intervals, policy) if score.tier == 1 else 0.0
-    rest = base + sum(intervals.of(s.weight)[1] * MOST for s in others)
-    least = intervals.of(score.weight)[0] * step
-    if not others or math.isinf(rest) or least <= rest:
+    rest = base + others * MOST
+    least = own * step
+    if least <= rest:
         return None
     share = f"{least:g} points against at most {rest:g}" + (f", {base:g} of them Kubernetes' own" if base else "")
     message = f"`{score.name}` outweighs everything else in its tier: {share}"

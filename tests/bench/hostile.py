@@ -1,0 +1,133 @@
+"""What hostile texts cost: `python -m tests.bench.hostile [WORD…]` checks, compiles and decides with each text whose name has a word in it.
+
+Each text is checked and compiled in a process of its own, which gives its seconds and its memory; the accepted ones then decide about pods
+on a cluster of 1,000 nodes and 10,000 placed pods, in a process of their own again. Seconds are those of the processor. The slowest ones
+are printed, and everything above the goals.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.hostile.texts import texts
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.program import compile_policy
+from wharfinger.errors import WharfingerError
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.cycle import Decider
+from wharfinger.language import render, typed
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.text_set import TextSet
+from wharfinger.model import decode, objects
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+from wharfinger.runtime import generate
+
+NODES, PLACED, DECIDED = 1000, 10_000, 5
+MOST_CHECK_SECONDS, MOST_MEGABYTES, MOST_DECISION_SECONDS = 1.0, 200, 0.1
+PATIENCE = 30  # seconds until a process is given up
+SHOWN = 12
+
+
+def apart(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a call answers in a process of its own, with the megabytes that the process has had."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(PATIENCE)
+        answer = call()
+        answer["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        os.write(write, json.dumps(answer).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as stream:
+        said = stream.read()
+    os.waitpid(child, 0)
+    return json.loads(said) if said else {"seconds": float(PATIENCE), "verdict": "no end", "megabytes": 0.0}
+
+
+def loaded(text: str, diagnostics: Diagnostics) -> typed.Policy | None:
+    """The policy of a text as the policy store gets it."""
+    return TextSet(texts={"hostile.policy": text.encode()}).check("hostile.policy", CATALOGUE, diagnostics).policy
+
+
+def check(text: str) -> dict[str, Any]:
+    """The seconds of checking, reporting and compiling a text, and what came of it."""
+    diagnostics = Diagnostics()
+    start = time.process_time()
+    policy = loaded(text, diagnostics)
+    render.render(diagnostics)
+    checked = time.process_time() - start
+    errors = sorted({d.code.name for d in diagnostics if d.severity.value == "error"})
+    verdict = "refused: " + ", ".join(errors) if policy is None else "accepted"
+    if policy is not None:
+        try:
+            compile_policy(policy)
+        except WharfingerError as error:
+            verdict = f"refused: {error}"
+    return {"checked": checked, "seconds": time.process_time() - start, "verdict": verdict}
+
+
+def cluster() -> ClusterState:
+    """1,000 nodes with 10,000 pods."""
+    state = ClusterState()
+    for manifest in generate.node_manifests(NODES):
+        state.add_node(decode.convert(manifest, objects.Node))
+    for manifest in generate.running_manifests(PLACED, NODES):
+        state.add_pod(decode.convert(manifest, objects.Pod))
+    return state
+
+
+def decide(text: str, state: ClusterState) -> dict[str, Any]:
+    """The seconds of the first decision with a text, and of the dearest of some later ones, each about another pod."""
+    policy = loaded(text, Diagnostics())
+    assert policy is not None
+    decider = Decider(assemble([compile_policy(policy)]))
+    taken = []
+    for manifest in generate.pod_manifests(DECIDED, DECIDED):
+        pod = PodView(decode.convert(manifest, objects.Pod))
+        snapshot = state.snapshot(1_700_000_000.0)
+        start = time.process_time()
+        decision = decider.decide(snapshot, pod)
+        taken.append(time.process_time() - start)
+        if decision.node is not None:
+            state.assume(pod, decision.node)
+    return {"first": taken[0], "seconds": max(taken[1:]), "verdict": "decided"}
+
+
+def table(title: str, head: str, rows: list[tuple[str, ...]]) -> None:
+    """Prints a table in Markdown."""
+    print(f"\n{title}\n\n| {head} |\n|{'---|' * (head.count('|') + 1)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |", flush=True)
+
+
+def main(words: list[str]) -> None:
+    """Measures and prints."""
+    wanted = [(name, text) for name, text in texts() if not words or any(word in name for word in words)]
+    checks = {name: apart(lambda text=text: check(text)) for name, text in wanted}
+    slow = sorted(checks.items(), key=lambda item: -item[1]["seconds"])
+    head = "text | check s | and compile s | MB | verdict"
+    shown = [
+        pair for i, pair in enumerate(slow) if i < SHOWN or pair[1]["seconds"] > MOST_CHECK_SECONDS or pair[1]["megabytes"] > MOST_MEGABYTES
+    ]
+    rows = [(n, f"{f.get('checked', PATIENCE):.2f}", f"{f['seconds']:.2f}", f"{f['megabytes']:.0f}", f["verdict"]) for n, f in shown]
+    table(f"{len(wanted)} texts checked and compiled", head, rows)
+    state = cluster()
+    accepted = [(name, text) for name, text in wanted if checks[name]["verdict"] == "accepted"]
+    decisions = {name: apart(lambda text=text: decide(text, state)) for name, text in accepted}
+    slow = sorted(decisions.items(), key=lambda item: -item[1]["seconds"])
+    shown = [pair for i, pair in enumerate(slow) if i < SHOWN or pair[1]["seconds"] > MOST_DECISION_SECONDS]
+    rows = [(name, f"{1e3 * f.get('first', PATIENCE):.0f}", f"{1e3 * f['seconds']:.0f}", f"{f['megabytes']:.0f}") for name, f in shown]
+    table(f"{len(accepted)} accepted texts at {NODES:,} nodes and {PLACED:,} pods", "text | first decision ms | later ms | MB", rows)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Texts made to cost as much as they can: generated, checked, compiled and decided with."""

@@ -1,0 +1,60 @@
+"""Hostile texts are checked in proportion to their size, or refused above one."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from tests.hostile import doubling, texts
+from tests.unit.language.policies import checked
+from tests.work import calls
+from wharfinger.compiler.program import compile_policy
+from wharfinger.errors import WharfingerError
+
+SMALL = 24
+LIMITS = {"P005", "P009", "P010", "L103"}
+CHAINS = {name: text for name, text in texts.texts() if name.startswith("doubling")}
+
+
+def checked_and_compiled(text):
+    policy, _ = checked(text)
+    if policy is not None:
+        with contextlib.suppress(WharfingerError):  # said in words: a weight that is too heavy
+            compile_policy(policy)
+
+
+def work(text):
+    return calls(lambda: checked_and_compiled(text), most=20_000_000)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _everything_is_imported():
+    checked_and_compiled(texts.FAMILIES["many filters"](2))
+
+
+@pytest.mark.parametrize("name", texts.FAMILIES)
+def test_twice_the_text_takes_twice_the_work(name):
+    short, long = (work(texts.FAMILIES[name](n)) for n in (SMALL, 2 * SMALL))
+    assert long <= 2.2 * short
+
+
+@pytest.mark.parametrize("name", texts.PRODUCTS)
+def test_what_needs_more_is_given_up_before_it_does(name):
+    _, found = checked(texts.PRODUCTS[name](200))
+    assert {d.code.name for d in found} & LIMITS
+
+
+@pytest.mark.parametrize("name", texts.NESTED)
+def test_the_deepest_texts_are_nothing_special(name):
+    assert work(texts.largest(texts.NESTED[name])) < 1_000_000
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_the_longest_chains_are_nothing_special(name):
+    assert work(CHAINS[name]) < 400_000
+
+
+def test_there_are_many_and_all_differ():
+    assert len(set(dict(texts.texts()).values())) >= 200
+    assert len(CHAINS) >= 2 * len(list(doubling.steps()))

@@ -1,0 +1,299 @@
+"""Policy texts that are as large, deep, wide or intertwined as the language lets them be, each with a name.
+
+`FAMILIES` make a text of about so many parts; `texts` gives every family at its largest, and every chain of `doubling` at its longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from tests.hostile import doubling
+from wharfinger.language import ast, tree
+from wharfinger.language.assembly import MOST_ITEMS
+from wharfinger.language.check.declarations import DEEPEST
+from wharfinger.language.check.policy import MOST_CLAUSES
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.parser import parse_expression
+from wharfinger.language.source import Source
+from wharfinger.language.source_file import MOST_BYTES
+from wharfinger.language.types import Kind
+
+POLICY = 'policy "hostile"\n'
+Q = '"'
+DEEP = 90  # nested in one expression; more is refused by the parser
+LABEL = 'node.labels["l{0}"] == "x"'
+POD_LABEL = 'pod.labels["l{0}"] == "x"'
+PLACED_LABEL = 'it.labels["l{0}"] == "x"'
+IDENTITY = "it.name != pod.name and it.priority > {0}"
+
+
+def nested(inner: str, step: str, depth: int) -> str:
+    """An expression in an expression in an expression."""
+    for number in range(depth):
+        inner = step.format(inner, i=number)
+    return inner
+
+
+def joined(parts: Sequence[str], operator: str) -> str:
+    """Many expressions joined in pairs of pairs, so that they do not stand deep in each other."""
+    level = list(parts)
+    while len(level) > 1:
+        pairs = [level[index : index + 2] for index in range(0, len(level), 2)]
+        level = [f"({operator.join(pair)})" if len(pair) > 1 else pair[0] for pair in pairs]
+    return level[0]
+
+
+def each(pattern: str, n: int, *, of: int | None = None) -> list[str]:
+    """A pattern with the numbers 0 to n - 1 (to `of` - 1 at most) in it."""
+    return [pattern.replace("{0}", str(number)) for number in range(n if of is None else min(n, of))]
+
+
+def one(condition: str, more: str = " on missing pass") -> str:
+    """A policy of one requirement."""
+    return f"{POLICY}filter f {{ require {condition}{more} }}\n"
+
+
+def score(points: str) -> str:
+    """A policy of one score."""
+    return f"{POLICY}score s = {points} normalize minmax on missing 0\n"
+
+
+def lines(*patterns: str, n: int, before: str = "") -> str:
+    """A policy with a line (or several) for each number."""
+    return POLICY + before + "".join(f"{line}\n" for pattern in patterns for line in each(pattern, n))
+
+
+def layers(n: int, operator: str, leaf: str, rule: str) -> str:
+    """Lets in eight layers, each of which uses all lets of the layer below."""
+    width = max(2, n)
+    lets = [f"let a0_{j} = {leaf.format(f'0x{j}')}" for j in range(width)]
+    for layer in range(1, 8):
+        below = [f"a{layer - 1}_{j}" for j in range(width)]
+        lets += [f"let a{layer}_{j} = {joined([*below, leaf.format(f'{layer}x{j}')], operator)}" for j in range(width)]
+    return "\n".join([POLICY, *lets, rule.format("a7_0"), ""])
+
+
+def labels(n: int, operator: str = " and ", path: str = LABEL) -> str:
+    """Conditions on different labels, joined."""
+    return joined(each(path, n), operator)
+
+
+# Nested as deep as may be: the work may grow faster than the text, because the depth has a limit.
+NESTED: dict[str, Callable[[int], str]] = {
+    "a condition in a condition": lambda n: score(nested("node.pod_count", "(if {0} > 3 then 1 else 2)", min(n, DEEP // 2))),
+    "a condition in both ends": lambda n: score(nested("node.pod_count", "(if {0} > 3 and {i} < 9 then 1 else {i})", min(n, DEEP // 3))),
+    "a branch in a branch": lambda n: score(nested("3", "(if node.pod_count > {i} then {0} else 2)", min(n, DEEP))),
+    "a condition equal to one": lambda n: one(nested("node.unschedulable", "({0} == node.unschedulable)", min(n, DEEP))),
+    "a key in a key": lambda n: one(nested('pod.labels["a"]', "pod.labels[{0}]", min(n, DEEP)) + ' == "x"'),
+    "a default of a default": lambda n: one(nested('node.labels["a"]', '({0} ?? node.labels["b{i}"])', min(n, DEEP)) + ' == "x"'),
+    "nots": lambda n: one(nested(LABEL, "not {0}", min(n, DEEP))),
+    "guards in guards": lambda n: one(nested(LABEL, '(has(node.labels["k{i}"]) and {0})', min(n, DEEP))),
+    "a curve of a curve": lambda n: score(nested("node.pod_count", "curve({0}, 0 -> 0, 5 -> 100)", min(n, DEEP))),
+    "a clamp of a clamp": lambda n: score(nested("node.pod_count", "clamp({0}, 0, 100)", min(n, DEEP))),
+    "minus minus": lambda n: score(nested("node.pod_count", "(- {0})", min(n, DEEP // 2))),
+    "parentheses": lambda n: one("(" * min(n, DEEP) + "node.pod_count > 3" + ")" * min(n, DEEP)),
+}
+
+# Twice the number makes a text of twice the size; each takes work in proportion.
+FAMILIES: dict[str, Callable[[int], str]] = {
+    # wide
+    "labels joined by and": lambda n: one(joined(each(LABEL, n), " and ")),
+    "labels joined by or": lambda n: one(joined(each(LABEL, n), " or ")),
+    "labels that may be missing": lambda n: one(joined(each(LABEL, n), " and "), ""),
+    "labels with guards": lambda n: one(joined([*each('has(node.labels["l{0}"])', n // 2), *each(LABEL, n // 2)], " and "), ""),
+    "labels under if": lambda n: score(joined(each('(if has(node.labels["l{0}"]) then node.pod_count else 1)', n), " + ")),
+    "unequal to many": lambda n: one(joined(each('node.name != "n{0}"', n), " and ")),
+    "less than many": lambda n: one(joined(each("node.pod_count < {0}", n), " and ")),
+    "a scope of many labels": lambda n: scope(joined(each(POD_LABEL, n), " and ")),
+    "a scope of many names": lambda n: scope(joined(each('pod.name != "n{0}"', n), " and ")),
+    "a long sum": lambda n: score(joined(each("node.pod_count", n), " + ")),
+    "a long product": lambda n: score(joined(each("node.pod_count", n), " * ")),
+    "a long list of arguments": lambda n: score(f"max({', '.join(each('node.pod_count', n))})"),
+    "a set of many members": lambda n: one("node.name in [" + ", ".join(each('"n{0}"', n)) + "]"),
+    "many sets": lambda n: one(joined(each('node.name in ["a{0}", "b{0}", "c{0}"]', n), " or ")),
+    "a list of many values": lambda n: one("node.name in [" + ", ".join(each('pod.labels["l{0}"]', n)) + "]"),
+    "a set param": lambda n: (
+        f"{POLICY}param s: set<string> = [{', '.join(each(chr(34) + 'n{0}' + chr(34), n))}]\nfilter f {{ require node.name in s }}\n"
+    ),
+    "a curve of many points": lambda n: score(f"curve(node.pod_count, {', '.join(each('{0} -> 1', n + 2))})"),
+    "a curve over params": lambda n: lines("param p{0}: count = 1 range 0..1", n=min(n, 200)) + curve_of_params(n),
+    "a selector of many keys": lambda n: one('(node.labels matches "' + ",".join(each("k{0} in (a,b)", n)) + '")'),
+    "a selector of many values": lambda n: one('(node.labels matches "k in (' + ",".join(each("v{0}", n)) + ')")'),
+    "many selectors": lambda n: one(joined(each('(node.labels matches "k{0}=a")', n), " and ")),
+    "a selector of one key": lambda n: one('(node.labels matches "' + ",".join(each("k notin (a,b{0})", n)) + '")'),
+    "many patterns": lambda n: one(joined(each('matches_regex(node.name, "a{0}[a-z]+")', n), " or ")),
+    "costly patterns": lambda n: one(joined(each('matches_regex(node.name, "[a-z]{900}{0}")', n), " or ")),
+    "a pattern of many choices": lambda n: one('matches_regex(node.name, "' + "|".join(each("a{0}b", n)) + '")'),
+    "a pattern of many options": lambda n: one('matches_regex(node.name, "' + "(a|b)?" * n + '")'),
+    "patterns of pods": lambda n: one(joined(each('matches_regex(pod.name, "a{0}[a-z]+")', n), " or ")),
+    "long texts": lambda n: one(f'node.name != "{"a" * 20 * n}" and node.name != "{"b" * 20 * n}"'),
+    "a long message": lambda n: one("node.pod_count > 3", f' else "{"a" * 20 * n}"'),
+    "a message of many holes": lambda n: one("node.pod_count > 3", ' else "' + "{node.pod_count} {pod.name} " * n + '"'),
+    "a long name": lambda n: lines(f"let {'a' * 20 * n} = node.pod_count", n=1) + f"score s = {'a' * 20 * n} normalize minmax\n",
+    # many
+    "many requirements": lambda n: (
+        f"{POLICY}filter f {{\n{chr(10).join(each(f'require {LABEL} on missing pass', n, of=MOST_CLAUSES))}\n}}\n"
+    ),
+    "many guards": lambda n: (
+        f"{POLICY}filter f {{\n{chr(10).join(each(f'require has(node.labels[{Q}l{{0}}{Q}])', n, of=MOST_CLAUSES))}\n}}\n"
+    ),
+    "many filters": lambda n: lines(f"filter f{{0}} {{ require {LABEL} on missing pass }}", n=min(n, MOST_ITEMS)),
+    "many guarded filters": lambda n: lines(f"filter f{{0}} when {POD_LABEL} {{ require {LABEL} on missing pass }}", n=min(n, MOST_ITEMS)),
+    "many scores": lambda n: lines("score s{0} = clamp(node.pod_count + {0}, 0, 100)", n=min(n, MOST_ITEMS)),
+    "many preferences": lambda n: lines(f"prefer s{{0}} weight 2 = {LABEL} on missing 0", n=min(n, MOST_ITEMS)),
+    "many ranked scores": lambda n: lines("score s{0} = node.pod_count * {0} normalize minmax", n=min(n, MOST_ITEMS)),
+    "many tiers": lambda n: lines("score s{0} tier 1 + 1 = node.pod_count normalize minmax", n=min(n, MOST_ITEMS)),
+    "many tie breaks": lambda n: f"{POLICY}tie_break {', '.join(each('node.pod_count + {0} asc', n))}\n",
+    "many victim rules": lambda n: victims(each(f"never_evict when {PLACED_LABEL} on missing keep", n)),
+    "victim rules of identity": lambda n: victims(each(f"never_evict when {IDENTITY}", n)),
+    "many params": lambda n: lines("param p{0}: count = 1 range 0..1", n=min(n, MOST_ITEMS - 1)) + "tie_break node.pod_count + p0 asc\n",
+    "many metrics": lambda n: lines(
+        'metric m{0}: percent = prometheus("q{0}", node: "i")', "prefer p{0} = m{0} > 50% on missing 0", n=min(n, 240)
+    ),
+    "many imports": lambda n: "".join(each('import "l{0}.policy" as l{0}\n', n)) + one("node.pod_count > 3", ""),
+    "many annotations": lambda n: POLICY + "".join(each('@owner("x{0}")\n', n)) + "filter f { require node.pod_count > 3 }\n",
+    "many quanta": lambda n: lines("quantum 1 tier {0}", n=min(n, MOST_ITEMS)),
+    "arguments of a plugin": lambda n: (
+        f"{POLICY}base kubernetes {{ NodeResourcesFit weight 1 with {{ {', '.join(each('x{0}: {0}', n))} }} }}\n"
+    ),
+    # selections
+    "many selections": lambda n: counted(each(PLACED_LABEL, n, of=MOST_ITEMS)),
+    "selections of identity": lambda n: counted(each(IDENTITY, n, of=MOST_ITEMS)),
+    "selections of a namespace": lambda n: counted(each("it.namespace == pod.namespace and it.priority > {0}", n, of=MOST_ITEMS)),
+    "selections of times": lambda n: counted(each("age(it.created) > {0}s", n, of=MOST_ITEMS)),
+    "selections of a captured label": lambda n: counted(each('it.labels["a{0}"] == pod.labels["b{0}"]', n, of=MOST_ITEMS)),
+    "a selection of many labels": lambda n: counted([joined(each(PLACED_LABEL, n), " or ")]),
+    "a selection of many names": lambda n: counted([joined(each('it.name != "n{0}"', n), " and ")]),
+    "sums of many selections": lambda n: lines(
+        "score s{0} = sum(pods where it.priority > {0}, it.requests.cpu) / 1cpu + node.pod_count normalize minmax", n=min(n, MOST_ITEMS)
+    ),
+    "largest of many selections": lambda n: lines(
+        'score s{0} = max(pods where it.priority > {0}, it.priority, within: "topology.kubernetes.io/zone") normalize minmax on missing 0',
+        n=min(n, MOST_ITEMS),
+    ),
+    "many domains": lambda n: lines('score s{0} = count(pods, within: "key{0}") normalize minmax on missing 0', n=min(n, MOST_ITEMS)),
+    "many spreads": lambda n: lines(
+        'score s{0} = spread(pods where it.priority > {0}, by: "topology.kubernetes.io/zone") on missing 0', n=min(n, MOST_ITEMS)
+    ),
+    # wrong
+    "unknown names": lambda n: wrong(each("node.pod_count > nmae_{0}", n), each("let name_{0} = 1", 40)),
+    "unknown long names": lambda n: wrong(each(f"node.pod_count > {'n' * 70}{{0}}b", n), each(f"let {'n' * 70}a{{0}} = 1", 40)),
+    "unknown fields": lambda n: wrong(each("node.fre{0}.cpu > 3cpu", n)),
+    "unknown functions": lambda n: wrong(each("ratoi{0}(1, 2) > 3", n)),
+    "unknown units": lambda n: wrong(each("node.free.memory > {0}Gb", n)),
+    "wrong dimensions": lambda n: wrong(each("node.free.cpu == {0}", n)),
+    "missing everywhere": lambda n: f"{POLICY}filter f {{\n{chr(10).join(each(f'require {LABEL}', n, of=MOST_CLAUSES))}\n}}\n",
+    "needless guards": lambda n: one(joined(each("has(node.pod_count)", n), " and "), ""),
+    "names given twice": lambda n: lines("filter f { require node.pod_count > {0} }", n=min(n, MOST_ITEMS)),
+    "lets in a circle": lambda n: lines("let a{0} = b{0}", "let b{0} = a{0}", n=min(n, MOST_ITEMS // 2)),
+    "one large circle": lambda n: POLICY + "".join(f"let a{i} = a{(i + 1) % min(n, MOST_ITEMS)}\n" for i in range(min(n, MOST_ITEMS))),
+    "policies in one file": lambda n: lines('policy "p{0}"', n=n),
+    "tests of nothing": lambda n: lines('test "t{0}" { node a {} expect b on c }', n=min(n, 500)),
+    "unknown objects": lambda n: f'{POLICY}test "t" {{\n{chr(10).join(each("expect pod_{0} on node_{0}", n))}\n}}\n',
+    "open brackets": lambda n: "let a = " + "(" * n,
+    "closed brackets": lambda n: "let a = " + ")" * n,
+    "words": lambda n: "word " * n,
+    "halves of rules": lambda n: lines("filter f{0} {", "require", "score", n=n // 3),
+}
+
+# Twice the number makes far more work than twice, because many rules need much: refused above a size, at the same place everywhere.
+PRODUCTS: dict[str, Callable[[int], str]] = {
+    "lets in layers and": lambda n: layers(n // 8, " and ", '(node.labels["{}"] == "x")', "filter f {{ require {0} on missing pass }}"),
+    "lets in layers or": lambda n: layers(
+        n // 8, " or ", '(node.labels["{}"] == "x")', "filter f when {0} {{ require {0} on missing pass }}"
+    ),
+    "lets in layers plus": lambda n: layers(n // 5, " + ", 'node.free["{}"]', "score s = {0} normalize minmax on missing 0"),
+    "guards of one large let": lambda n: large_let(n, "filter f{0} when big and node.pod_count > {0} { require has(node.name) }"),
+    "requirements of one large let": lambda n: large_let(n, 'filter f{0} { require big or node.labels["f{0}"] == "x" on missing pass }'),
+    "preferences of one large let": lambda n: large_let(n, "prefer p{0} when big = node.pod_count > {0}"),
+    "lets of one large let": lambda n: large_let(
+        n, 'let b{0} = big or node.labels["f{0}"] == "x"', "filter f{0} { require b{0} on missing pass }"
+    ),
+    "scope and many rules": lambda n: (
+        scope(joined(each(POD_LABEL, 14 * n), " and "))
+        + "".join(each(f"filter f{{0}} when {POD_LABEL} {{ require {LABEL} on missing pass }}\n", n, of=240))
+    ),
+    "a long list with a long left side": lambda n: one(
+        f"({joined(each('node.pod_count', n), ' + ')}) in [{', '.join(each('node.pod_count', n))}]"
+    ),
+    "a list in a list in a list": lambda n: one(
+        nested("node.unschedulable", "({0} in [node.unschedulable, pod.host_network])", min(n, DEEP // 2))
+    ),
+    "ways to a let": lambda n: ways(min(n, 26)),
+    "or of large ands": lambda n: large_let(
+        n, f"filter f{{0}} {{ require {joined(each('(big and node.pod_count < {0})', 10), ' or ')} on missing pass }}"
+    ),
+}
+
+
+def scope(condition: str) -> str:
+    """A policy that governs some pods."""
+    return f"{POLICY}for pods where {condition}\nfilter g {{ require node.pod_count > 3 }}\n"
+
+
+def victims(rules: Sequence[str]) -> str:
+    """A policy of rules about victims."""
+    return POLICY + "preemption {\n" + "\n".join(rules) + "\n}\n"
+
+
+def counted(selections: Sequence[str]) -> str:
+    """A policy with a score for the number of pods of each selection."""
+    return POLICY + "".join(f"score s{i} = count(pods where {s}, on: node) normalize minmax\n" for i, s in enumerate(selections))
+
+
+def wrong(conditions: Sequence[str], before: Sequence[str] = ()) -> str:
+    """A policy of a requirement with much wrong in it."""
+    return "\n".join([POLICY, *before, f"filter f {{ require {joined(conditions, ' and ')} }}", ""])
+
+
+def curve_of_params(n: int) -> str:
+    """A score whose curve has points that are sums of params."""
+    total = joined(each("p{0}", min(n, 200)), " + ")
+    points = ", ".join(f"{1000 * i} + {total} -> 1" for i in range(10))
+    return f"score s = curve(node.pod_count, {points}) normalize minmax\n"
+
+
+def large_let(n: int, *patterns: str) -> str:
+    """A policy with one large let and many rules that need it."""
+    return lines(*patterns, n=min(n, 240), before=f"let big = {joined(each(LABEL, 5 * n), ' and ')}\n")
+
+
+def ways(n: int) -> str:
+    """A chain of lets with a guard at each step that says something about what the first reads."""
+    values = ", ".join(each('node.free["r{0}"]', n))
+    chain = "".join(f'let a{i + 1} = if has(node.free["r{i}"]) then a{i} else a{i}\n' for i in range(n))
+    return f"{POLICY}let a0 = max({values}, 0)\n{chain}filter f {{ require a{n} < 10 on missing pass }}\n"
+
+
+def largest(family: Callable[[int], str]) -> str:
+    """The longest text of a family that a file may hold."""
+    n = 8
+    while n < MOST_BYTES and len(text := family(2 * n)) <= MOST_BYTES and text != family(n):
+        n *= 2
+    return family(n)
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Every hostile text with its name."""
+    for name, family in (NESTED | FAMILIES | PRODUCTS).items():
+        yield name, largest(family)
+    for name, kind, step in doubling.steps():
+        yield f"doubling: {name}", doubling.chain(longest(step), kind, step, "require")
+        yield f"doubling in a scope: {name}", doubling.chain(longest(step), kind, step, "scope, when and require")
+    for place in doubling.PLACES:
+        yield f"doubling: {place}", doubling.chain(longest("{0} and {0}"), Kind.BOOL, "{0} and {0}", place)
+        yield f"doubling sums: {place}", doubling.chain(longest("{0} + {0}"), Kind.COUNT, "{0} + {0}", place)
+    for place in doubling.CONSTANT_PLACES:
+        yield f"doubling constants: {place}", doubling.constant_chain(18, place)
+
+
+def longest(step: str) -> int:
+    """The length of the longest chain of such a let that is not nested too deep."""
+    text = step.format("a", i=1)
+    expression = parse_expression(Source(name="step", text=text), 0, len(text), Diagnostics())
+    return (DEEPEST - 6) // depth(expression)
+
+
+def depth(node: ast.Node) -> int:
+    """How deep a syntax tree is."""
+    return 1 + max((depth(child) for child in tree.children(node)), default=0)
