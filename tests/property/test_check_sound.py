@@ -16,6 +16,7 @@ from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.language import typed
 from wharfinger.language.check.truth import Truths
 from wharfinger.language.check.walk import walk
+from wharfinger.language.check.work import Work
 from wharfinger.language.describe import describe
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.intervals import Intervals
@@ -84,7 +85,7 @@ def test_values_are_as_their_types_say(data: st.DataObject) -> None:
     intervals = Intervals(params={p.name: (p.low, p.high) for p in policy.params})
     for let in policy.lets:
         intervals.lets[let.name] = intervals.of(let.value)
-    truths = Truths({let.name: let for let in policy.lets}, intervals)
+    truths = Truths({let.name: let for let in policy.lets}, intervals, Work())
     for expr in sub_expressions(policy):
         value = interpreter.value(expr, 0)
         assert value is not None or expr.type.optional, describe(expr)
