@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ import typer.main
 
 from wharfinger.cli import arguments as words_of
 from wharfinger.cli import streams
-from wharfinger.errors import WharfingerError
+from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.language import render
 from wharfinger.language.diagnostics import PolicyError
 
@@ -69,6 +70,8 @@ class Verbs(typer.core.TyperGroup):
         if self._names_only:
             return typer.core.TyperCommand(cmd_name)
         module = _imported(f"wharfinger.cli.{VERBS[cmd_name]}")
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # which `wharfinger.__main__` wanted for as long as things are imported
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(cmd_name)(module.command)
         return typer.main.get_command(single)
@@ -79,7 +82,13 @@ class Verbs(typer.core.TyperGroup):
         return super().shell_complete(ctx, incomplete)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The words that are left for the verb."""
+        """The words that are left for the verb. UsageError for an empty one: it would be taken for this folder."""
+        if not args and not ctx.resilient_parsing:
+            sys.stderr.write(f"{ctx.get_help()}\n")
+            ctx.exit(2)
+        if "" in args and not ctx.resilient_parsing:
+            before = args[args.index("") - 1] if args.index("") else "wharf"
+            raise UsageError(f"the word after {before} is empty; is a variable of the shell not set?")
         return super().parse_args(ctx, words_of.repeated(args))
 
     def invoke(self, ctx: Any) -> Any:
@@ -90,7 +99,7 @@ class Verbs(typer.core.TyperGroup):
         except BrokenPipeError:
             return _reader_left()
         except KeyboardInterrupt:
-            return _complain("interrupted", INTERRUPTED)
+            return INTERRUPTED
         return code
 
 
@@ -98,7 +107,6 @@ app = typer.Typer(
     cls=Verbs,
     add_completion=True,
     rich_markup_mode=None,
-    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Kubernetes scheduling decided by .policy files: check them, test them, and see where pods would go.",
 )
@@ -145,6 +153,8 @@ def _shielded(run: Callable[[], Any]) -> int:
         return error.exit_code
     except Exception as error:  # noqa: BLE001 — the last resort: whatever went wrong, people get a sentence
         return _complain(*_sentence(error))
+    if code == INTERRUPTED:  # by us, or by typer while it reads the words
+        return _complain("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 
@@ -160,7 +170,10 @@ def _sentence(error: Exception) -> tuple[str, int]:
         return str(error), error.exit_code
     if isinstance(error, typer.TyperException):
         path = getattr(getattr(error, "ctx", None), "command_path", "wharf")
-        return f"{error.format_message().removesuffix('.').replace('Value error, ', '')}. Try '{path} --help'.", error.exit_code
+        return (
+            f"{' '.join(error.format_message().split()).removesuffix('.').replace('Value error, ', '')}. Try '{path} --help'.",
+            error.exit_code,
+        )
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error), 2
     if os.environ.get(TRACEBACK):

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from wharfinger.crd import definition
+from wharfinger.errors import UsageError
 
 
 def command(
@@ -19,7 +20,6 @@ def command(
     --for jsonpath='{.status.conditions[?(@.type=="Established")].status}'=True crd -l app.kubernetes.io/managed-by=wharfinger`.
     """
     if not printed:
-        sys.stderr.write("nothing is written to a cluster from here; --print prints the manifests for `kubectl apply -f -`\n")
-        return 2
+        raise UsageError("nothing is written to a cluster from here; --print prints the manifests for `kubectl apply -f -`")
     sys.stdout.write("---\n".join(definition.files().values()))
     return 0

@@ -12,6 +12,7 @@ Everything has a default; without a policy, pods are placed by Kubernetes' own r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -128,7 +129,7 @@ class Settings(Part):
     kind: Annotated[str, exactly(KIND)] = KIND
     client_connection: ClientConnection = ClientConnection()
     profiles: tuple[Profile, ...] = (Profile(),)
-    policy_config_map: str | None = Field(default=None, pattern=r"^[^/\s]+/[^/\s]+$")
+    policy_config_map: str | None = None
     state_directory: str | None = Field(default=None, min_length=1)
     leader_election: LeaderElection = LeaderElection()
     limits: Limits = Limits()
@@ -154,6 +155,13 @@ class Settings(Part):
         if unknown is not None:
             raise ValueError(f"tenantServers names {unknown}, which is none of those under prometheus")
         return self
+
+    @field_validator("policy_config_map")
+    @classmethod
+    def _named(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[^/\s]+/[^/\s]+", value):
+            raise ValueError(f"expected NAMESPACE/NAME, not {value!r}")
+        return value
 
     @field_validator("profiles")
     @classmethod

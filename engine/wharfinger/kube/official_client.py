@@ -37,6 +37,8 @@ class Kubeconfig:
             self._loader = KubeConfigLoader(config_dict=merged.config, active_context=context, config_base_path=None)
         except ConfigException as error:
             raise ValueError(str(error)) from error
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"this is no kubeconfig: {path}; `kubectl config view` shows what one holds") from error
         self.configuration: Any = Configuration()
 
     async def load(self) -> None:

@@ -11,6 +11,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
@@ -57,7 +58,18 @@ def streams(path: str | Path) -> Iterator[tuple[str, BinaryIO]]:
         raise UsageError(f"{path}: no files that end in {', '.join(SUFFIXES)} (or one of these and .gz) in this folder")
     for file in found:
         with _opened(file) as stream:
-            yield str(file), _unpacked(stream)
+            with reading(str(file)):
+                content = _unpacked(stream)
+            yield str(file), content
+
+
+@contextmanager
+def reading(label: str) -> Iterator[None]:
+    """A context in which a file is read; UsageError with the file's name where that fails."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{label}: {error.strerror or error}") from error
 
 
 def _standard_input() -> BinaryIO:

@@ -76,7 +76,8 @@ def read_objects(paths: Iterable[str | Path], *, skip_invalid: bool = False) -> 
     with _paused_collection():
         for path in paths:
             for label, stream in documents.streams(path):
-                reader.read(label, stream)
+                with documents.reading(label):
+                    reader.read(label, stream)
     return reader.finish()
 
 

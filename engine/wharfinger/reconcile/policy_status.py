@@ -148,10 +148,10 @@ def _available(metrics: Sequence[MetricStatus]) -> Condition:
 
 def ready_of(found: PolicyStatus, conditions: Sequence[Condition]) -> Condition:
     """The condition `Ready` of a policy whose other conditions are these: whether its last text does what its mode says."""
-    if found.result is Result.REFUSED:
-        return ready(False, "FormerVersion" if found.holds else "Refused", _first_error(found))
     by_type = {each.type: each for each in conditions}
     active, metrics = by_type["Active"], by_type.get("MetricsAvailable")
+    if found.result is Result.REFUSED and active.reason != "Suspended":
+        return ready(False, "FormerVersion" if found.holds else "Refused", _first_error(found))
     if active.reason in {"Pending", "Suspended"}:
         return ready(False, active.reason, active.message)
     if metrics is not None and metrics.status == "False":

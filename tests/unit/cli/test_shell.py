@@ -28,6 +28,12 @@ def process(*arguments, **more):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["check", ""], "wharf: the word after check is empty; is a variable of the shell not set?\n"),
+        (["dry-run", "-s", ""], "wharf: the word after -s is empty; is a variable of the shell not set?\n"),
+        (["dry-run", "-s", "/proc/self/mem"], "wharf: /proc/self/mem: Input/output error\n"),
+        (["signals"], "wharf: Missing argument 'action'. Choose from: check. Try 'wharf signals --help'.\n"),
+        (["install"], None),
+        (["run", "--policy-configmap", "x"], "wharf: flags: policyConfigMap: expected NAMESPACE/NAME, not 'x'\n"),
         (["chekc"], "wharf: No such command 'chekc'. Try 'wharf --help'.\n"),
         (["check", "--nonsense"], "wharf: No such option: --nonsense. Try 'wharf check --help'.\n"),
         (["check", "nowhere.policy"], "wharf: nowhere.policy: no such file or folder\n"),
@@ -50,6 +56,32 @@ def test_help_names_every_verb(wharf):
     code, out, _ = wharf("--help")
     assert code == 0
     assert all(re.search(rf"^  {verb} ", out, re.MULTILINE) for verb in cli.VERBS)
+
+
+def test_without_a_word_it_helps(wharf):
+    code, out, err = wharf()
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: wharf ")
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5])
+def test_an_interrupt_at_any_moment_of_the_start_shows_no_traceback(delay, tmp_path):
+    """The interrupt comes `delay` seconds after the program has begun, which imports most of itself then."""
+    begin = "import sys\nfrom wharfinger.__main__ import main\nprint(end='begun', flush=True)\nsys.exit(main())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "engine")}
+    running = subprocess.Popen(
+        [sys.executable, "-c", begin, "bench", "--nodes", "2000", "--pods", "1000000"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout.read(5) == "begun"
+    time.sleep(0.02 + delay)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode in {130, -signal.SIGINT}
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)
@@ -90,6 +122,7 @@ def test_an_error_of_our_own_is_a_sentence_and_exit_code_70(wharf, monkeypatch):
 
 def test_a_reader_that_leaves_causes_no_noise(tmp_path):
     lines = [json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{i:05d}", "namespace": "n" * 60}}) for i in range(3000)]
+    lines.append(json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}))
     (tmp_path / "pods.jsonl").write_text("\n".join(lines))
     running = process("dry-run", "--snapshot", tmp_path / "pods.jsonl")
     running.stdout.close()

@@ -138,7 +138,18 @@ def test_the_page_of_somebody_else_is_not_printed(wharf):
 
 @pytest.mark.parametrize(
     "url",
-    ["", "127.0.0.1:10261", "ftp://a", "http://", "http://[::1", "http://a:b", "http://a:0", "http://a b", "http://a/?x", "http://\x1b[2J"],
+    [
+        " ",
+        "127.0.0.1:10261",
+        "ftp://a",
+        "http://",
+        "http://[::1",
+        "http://a:b",
+        "http://a:0",
+        "http://a b",
+        "http://a/?x",
+        "http://\x1b[2J",
+    ],
 )
 @pytest.mark.parametrize("command", ["status", "top"])
 def test_what_is_no_address_is_told_at_once(wharf, command, url):

@@ -68,6 +68,7 @@ def test_conditions(found, metrics, told, reason):
 WORST = [
     (status(), [], "True Active"),
     (replace(status(), suspended="it took 50 ms"), [LACKING], "False Suspended it took 50 ms"),
+    (replace(status(SYNTAX), suspended="it took 50 ms"), [], "False Suspended it took 50 ms"),
     (status(LINT), [], "True Active"),
     (status(SYNTAX), [], "False FormerVersion p:3:1: P101: what is this"),
     (status(LINT, TEST), [], "False FormerVersion p:9:1: test: the test fails"),

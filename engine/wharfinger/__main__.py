@@ -1,0 +1,23 @@
+"""The program `wharf`, and `python -m wharfinger`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+
+def main() -> int:
+    """The exit code of the command line.
+
+    Until the verb has been imported, an interrupt ends the process as it ends any other program: there is nothing to put in order, and
+    an exception in the middle of an import would show as a traceback, or be swallowed there.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # and is not ignored, as under nohup
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from wharfinger.cli import main as run  # noqa: PLC0415 — see above
+
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
