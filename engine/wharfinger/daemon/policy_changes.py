@@ -18,7 +18,7 @@ _LOOK = 0.2  # seconds between two looks whether the cluster is known
 
 def connect(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> Shadows:
     """What shadow policies would have done: from now on the scheduler has the store's policies, and shows them its decisions."""
-    shadows = Shadows(clock)
+    shadows = Shadows(clock, budget=scheduler.settings.budget)
     scheduler.show_decisions(shadows.compare)
 
     def adopt(active: ActivePolicies) -> None:

@@ -266,6 +266,28 @@ class PolicyStopwatch:
             self._inner.ended(laps, status)
 
 
+class EveryDecision:
+    """A `Stopwatch` that measures the policies of every decision: `seconds` are those of the last one, by policy."""
+
+    def __init__(self, timer: Callable[[], float]) -> None:
+        self._timer = timer
+        self.seconds: Mapping[str, float] = {}
+
+    def effort(self, plugin: Plugin) -> Effort | None:  # noqa: ARG002 — nobody asks for it here
+        """None."""
+        return None
+
+    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:  # noqa: ARG002 — all are measured
+        """The laps of a decision that begins now."""
+        self.seconds = {}
+        return WatchedLaps(self._timer, whole=whole)
+
+    def ended(self, laps: Laps, status: str) -> None:  # noqa: ARG002 — whatever came of it
+        """None; the seconds are known."""
+        if isinstance(laps, WatchedLaps):
+            self.seconds = seconds_by_policy(laps)
+
+
 class WatchedLaps(TimedLaps):
     """Laps that are measured for the sake of the policies in them."""
 

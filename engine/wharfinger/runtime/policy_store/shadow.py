@@ -1,7 +1,8 @@
 """Shadow policies: what would have been decided if they decided too.
 
 Each is held against the decisions about pods that it governs, on the very state they were made on, and changes none of them. What that may
-cost is a share of time, saved up for a moment at most; when it is used up, decisions pass by unseen and are counted as such.
+cost is a share of time, saved up for a moment at most; when it is used up, decisions pass by unseen and are counted as such. A shadow
+that takes more of single decisions than a policy may pauses, as one that decides would be suspended.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.decision import Decision
+from wharfinger.runtime.policy_budget import Allowance, BudgetSettings, EveryDecision
 from wharfinger.runtime.policy_store.active import ActivePolicies
 
 if TYPE_CHECKING:
@@ -61,15 +63,32 @@ class ShadowReport:
 class _Beside:
     """A shadow policy in one profile."""
 
-    def __init__(self, policy: CompiledPolicy, chain: Chain, report: ShadowReport) -> None:
+    def __init__(self, policy: CompiledPolicy, chain: Chain, report: ShadowReport, budget: BudgetSettings) -> None:
         self.policy = policy
         self.chain = chain
         self.report = report
-        self._decider = Decider(chain, MOST_CELLS)
+        self._budget = budget
+        self._allowance = Allowance(budget)
+        self._measured = EveryDecision(budget.timer)
+        self._decider = Decider(chain, MOST_CELLS, self._measured)
 
-    def compare(self, profile: str, decision: Decision, at: float) -> None:
-        """None; counts whether the shadow agrees."""
+    def pauses(self, now: float) -> bool:
+        """Whether the shadow took too long lately, at a monotonic time."""
+        until = self._allowance.suspended_until
+        if until is not None and now >= until:
+            self._allowance.try_again()
+            until = None
+        return until is not None
+
+    def compare(self, profile: str, decision: Decision, at: float, now: float) -> None:
+        """None; counts whether the shadow agrees, and has it pause if it took too long."""
         other = self._decider.decide(decision.snapshot, decision.pod)
+        seconds = self._measured.seconds.get(self.policy.name, 0.0)
+        if self._budget.seconds and self._allowance.took(seconds, now):
+            self.report.last_error = (
+                f"it took {1000 * seconds:.3g} ms of a decision and may take {1000 * self._budget.seconds:.3g} ms; "
+                f"decisions pass by unseen for {self._allowance.pause:g} s"
+            )
         if other.node == decision.node:
             self.report.agreed += 1
             return
@@ -89,11 +108,12 @@ class _Beside:
 
 
 class Shadows:
-    """The shadow policies of all profiles. `timer` measures what they cost."""
+    """The shadow policies of all profiles. `timer` measures what they cost together, `budget` says what one may take of a decision."""
 
-    def __init__(self, clock: Clock, timer: Callable[[], float] | None = None) -> None:
+    def __init__(self, clock: Clock, timer: Callable[[], float] | None = None, budget: BudgetSettings | None = None) -> None:
         self._clock = clock
         self._timer = timer or clock.monotonic
+        self._budget = budget or BudgetSettings()
         self._beside: dict[str, list[_Beside]] = {}
         self._saved = SAVED
         self._asked_at = self._timer()
@@ -110,7 +130,7 @@ class Shadows:
                 report = reports.setdefault(name, self._report(policy))
                 before = known.get((profile, name))
                 same = before is not None and before.chain is chain
-                beside = before if same and before is not None else _Beside(policy, chain, report)
+                beside = before if same and before is not None else _Beside(policy, chain, report, self._budget)
                 self._beside.setdefault(profile, []).append(beside)
         self.reports = reports
 
@@ -140,10 +160,10 @@ class Shadows:
         began = self._timer()
         self._saved = min(SAVED, self._saved + SHARE * (began - self._asked_at))
         self._asked_at = began
-        if self._saved <= 0:
+        if self._saved <= 0 or shadow.pauses(self._clock.monotonic()):
             shadow.report.unseen += 1
             return
         try:
-            shadow.compare(profile, decision, self._clock.now())
+            shadow.compare(profile, decision, self._clock.now(), self._clock.monotonic())
         finally:
             self._saved -= self._timer() - began

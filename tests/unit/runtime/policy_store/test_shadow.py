@@ -6,6 +6,7 @@ from tests.unit.compiler.texts import compiled
 from tests.unit.runtime.policy_store.stores import BASE, policy, story
 from tests.unit.runtime.running import node, pod, running
 from wharfinger.framework.chain import with_policies
+from wharfinger.runtime.policy_budget import IN_A_ROW, BudgetSettings
 from wharfinger.runtime.policy_store.active import ActivePolicies
 from wharfinger.runtime.policy_store.shadow import MOST_KEPT, SHARE, Shadows
 
@@ -130,3 +131,31 @@ async def test_counts_go_on_for_one_revision_and_begin_anew_for_another():
         await asyncio.sleep(0)
         shadows.adopt(active([A]))
         assert shadows.reports == {}
+
+
+@story
+async def test_a_shadow_that_takes_too_long_pauses_and_is_tried_again():
+    slow = compiled('policy "where"\nfilter f { require node.pod_count < 500 else "full" }')
+    policies = active([A], where=slow)
+    async with started(policies) as world:
+        shadows = Shadows(world.clock, lambda: 0.0, BudgetSettings(seconds=0.02, timer=world.clock.monotonic))
+        shadows.adopt(policies)
+        chain = policies.shadows["wharfinger"]["where"]
+        rules = next(found for found in chain.rules if found.policy is slow)
+        taken = [0.05]
+        for name in ("filter", "filter_one"):
+            usual = getattr(rules.filters[0], name)
+            setattr(rules.filters[0], name, lambda *asked, usual=usual: (world.clock.move(taken[0]), usual(*asked))[1])
+        world.scheduler.show_decisions(shadows.compare)
+        for number in range(IN_A_ROW + 5):
+            world.cluster.put(pod(f"p-{number}", cpu="1m"))
+            await world.calm()
+        report = shadows.reports["where"]
+        assert (report.agreed + report.disagreed, report.unseen) == (IN_A_ROW, 5)
+        assert report.last_error == "it took 50 ms of a decision and may take 20 ms; decisions pass by unseen for 30 s"
+        assert len(world.cluster.nodes_of_pods()) == IN_A_ROW + 5
+        taken[0] = 0.0
+        world.clock.move(30)
+        world.cluster.put(pod("late", cpu="1m"))
+        await world.calm()
+        assert (report.agreed + report.disagreed, report.unseen) == (IN_A_ROW + 1, 5)
