@@ -18,9 +18,14 @@ MOST_LETS = 8
 
 
 class PolicyCommentary:
-    """The commentary of a chain's policies; the rules of a policy are called `policy/rule`."""
+    """The commentary of a chain's policies; the rules of a policy are called `policy/rule`.
+
+    One decision is told rule by rule and node by node: what a policy counts over all pods is counted once for all of it.
+    """
 
     def __init__(self, chain: Chain) -> None:
+        self._at: tuple[PodView, Snapshot] | None = None
+        self._interpreters: dict[str, Interpreter] = {}
         self._filters = {f"{policy.name}/{rule.name}": (policy, rule) for policy in chain.policies for rule in policy.policy.filters}
 
     def location(self, rule: str) -> str | None:
@@ -33,10 +38,17 @@ class PolicyCommentary:
         found = self._filters.get(rule)
         if found is None:
             return None
-        interpreter = interpreter_of(found[0], pod, snapshot)
+        interpreter = self._interpreter(found[0], pod, snapshot)
         failing = [clause for clause, answer in interpreter.filter(found[1], row) if not passes(clause, answer)]
         sentences = tuple(interpreter.message(clause, row) for clause in failing)
         return sentences, tuple(line for clause in failing for line in operands(interpreter, found[0].policy, clause.condition, row))
+
+    def _interpreter(self, policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> Interpreter:
+        if self._at is None or self._at[0] is not pod or self._at[1] is not snapshot:
+            self._at, self._interpreters = (pod, snapshot), {}
+        if policy.name not in self._interpreters:
+            self._interpreters[policy.name] = interpreter_of(policy, pod, snapshot)
+        return self._interpreters[policy.name]
 
 
 def interpreter_of(policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> Interpreter:

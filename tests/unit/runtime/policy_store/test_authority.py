@@ -66,3 +66,16 @@ async def test_while_its_source_is_lost_it_belongs_to_whom_it_did(tmp_path):
     await after.store.settle()
 
     assert held(after) == [("p", TENANT)]
+
+
+SCAN = 'score s = count(pods where starts_with(it.name, pod.name), on: node) normalize minmax\n'
+
+
+@story
+async def test_what_looks_at_all_pods_is_refused_to_a_namespace_and_warned_about_for_the_cluster():
+    world = World()
+    await world.offer({"a": text(policy("p") + SCAN, TENANT), "b": PolicyText(name="b", content=(policy("q") + SCAN).encode())})
+
+    assert held(world) == [("q", CLUSTER)]
+    codes = {status.name: [finding.code for finding in status.findings if finding.code != "trial"] for status in world.store.statuses}
+    assert codes == {"p": ["P610"], "q": ["L501"]}
