@@ -160,7 +160,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch, selection: str, n_pods: int) -> l
     asked = 0
     run = ItemProgram.run
 
-    def counting(self: ItemProgram, captured: object, pod: PodView) -> tuple[object, ...]:
+    def counting(self: ItemProgram, captured: object, pod: PodView) -> object:
         nonlocal asked
         asked += 1
         return run(self, captured, pod)  # type: ignore[arg-type]  # as it was given

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from wharfinger.builtins.context import AtRows
@@ -34,17 +35,29 @@ class ItemProgram:
     """
 
     captures: tuple[Node, ...]
-    function: Callable[[Sequence[Any], PodView], tuple[Any, ...]]
+    function: Callable[[Sequence[Any], PodView], Any]
     text: str
     per_pod: bool
 
-    def run(self, captured: Sequence[Any], pod: PodView) -> tuple[Any, ...]:
-        """The outputs for one pod."""
+    def run(self, captured: Sequence[Any], pod: PodView) -> Any:
+        """What is computed of one pod."""
         return self.function(captured, pod)
 
 
-def item_program(outputs: Sequence[Node]) -> ItemProgram:
-    """The program that computes some nodes for one placed pod."""
+def item_program(output: Node) -> ItemProgram:
+    """The program that computes a node for one placed pod."""
+    return _program([output], "{0}")
+
+
+def weighing(outputs: Sequence[Node]) -> ItemProgram:
+    """The program that says what a placed pod counts in a selection: 1 or its value, None where it is not selected or has no value.
+
+    `outputs` are the operands of the selection: whether a pod is selected, and its value and whether that is present, if any.
+    """
+    return _program(outputs, "1.0 if {0} else None" if len(outputs) == 1 else "{1} if {0} and {2} else None")
+
+
+def _program(outputs: Sequence[Node], answer: str) -> ItemProgram:
     nodes = ordered(outputs)
     inner = [node for node in nodes if node.stage is Stage.ITEM and node.op is not leaves.ITEM]
     captures = selection_parts.captures(outputs)
@@ -53,13 +66,13 @@ def item_program(outputs: Sequence[Node]) -> ItemProgram:
     places |= {node.number: len(captures) + 1 + step for step, node in enumerate(inner)}
     return ItemProgram(
         captures=captures,
-        function=_function(inner, places, outputs, len(captures)),
+        function=_function(inner, places, answer.format(*(f"v{places[node.number]}" for node in outputs)), len(captures)),
         text=_text(inner, places, outputs),
         per_pod=selection_parts.reads_identity(outputs),
     )
 
 
-def _function(inner: Sequence[Node], places: dict[int, int], outputs: Sequence[Node], n_captures: int) -> Callable[..., tuple[Any, ...]]:
+def _function(inner: Sequence[Node], places: dict[int, int], answer: str, n_captures: int) -> Callable[..., Any]:
     """The program as Python code; `places` number the captured values, the pod and the result of each step."""
     names: dict[str, Any] = {"nan": math.nan}
     lines = [f"{''.join(f'v{place}, ' for place in range(n_captures))}= captured"] if n_captures else []
@@ -70,10 +83,9 @@ def _function(inner: Sequence[Node], places: dict[int, int], outputs: Sequence[N
         if node.op.scalar is None:
             raise TypeError(f"{node.op.name} cannot be asked of a placed pod")
         lines.append(f"v{place} = " + template.format(*arguments, f=f"f{place}", all=", ".join(arguments)))
-    found = "".join(f"v{places[node.number]}, " for node in outputs)
-    source = "\n    ".join([f"def program(captured, v{n_captures}):", *lines, f"return ({found})"]) + "\n"
+    source = "\n    ".join([f"def program(captured, v{n_captures}):", *lines, f"return {answer}"]) + "\n"
     exec(byte_code(source), names)  # noqa: S102 — the text is made from the operations above, never from a policy's own words
-    program: Callable[..., tuple[Any, ...]] = names["program"]
+    program: Callable[..., Any] = names["program"]
     return program
 
 
@@ -89,50 +101,33 @@ class _Counted:
     """What a placed pod counts in a selection, as a program whose captured values are among all `captures` of the selection."""
 
     def __init__(self, outputs: Sequence[Node], captures: Sequence[Node]) -> None:
-        self._program = item_program(outputs)
+        self._program = weighing(outputs)
         self._places = [captures.index(capture) for capture in self._program.captures]
         self._passing = any(selection_parts.is_passing(capture) for capture in self._program.captures)
 
     def weigh(self, captured: Sequence[Any]) -> Weigh:
-        """The function that says what a pod counts: 1 or its value, None where it is not selected or has no value."""
-        return _weigh(self._program.run, self._own(captured))
+        """The function that says what a pod counts, None for nothing."""
+        return partial(self._program.run, self._own(captured))
 
     def kept(self, snapshot: Snapshot, captured: Sequence[Any]) -> Selection:
         """The running counts over the cluster's pods."""
         own = self._own(captured)
         key: Hashable = (self._program.text, own)
-        value = _weigh(self._program.run, own)
-        return snapshot.selection(key, _every, per_pod=self._program.per_pod, value=value, passing=self._passing)
+        value = partial(self._program.run, own)
+        return snapshot.selection(key, None, per_pod=self._program.per_pod, value=value, passing=self._passing)
 
     def _own(self, captured: Sequence[Any]) -> tuple[Any, ...]:
         return tuple([captured[place] for place in self._places])
-
-
-def _weigh(run: Callable[[Sequence[Any], PodView], tuple[Any, ...]], captured: Sequence[Any]) -> Weigh:
-    def weigh(pod: PodView) -> float | None:
-        selected, *value = run(captured, pod)
-        if not selected:
-            return None
-        if not value:
-            return 1.0
-        amount, present = value
-        return float(amount) if present else None
-
-    return weigh
-
-
-def _every(_: PodView) -> bool:
-    return True
 
 
 class _Comparison:
     """`by == captured` as an index: the pods that have the captured value."""
 
     def __init__(self, by: Node, captured: Node, captures: Sequence[Node]) -> None:
-        program = item_program([by])
+        program = item_program(by)
         constants = [capture.value for capture in program.captures]
         self._key: Hashable = (program.text, tuple(constants))
-        self._value_of = lambda pod: program.run(constants, pod)[0]
+        self._value_of = lambda pod: program.run(constants, pod)
         self._place = captures.index(captured)
 
     def placements(self, snapshot: Snapshot, captured: Sequence[Any]) -> Collection[Placement]:

@@ -29,7 +29,7 @@ class Victims:
 
     def __init__(self, policy: typed.Policy, params: Mapping[str, Any]) -> None:
         module = lowered(policy, params)
-        self._item = item_program([module.roots[ALLOWED]])
+        self._item = item_program(module.roots[ALLOWED])
         captures = {str(place): node for place, node in enumerate(self._item.captures)}
         self._captured = schedule.schedule(Module(graph=module.graph, roots=captures), {})
         self.timed = any(node.op is leaves.NOW_GIVEN for node in ordered(module.roots.values()))
@@ -38,7 +38,7 @@ class Victims:
         """The predicate that says of a placed pod whether it may be evicted for `pod` at time `now`."""
         registers = schedule.bound(self._captured, pod, now=now)
         captured = [registers[self._captured.registers[str(place)]] for place in range(len(self._item.captures))]
-        return lambda placed: bool(self._item.run(captured, placed)[0])
+        return lambda placed: bool(self._item.run(captured, placed))
 
 
 def lowered(policy: typed.Policy, params: Mapping[str, Any]) -> Module:

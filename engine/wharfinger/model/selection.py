@@ -33,7 +33,7 @@ MOST_PASSING: Final = 64
 
 
 class Selection:
-    """The pods for which `predicate` is true, each counting 1, or its `value` (pods whose value is None do not count).
+    """The pods for which `predicate` is true (None: all of them), each counting 1, or its `value` (pods whose value is None do not count).
 
     Sums never depend on the order in which pods came: whole numbers add exactly, and as soon as one value is not whole, or they add up to
     so much that sums would be rounded, changed rows are summed anew with `exact_sum`. Every property first catches up with the state;
@@ -61,7 +61,7 @@ class Selection:
     )
 
     def __init__(  # noqa: PLR0913 — what a selection is, in words
-        self, nodes: NodeTable, pods: PodTable, predicate: Predicate, *, per_pod: bool, value: Value | None, remembers: bool = True
+        self, nodes: NodeTable, pods: PodTable, predicate: Predicate | None, *, per_pod: bool, value: Value | None, remembers: bool = True
     ) -> None:
         self._nodes = nodes
         self._pods = pods
@@ -250,9 +250,11 @@ class Selection:
         return by_class[self._pods.entry_classes]
 
 
-def _weight(predicate: Predicate, value: Value | None) -> Callable[[PodView], float | None]:
+def _weight(predicate: Predicate | None, value: Value | None) -> Value:
     if value is None:
-        return lambda pod: 1.0 if predicate(pod) else None
+        return lambda pod: 1.0 if predicate is None or predicate(pod) else None
+    if predicate is None:
+        return value
 
     def weigh(pod: PodView) -> float | None:
         weight = value(pod) if predicate(pod) else None
@@ -279,7 +281,7 @@ class Selections:
         return len(self._lasting) + len(self._passing)
 
     def of(
-        self, key: Hashable, predicate: Predicate, *, per_pod: bool = False, value: Value | None = None, passing: bool = False
+        self, key: Hashable, predicate: Predicate | None, *, per_pod: bool = False, value: Value | None = None, passing: bool = False
     ) -> Selection:
         """The selection of a key; the key stands for predicate, value and per_pod, which are used only when it is new."""
         kept = self._passing if passing else self._lasting

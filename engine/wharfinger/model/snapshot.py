@@ -227,7 +227,7 @@ class Snapshot:
     def selection(
         self,
         key: Hashable,
-        predicate: Callable[[PodView], bool],
+        predicate: Callable[[PodView], bool] | None,
         *,
         per_pod: bool = False,
         value: Callable[[PodView], float | None] | None = None,

@@ -5,6 +5,8 @@ import pytest
 
 from tests.unit.model import clusters
 from wharfinger.model import pod_table, selection
+from wharfinger.model.corrected import Corrections
+from wharfinger.model.domain_counts import exact_sum
 
 ZONES = {"zone": "z1"}, {"zone": "z2"}
 
@@ -218,3 +220,16 @@ def test_what_is_asked_for_in_passing_displaces_nobody():
         assert cluster.snapshot().selection(number, lambda _: True, passing=True).total == 0
     assert siblings(cluster) is lasting
     assert len(cluster._tables.selections) == 1 + selection.MOST_PASSING
+
+
+@pytest.mark.parametrize("value", [2.0**52, 2.0**1000, math.inf, 0.1])
+def test_corrections_are_added_as_exactly_as_what_is_kept(value):
+    cluster = cluster_of(2)
+    for number in range(4):
+        cluster.assume(clusters.view(f"web-{number}"), "node-0")
+    snapshot = cluster.snapshot()
+    kept = snapshot.selection("one", None, per_pod=True, value=lambda _: 1.0)
+    others = [snapshot.placement(clusters.view(f"web-{number}").uid) for number in range(2)]
+    found = snapshot.corrected(kept, Corrections({}, {placement.pod.uid: (placement, value) for placement in others}))
+    assert found.by_node.tolist() == [exact_sum([value, value, 1.0, 1.0]), 0.0]
+    assert found.total == found.domains("zone").counts[0] == found.by_node[0]

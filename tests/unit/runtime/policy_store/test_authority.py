@@ -68,7 +68,7 @@ async def test_while_its_source_is_lost_it_belongs_to_whom_it_did(tmp_path):
     assert held(after) == [("p", TENANT)]
 
 
-SCAN = 'score s = count(pods where starts_with(it.name, pod.name), on: node) normalize minmax\n'
+SCAN = "score s = count(pods where starts_with(it.name, pod.name), on: node) normalize minmax\n"
 
 
 @story
