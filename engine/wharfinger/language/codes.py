@@ -54,7 +54,12 @@ class Code(Enum):
         "set can be split freely.",
     )
     P007 = Record("too many words", "One file has at most 50,000 words and symbols, so that checking it never takes long.")
-    P008 = Record("too many tests", "One file has at most 500 tests. Put the rest into a `*_test.policy` file beside the policy.")
+    P008 = Record(
+        "too many tests",
+        "One file has at most 500 tests. Put the rest into a `*_test.policy` file beside the policy. The tests of a policy run whenever it "
+        "is read, so together they ask its rules at most 100,000 questions: every rule about every node for each pod that is placed, and "
+        "50 more for the decision itself.",
+    )
     P009 = Record(
         "too much to calculate",
         "The rules of one policy together need at most 10,000 operations: values that are read, operators, calls, points of a curve and "

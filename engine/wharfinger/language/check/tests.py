@@ -23,6 +23,9 @@ from wharfinger.language.suggest import listed
 from wharfinger.language.test_steps import Expectation
 from wharfinger.language.types import Kind, Type
 
+MOST_QUESTIONS = 100_000
+DECISION = 50  # questions that take as long as a decision
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Testable:
@@ -40,13 +43,27 @@ class Testable:
 def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -> None:
     """Reports everything that is wrong with some tests."""
     titles: dict[str, Span] = {}
+    questions = 0
     for test in tests:
+        questions += _questions(policy, test)
+        if questions > MOST_QUESTIONS:
+            message = f"the tests up to this one ask the rules more than {MOST_QUESTIONS:,} questions"
+            help_ = "each `place` asks every rule about every node; place fewer pods, on fewer nodes"
+            context.error(Code.P008, message, test.title.span, label="with this one it is too much", help=help_)
+            return
         title = test.title.value
         if title in titles:
             others = (Label(titles[title], "first used here"),) if titles[title].source is test.title.span.source else ()
             context.error(Code.P705, f"there is already a test `{title}`", test.title.span, label="used again", others=others)
         titles.setdefault(title, test.title.span)
         _Script(context=context, policy=policy).check(test)
+
+
+def _questions(policy: Testable, test: ast.Test) -> int:
+    """What running a test takes: a decision for each pod that it places, and every rule asked about every node."""
+    places = sum(isinstance(step, test_steps.Place) for step in test.steps)
+    nodes = sum(isinstance(step, test_steps.Object) and step.kind is test_steps.ObjectKind.NODE for step in test.steps)
+    return places * (DECISION + nodes * (len(policy.filters) + len(policy.scores)))
 
 
 @dataclass(slots=True, kw_only=True)
