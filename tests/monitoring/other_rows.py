@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.monitoring.panels import Panel, Row
-from tests.monitoring.queries import JOB, leading, quantile, rate, series
+from tests.monitoring.queries import JOB, leading, quantile, quantiles, rate, series
 from wharfinger.telemetry.declarations import Metric
 
 
@@ -29,6 +29,11 @@ def policies() -> Row:
                 title="Reloads",
                 about="New texts by what came of them, per hour.",
                 queries=[(f"sum by (result) (increase({series(Metric.POLICY_RELOADS)}[1h]))", "{{result}}")],
+            ),
+            Panel(
+                title="Suspensions",
+                about="Policies that took too much of decisions, per hour; pods that they govern wait.",
+                queries=[(f"sum by (policy) (increase({series(Metric.POLICY_SUSPENSIONS)}[1h]))", "{{policy}}")],
             ),
             Panel(title="Age", about="Since the text that holds was accepted.", queries=[(since, "{{policy}}")], unit="s"),
             Panel(
@@ -142,6 +147,23 @@ def server() -> Row:
                 about="429 Too Many Requests, and requests without an answer, per second.",
                 queries=[(rate(Metric.REQUESTS, "", "code", code="~429|<error>"), "{{code}}")],
                 unit="reqps",
+                width=6,
+            ),
+            Panel(
+                title="Steps of the event loop",
+                about="How long one step kept everything else waiting, and the longest lately; 50 ms are meant to be the most.",
+                queries=[
+                    *quantiles(Metric.LOOP_STEPS),
+                    (f"max by (instance) ({series(Metric.LOOP_LONGEST_STEP)})", "longest {{instance}}"),
+                ],
+                unit="s",
+                width=6,
+            ),
+            Panel(
+                title="Faults of plugins",
+                about="Methods that raised, or answered against their contract, per second.",
+                queries=[(rate(Metric.PLUGIN_FAULTS, "", "plugin", "method"), "{{plugin}} {{method}}")],
+                unit="ops",
                 width=6,
             ),
             Panel(
