@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import convert
 
-from tests.cluster import custom, everything
+from tests.cluster import custom, deployment, everything
 from tests.cluster.api import Api, Refused
 from tests.cluster.misbehaviour import Answer
 from tests.cluster.permissions import ACCOUNT, NAMESPACE, RBAC, allowed, granted, needed, roles, token
@@ -33,6 +33,15 @@ REFUSED = (
     ("POST", f"{RBAC}/clusterrolebindings"),
     ("DELETE", f"{custom.path('PolicyApp', 'default')}/web"),
 )
+
+
+@pytest.fixture
+def deployed(control_plane):
+    """The control plane with deploy/ applied, and with what PolicyApps take besides."""
+    folder = deployment.FOLDER / "overlays" / "policy-apps"
+    deployment.apply(control_plane, folder)
+    yield control_plane
+    deployment.remove(control_plane, folder)
 
 
 @pytest.fixture
@@ -85,7 +94,7 @@ def test_the_right_to_hold_up_deletions_is_needed(deployed, account):
     custom.create(deployed, "PolicyApp", "web", {"image": "web:1"})
     app = custom.get(deployed, "PolicyApp", "web")
     wanted = app_objects.deployment(convert(app["metadata"], ObjectMeta), PolicyAppSpec.model_validate(app["spec"]))
-    role = "clusterroles/wharfinger-custom-resources"
+    role = "clusterroles/wharfinger-policy-apps"
     api = Api(deployed.port, account, deployed.certificate)
 
     def make():
@@ -100,6 +109,26 @@ def test_the_right_to_hold_up_deletions_is_needed(deployed, account):
             make()
     finally:
         api.close()
+
+
+def test_without_the_role_of_apps_an_app_says_what_is_missing_and_gets_it(deployed, process):
+    binding = f"{RBAC}/clusterrolebindings/wharfinger-policy-apps"
+    bound = deployed.api.request("GET", binding)
+    deployed.api.request("DELETE", binding)
+    eventually(lambda: not allowed(deployed, ("create", "apps", "deployments")))
+    with process("bare") as wharf:
+        wharf.wait_scheduling()
+        custom.create(deployed, "PolicyApp", "web", {"image": "web:1"})
+
+        def ready():
+            found = custom.status(deployed, "PolicyApp", "web").get("conditions", ())
+            return next((each["message"] for each in found if each["type"] == "Ready"), "")
+
+        eventually(lambda: "PolicyApps take deploy/components/policy-apps" in ready())
+        assert not custom.get(deployed, "PolicyApp", "web")["metadata"].get("finalizers")
+        again = {"metadata": {"name": "wharfinger-policy-apps"}, **{name: bound[name] for name in ("roleRef", "subjects")}}
+        deployed.api.request("POST", f"{RBAC}/clusterrolebindings", again)
+        eventually(lambda: [each for each in deployed.api.list("Deployment", "default") if each["metadata"]["name"] == "web"])
 
 
 def test_what_it_has_no_business_with_is_refused(deployed, account, nodes):

@@ -39,7 +39,7 @@ LOOK_LATER = 1.5
 LOOK_SOON = 0.25
 """Seconds between two looks at an app that waits: for a policy of its own to decide, or for what was made for it to be gone."""
 
-_REFUSED = (refusals.Invalid, refusals.BadRequest, refusals.Forbidden)
+_REFUSED = (refusals.Invalid, refusals.BadRequest)
 
 
 class PolicyAppReconciler:
@@ -71,15 +71,19 @@ class PolicyAppReconciler:
         if app.metadata.deletion_timestamp is not None:
             return LOOK_SOON if await self._tear_down(app) else None
         if FINALIZER not in app.metadata.finalizers:
-            await self._writer.set_finalizers(app, (*app.metadata.finalizers, FINALIZER))
+            try:
+                await self._writer.set_finalizers(app, (*app.metadata.finalizers, FINALIZER))
+            except refusals.Forbidden as error:  # nothing is made that nobody would take away
+                return await self._bring_about(app, _forbidden(error))
             return None
         return await self._bring_about(app)
 
     # ── what is asked for ──
 
-    async def _bring_about(self, app: PolicyApp) -> float:
-        """Seconds until the next look; what is asked for and the status have been written."""
-        spec, problem = _read(app)
+    async def _bring_about(self, app: PolicyApp, problem: tuple[str, str] | None = None) -> float:
+        """Seconds until the next look; what is asked for and the status have been written, of what has a `problem` already the status."""
+        spec, unreadable = _read(app)
+        problem = problem or unreadable
         governance = self._governance(app.metadata, spec)
         waits = governance.governs is False and self._made("Deployment", app.metadata) is None
         if problem is None:
@@ -126,6 +130,8 @@ class PolicyAppReconciler:
             return "InvalidPolicy", f"the inline policy does not compile: {error}"
         except NotOurs as error:
             return "NotOurs", str(error)
+        except refusals.Forbidden as error:
+            return _forbidden(error)
         except _REFUSED as error:
             return error.reason or "Refused", str(error)
         return _refused(self._made("SchedulingPolicy", app.metadata))
@@ -207,6 +213,11 @@ class PolicyAppReconciler:
         policy = self._made("SchedulingPolicy", gone)
         if policy is not None and await living(self._writer, "PolicyApp", namespace, name) is None:
             await remove(self._writer, policy)
+
+
+def _forbidden(error: refusals.Forbidden) -> tuple[str, str]:
+    """(reason, sentence) where rights are missing, which is how deploy/ comes, or what an admission plugin forbids."""
+    return "Forbidden", f"it is not allowed (PolicyApps take deploy/components/policy-apps): {error}"
 
 
 def _read(app: PolicyApp) -> tuple[PolicyAppSpec, tuple[str, str] | None]:
