@@ -13,6 +13,7 @@ from tests.property import topologies
 from tests.unit.framework import fleet
 from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added, node_updated
 from wharfinger.framework.cycle import decide
+from wharfinger.framework.extension import GroupedHints
 from wharfinger.framework.plugins.inter_pod_affinity import InterPodAffinity
 from wharfinger.framework.plugins.node_ports import NodePorts
 from wharfinger.framework.plugins.pod_topology_spread import PodTopologySpread
@@ -97,3 +98,10 @@ def test_who_may_come_in_now_is_woken(kind: Any, found: Any, asker: PodView, dat
     if decide(chain, snapshot, asker).feasible_nodes():
         assert plugin.wakes_on & change.events
         assert plugin.may_help(asker, change, snapshot), change
+        if isinstance(plugin, GroupedHints):
+            other = msgspec.structs.replace(
+                asker.object.metadata, labels={**data.draw(topologies.labels), "rev": asker.labels.get("rev", "")}
+            )
+            alike = PodView(msgspec.structs.replace(asker.object, metadata=other))
+            if plugin.hint_group(alike) == plugin.hint_group(asker):
+                assert plugin.may_help_group(alike, change, snapshot), change

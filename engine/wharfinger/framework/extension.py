@@ -66,6 +66,18 @@ class Plugin:
         return True
 
 
+class GroupedHints(Plugin):
+    """A plugin that looks at little of a waiting pod, so that a change is looked at once for many templates."""
+
+    def hint_group(self, pod: PodView) -> Hashable:
+        """What `may_help_group` looks at of a pod; equal for pods that it answers alike about."""
+        return pod.template
+
+    def may_help_group(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
+        """Whether a change may help some pod of the group of this one. True wherever `may_help` is for one of them."""
+        return self.may_help(pod, change, snapshot)
+
+
 class FilterPlugin(Plugin, ABC):
     """A hard constraint: which nodes can take the pod."""
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from wharfinger.errors import InvalidObject
 from wharfinger.model import objects, selectors
 
@@ -77,6 +79,19 @@ def terms_of(pod: PodView) -> Terms:
     return terms
 
 
+def likeness(pod: PodView) -> bytes:
+    """What the terms of a pod are made of."""
+    found = pod.object.spec.affinity
+    terms = () if found is None else (found.pod_affinity, found.pod_anti_affinity)
+    keys = {key for part in terms if part is not None for key in _label_keys(part)}
+    return msgspec.json.encode([pod.namespace, terms, {key: pod.labels.get(key) for key in sorted(keys)}])
+
+
+def _label_keys(affinity: objects.PodAffinity) -> Iterable[str]:
+    for term in affinity.required_during_scheduling_ignored_during_execution:
+        yield from (*term.match_label_keys, *term.mismatch_label_keys)
+
+
 def terms_of_placed(pod: PodView) -> Terms:
     """The terms of a pod that is on a node already; none where they cannot be read, as nothing can be refused any more."""
     try:
@@ -116,6 +131,10 @@ class Hints:
     def goes(self, placed: PodView) -> bool:
         """Whether a pod that was removed was shunned or shunning, or the one that the newcomer had to be near."""
         return self._shuns(placed) or self._is_shunned_by(placed) or (self._wants(placed) and self._wants(self.newcomer))
+
+    def may_go(self, placed: PodView) -> bool:
+        """Whether `goes` may be true for a newcomer with these terms and whatever labels."""
+        return self._shuns(placed) or bool(terms_of_placed(placed).required_anti) or self._wants(placed)
 
     def changes(self, was: PodView, now: PodView) -> bool:
         """Whether a placed pod that is another now is wanted, or no longer in the way."""

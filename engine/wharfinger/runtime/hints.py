@@ -6,14 +6,15 @@ about the very change, does not rule it out. Pods of one template rejected by th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from wharfinger.errors import PluginFault
 from wharfinger.framework.cluster_event import ClusterEvent
-from wharfinger.framework.extension import Plugin
+from wharfinger.framework.extension import GroupedHints, Plugin
+from wharfinger.framework.fence import is_foreign
 from wharfinger.framework.filtering import Filtering
 from wharfinger.framework.plugins import default_preemption
 
@@ -89,35 +90,44 @@ def timed(rejected_by: frozenset[Plugin]) -> bool:
 
 
 class WaitingPods:
-    """Pods that fit nowhere, by what rejected them and by template: a change is looked at once for all pods of a template."""
+    """Pods that fit nowhere, by what rejected them: a change is looked at once for all pods that their rejectors take for alike.
+
+    Those that it may help are looked at again, once for each template.
+    """
 
     def __init__(self) -> None:
-        self._by_rejectors: dict[frozenset[Plugin], dict[Hashable, dict[str, QueuedPod]]] = {}
-        self._place: dict[str, tuple[frozenset[Plugin], Hashable]] = {}
+        self._by_rejectors: dict[frozenset[Plugin], dict[Hashable, Group]] = {}
+        self._place: dict[str, tuple[frozenset[Plugin], Hashable, Hashable]] = {}
 
     def __len__(self) -> int:
         return len(self._place)
 
     def __iter__(self) -> Iterator[QueuedPod]:
         for groups in self._by_rejectors.values():
-            for pods in groups.values():
-                yield from pods.values()
+            for group in groups.values():
+                for pods in group.values():
+                    yield from pods.values()
 
     def add(self, queued: QueuedPod) -> None:
         """Keep a pod under its rejectors."""
-        group = (queued.pod.template, queued.pod.priority)
-        self._by_rejectors.setdefault(queued.rejectors, {}).setdefault(group, {})[queued.uid] = queued
-        self._place[queued.uid] = queued.rejectors, group
+        template = (queued.pod.template, queued.pod.priority)
+        alike = _alike(queued.rejectors, queued.pod) or template
+        groups = self._by_rejectors.setdefault(queued.rejectors, {})
+        groups.setdefault(alike, {}).setdefault(template, {})[queued.uid] = queued
+        self._place[queued.uid] = queued.rejectors, alike, template
 
     def remove(self, queued: QueuedPod) -> None:
         """Let go of a pod that is here."""
-        rejected_by, group = self._place.pop(queued.uid)
+        rejected_by, alike, template = self._place.pop(queued.uid)
         groups = self._by_rejectors[rejected_by]
-        del groups[group][queued.uid]
-        if not groups[group]:
-            del groups[group]
-            if not groups:
-                del self._by_rejectors[rejected_by]
+        group = groups[alike]
+        del group[template][queued.uid]
+        if not group[template]:
+            del group[template]
+            if not group:
+                del groups[alike]
+                if not groups:
+                    del self._by_rejectors[rejected_by]
 
     def helped_by(self, change: Change, snapshot: Callable[[], Snapshot], faulty: Faulty) -> list[QueuedPod]:
         """The pods that a change may help. `snapshot` is the cluster after the change; taken only if somebody looks closer.
@@ -128,10 +138,36 @@ class WaitingPods:
         for rejected_by, groups in self._by_rejectors.items():
             if rejected_by and not any(plugin.wakes_on & change.events for plugin in rejected_by):
                 continue
-            for pods in groups.values():
-                if may_help(next(iter(pods.values())), change, snapshot, faulty):
-                    found += pods.values()
+            for group in groups.values():
+                if len(group) > 1 and not _may_help_group(_first(_first(group)), change, snapshot):
+                    continue
+                for pods in group.values():
+                    if may_help(_first(pods), change, snapshot, faulty):
+                        found += pods.values()
         return found
+
+
+Group = dict[Hashable, dict[str, "QueuedPod"]]  # by template and priority, then by uid
+T = TypeVar("T")
+
+
+def _first(found: Mapping[Any, T]) -> T:
+    return next(iter(found.values()))
+
+
+def _alike(rejected_by: frozenset[Plugin], pod: PodView) -> Hashable:
+    """What all rejectors look at of a pod, equal for pods that they take for alike; None where one of them looks at all of it."""
+    built_in = (plugin for plugin in rejected_by if isinstance(plugin, GroupedHints) and not is_foreign(plugin))
+    grouped = sorted(built_in, key=lambda plugin: plugin.name)
+    return tuple([plugin.hint_group(pod) for plugin in grouped]) if grouped and len(grouped) == len(rejected_by) else None
+
+
+def _may_help_group(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot]) -> bool:
+    """Whether a rejector may think again about some pod of a group of several templates, all of whose rejectors have groups."""
+    if change.events & ClusterEvent.POLICY:
+        return True
+    concerned = [plugin for plugin in queued.rejectors if isinstance(plugin, GroupedHints) and plugin.wakes_on & change.events]
+    return any(plugin.may_help_group(queued.pod, change, snapshot()) for plugin in concerned)
 
 
 def may_help(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot], faulty: Faulty) -> bool:

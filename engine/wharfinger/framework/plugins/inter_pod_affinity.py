@@ -6,6 +6,7 @@ terms are about the newcomer (framework/pod_affinity_counts.py).
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from wharfinger.framework import pod_affinity_terms as affinity
 from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
-from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.extension import FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.pod_affinity_counts import NAME, Fences, Likings, fencing_keys
 from wharfinger.framework.question import ALL
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
@@ -56,7 +57,7 @@ class MinMaxNormalize:
         return (100.0 * ((scores - low) / (high - low))).astype(np.int64)
 
 
-class InterPodAffinity(FilterPlugin, ScorePlugin):
+class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
     """`pkg/scheduler/framework/plugins/interpodaffinity`, Kubernetes 1.36."""
 
     name = NAME
@@ -92,6 +93,23 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
             return not keys or change.now is None or not keys.isdisjoint(change.now.metadata.labels)
         keys |= {term.topology_key for term in terms.required_anti}
         return not change.keys.isdisjoint(keys) or not change.keys.isdisjoint(fencing_keys(snapshot))
+
+    def hint_group(self, pod: PodView) -> Hashable:
+        """What the pod's terms are made of."""
+        return affinity.likeness(pod)
+
+    def may_help_group(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
+        """The same as `may_help`, whatever the pod's own labels are."""
+        placed = change.pod
+        if placed is None or change.events & ClusterEvent.POD_PLACED:
+            return self.may_help(pod, change, snapshot)
+        try:
+            hints = affinity.Hints(pod, affinity.terms_of(pod), snapshot.objects)
+        except InvalidObject:
+            return False
+        if change.events & ClusterEvent.POD_REMOVED:
+            return hints.may_go(placed)
+        return change.was is None or hints.may_go(change.was) or hints.comes(placed)
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """Skip where neither the pod requires anything of others nor a placed pod might of it; rejected where a selector cannot be read."""

@@ -6,7 +6,7 @@ answer per domain, so that after a placement only the nodes of domains with anot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +21,7 @@ from wharfinger.framework import spread_constraints as spread
 from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
-from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.extension import FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.plugins import node_affinity
 from wharfinger.framework.spread_constraints import Constraint
 from wharfinger.framework.spread_counts import HardSpread, SoftSpread
@@ -81,7 +81,7 @@ class SpreadNormalize:
         return np.where(raw < 0, 0, spread_points)
 
 
-class PodTopologySpread(FilterPlugin, ScorePlugin):
+class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
     """`pkg/scheduler/framework/plugins/podtopologyspread`, Kubernetes 1.36."""
 
     name = "PodTopologySpread"
@@ -132,6 +132,15 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         # Labels decide also which nodes count, where the pod chooses among nodes.
         chooses = any(constraint.honor_affinity for constraint in constraints) and node_affinity.required(pod.object) is not None
         return bool(change.events & ClusterEvent.NODE_LABEL) and (chooses or not keys.isdisjoint(change.keys))
+
+    def hint_group(self, pod: PodView) -> Hashable:
+        """The pod's own constraints, and whether it chooses among nodes; for default ones the template."""
+        spec = pod.object.spec
+        own = spec.topology_spread_constraints
+        if not own:
+            return pod.template
+        labels = {key: pod.labels.get(key) for constraint in own for key in constraint.match_label_keys}
+        return msgspec.json.encode([pod.namespace, own, labels, node_affinity.required(pod.object) is not None])
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """Skip without DoNotSchedule constraints; rejected where a selector cannot be read."""
