@@ -9,6 +9,7 @@ programs read goes to stdout and depends on nothing but the input (no times, no 
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -175,7 +176,8 @@ def _sentence(error: Exception) -> tuple[str, int]:
             error.exit_code,
         )
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename else str(error), 2
+        place = error.filename or ("the output" if error.errno == errno.ENOSPC else "")  # a full disk behind `> FILE`
+        return f"{place}: {error.strerror}" if place else str(error), 2
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
     return f"internal error: {type(error).__name__}: {error}; set {TRACEBACK}=1 to see where, and please report it", BROKEN

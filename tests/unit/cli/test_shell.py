@@ -131,6 +131,17 @@ def test_a_reader_that_leaves_causes_no_noise(tmp_path):
     assert err == ""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+def test_a_full_disk_behind_the_output_is_a_sentence(tmp_path):
+    begin = "import sys; from wharfinger.cli import main; sys.exit(main())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "engine")}
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-c", begin, "version"]
+        ran = subprocess.run(command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ran.returncode, ran.stderr.splitlines()[0]) == (2, "wharf: the output: No space left on device")
+    assert "Traceback" not in ran.stderr
+
+
 def test_a_policy_with_errors_is_told_in_full_before_anything_runs(wharf, tmp_path):
     (tmp_path / "bad.policy").write_text('policy "bad"\nfilter f { require node.labels["x"] == "y" }\nscore s weight 1 = 2Gb\n')
     code, out, err = wharf("dry-run", "--snapshot", "openb:default", "--policy", tmp_path / "bad.policy")
