@@ -1,0 +1,127 @@
+"""A user who may only write PolicyApps and PlacementPreviews in one namespace, with the role of docs/security.md, on a real API server."""
+
+import json
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cluster import custom, objects
+from tests.cluster.api import Api, Refused
+from tests.cluster.control_plane import GUEST_TOKEN
+from tests.cluster.permissions import RBAC
+from tests.cluster.waiting import eventually
+
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+NAMESPACE = "team-a"
+SECRET = "hunter2"
+SEES = 'count(pods where starts_with(it.annotations["token"] ?? "", "{}") or it.labels matches "app=bank", on: node)'
+SPY = 'policy "spy"\nfilter look {{\n  require ' + SEES + ' == 0 else "one begins with it"\n}}\n'
+TEMPLATE = {"spec": {"schedulerName": "wharfinger", "containers": [{"name": "main", "image": "web:1"}]}}
+TERM = {"topologyKey": "kubernetes.io/hostname", "namespaces": ["default"], "labelSelector": {"matchLabels": {"app": "bank"}}}
+ANTI = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}
+
+
+@pytest.fixture
+def tenant(defined):
+    """Requests as a user with nothing but the role of the page."""
+    role = next(
+        yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL) if "kind: Role" in text
+    )
+    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "guest"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role["metadata"]["name"]}
+    binding = {"metadata": {"name": "guest", "namespace": NAMESPACE}, "subjects": [subject], "roleRef": reference}
+    where = f"{RBAC}/namespaces/{NAMESPACE}"
+    wanted = (("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}), (f"{where}/roles", role), (f"{where}/rolebindings", binding))
+    eventually(lambda: all(_is_there(defined, path, body) for path, body in wanted))
+    api = Api(defined.port, GUEST_TOKEN, defined.certificate)
+    eventually(lambda: _may(api))
+    yield api
+    for kind, name in (("rolebindings", "guest"), ("roles", role["metadata"]["name"])):
+        defined.api.request("DELETE", f"{where}/{kind}/{name}")
+    api.close()
+
+
+def _is_there(defined, path, body):
+    """Whether an object is there to stay; it is made if it is not there. The namespace may still be going after the last test."""
+    with suppress(Refused):
+        defined.api.request("POST", path, body)
+    try:
+        found = defined.api.request("GET", f"{path}/{body['metadata']['name']}")
+    except Refused:
+        return False
+    return "deletionTimestamp" not in found["metadata"]
+
+
+def _may(api):
+    try:
+        api.request("GET", custom.path("PlacementPreview", NAMESPACE))
+    except Refused:
+        return False
+    return True
+
+
+@pytest.fixture
+def bank(defined, nodes):
+    """Two nodes, on one of which a pod of somebody else runs."""
+    nodes(2)
+    pod = objects.pod("bank", labels={"app": "bank"}, annotations={"token": SECRET}, nodeName="node-0000")
+    defined.api.create(pod)
+    eventually(lambda: defined.api.get("Pod", "bank")["status"]["phase"] == "Running")
+
+
+def asked(tenant, name, **spec):
+    """The status of a preview that the tenant makes, as he reads it."""
+    body = {"apiVersion": f"{custom.GROUP}/v1alpha1", "kind": "PlacementPreview", "metadata": {"name": name}, "spec": spec}
+    tenant.request("POST", custom.path("PlacementPreview", NAMESPACE), body)
+    where = f"{custom.path('PlacementPreview', NAMESPACE)}/{name}"
+    return eventually(lambda: (found := tenant.request("GET", where).get("status") or {}).get("conditions") and found)
+
+
+def test_what_the_tenant_may_not_write_at_all(defined, tenant, wharf):
+    head = {"apiVersion": f"{custom.GROUP}/v1alpha1", "kind": "SchedulingPolicy", "metadata": {"name": "p"}}
+    policy = {**head, "spec": {"source": custom.EAST}}
+    for method, path, body in (
+        ("POST", custom.path("SchedulingPolicy"), policy),
+        ("GET", custom.path("SchedulingPolicy"), None),
+        ("GET", "/api/v1/pods", None),
+        ("GET", "/api/v1/nodes", None),
+        ("POST", custom.path("PlacementPreview", "default"), {}),
+        ("GET", custom.path("PolicyApp", "default"), None),
+    ):
+        with pytest.raises(Refused, match="forbidden"):
+            tenant.request(method, path, body)
+
+
+def test_previews_tell_nothing_of_pods_elsewhere(defined, tenant, bank, wharf):
+    for number, guess in enumerate(["h", "hunter2", "x"]):
+        found = asked(tenant, f"guess-{number}", template=TEMPLATE, replicas=2, policies=[{"source": SPY.format(guess)}])
+        assert found["placed"] == 2, found
+        assert "one begins with it" not in json.dumps(found)
+    annotations = 'policy "p"\nfilter f { require (node.annotations["x"] ?? "") == "" }\n'
+    assert "P801" in json.dumps(asked(tenant, "annotations", template=TEMPLATE, policies=[{"source": annotations}]))
+    metric = 'policy "p"\nmetric m: percent = prometheus("secret", node: "node")\nfilter f { require m < 1 on missing pass }\n'
+    assert "P802" in json.dumps(asked(tenant, "metric", template=TEMPLATE, policies=[{"source": metric}]))
+    reaching = {"spec": {**TEMPLATE["spec"], "affinity": ANTI}}
+    assert "reaches other namespaces" in json.dumps(asked(tenant, "affinity", template=reaching))
+
+
+def test_an_inline_policy_sees_and_governs_its_own_pods_only(defined, tenant, bank, wharf):
+    spec = {"image": "web:1", "replicas": 2, "policy": {"inline": SPY.format("h")}}
+    body = {"apiVersion": f"{custom.GROUP}/v1alpha1", "kind": "PolicyApp", "metadata": {"name": "web"}, "spec": spec}
+    tenant.request("POST", custom.path("PolicyApp", NAMESPACE), body)
+    made = eventually(lambda: custom.get(defined, "SchedulingPolicy", f"{NAMESPACE}.web"))
+    assert made["spec"]["namespace"] == NAMESPACE
+
+    def status():
+        return tenant.request("GET", f"{custom.path('PolicyApp', NAMESPACE)}/web").get("status") or {}
+
+    eventually(lambda: status().get("phase") == "Running")
+    assert SECRET not in json.dumps(status())
+    assert custom.status(defined, "SchedulingPolicy", f"{NAMESPACE}.web")["authority"] == f"namespace {NAMESPACE}"
+    code, answer = wharf.get("/policies?format=json")
+    assert (code, [each["authority"] for each in json.loads(answer)["policies"]]) == (200, [f"namespace {NAMESPACE}"])
+    tenant.request("DELETE", f"{custom.path('PolicyApp', NAMESPACE)}/web")
+    eventually(lambda: custom.get(defined, "PolicyApp", "web", NAMESPACE) is None)
