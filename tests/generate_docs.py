@@ -1,5 +1,6 @@
 """Writes the pages that are made from the code: `docs/errors/` from the codes and their cases, the tables of `grammar/LANGUAGE.md` and
-`docs/operations.md`, the definitions of custom resources in `deploy/crds/`, the dashboard and the alert rules in `deploy/components/`.
+`docs/operations.md`, the definitions of custom resources in `deploy/crds/`, the dashboard and the alert rules in `deploy/components/`,
+and the list of the fields of manifests that Kubernetes knows.
 
 `python -m tests.generate_docs` writes them; tests compare them with what this module would write.
 """
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests import operations_tables, reference_tables
+from tests import manifest_fields, operations_tables, reference_tables
 from tests.monitoring import alerts, dashboard
 from tests.unit.language import diagnostic_case
 from wharfinger.crd import definition
@@ -25,6 +26,7 @@ ERRORS = ROOT / "docs" / "errors"
 LANGUAGE = ROOT / "grammar" / "LANGUAGE.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
 CRDS = ROOT / "deploy" / "crds"
+MANIFEST_FIELDS = ROOT / "engine" / "wharfinger" / "model" / "manifest_fields.json"
 DASHBOARD = ROOT / "deploy" / "components" / "dashboards" / "wharfinger.json"
 ALERTS = ROOT / "deploy" / "components" / "alerts"
 FAMILIES = {
@@ -50,7 +52,15 @@ def pages() -> dict[Path, Callable[[], str]]:
         ALERTS / "rules.yaml": alerts.rules_text,
         ALERTS / "prometheus-rule.yaml": alerts.prometheus_rule_text,
     }
-    return {LANGUAGE: language, OPERATIONS: operations, ERRORS / "README.md": index, **errors, **crds, **seen}
+    return {
+        LANGUAGE: language,
+        OPERATIONS: operations,
+        MANIFEST_FIELDS: manifest_fields.text,
+        ERRORS / "README.md": index,
+        **errors,
+        **crds,
+        **seen,
+    }
 
 
 def language() -> str:

@@ -62,12 +62,17 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Leave out objects that cannot be read instead of stopping.")
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at fields of --pods that Kubernetes does not know, instead of warning of them.")
+    ] = False,
 ) -> int:
     """Place pods of a snapshot and report where each goes or why not. Changes nothing anywhere."""
     if pods and pending:
         raise UsageError("--pods and --pending exclude each other: the first says which pods, the second takes the snapshot's")
     if pods and pods_of is not None:
         raise UsageError("--pods-of chooses among pending pods; --pods says itself which ones")
+    if strict and not pods:
+        raise UsageError("--strict is about the manifests of --pods, and there are none")
     policies = policy_set.compiled(policy, param)
     chain = assemble(policies, chain_settings.chosen(config, scheduler_name))
     found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=skip_invalid)
@@ -75,7 +80,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         raise UsageError(
             "the snapshot holds no node, so there is nowhere to place a pod; `wharf snapshot` captures what decisions depend on"
         )
-    waiting, remarks = cluster.load_pods(pods, found, skip_invalid=skip_invalid) if pods else (_pending(found, pods_of), ())
+    waiting, remarks = cluster.load_pods(pods, found, skip_invalid=skip_invalid, strict=strict) if pods else (_pending(found, pods_of), ())
     for sentence in [
         *found.skipped,
         *cluster.immoderate(found.objects),

@@ -9,6 +9,7 @@ msgspec again. The walk also finds better words for what is wrong.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -21,6 +22,11 @@ from wharfinger.model import objects_meta, quantity
 T = TypeVar("T", bound=objects_meta.KubeStruct)
 
 _PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<where>.*)`)?\Z", re.DOTALL)
+_STEP = re.compile(r"\[\d+\]|[^.\[\]]+")
+_NEUTRAL: Mapping[str, Any] = {"object": {}, "array": [], "str": "", "int": 0, "bool": False}
+MOST_TOLD = 50
+"""Fields of one object that are told as unreadable; whoever mends them sees the next ones."""
+
 _WORDS = {
     "object": "an object",
     "array": "a list",
@@ -53,12 +59,25 @@ def parse_json(raw: bytes | msgspec.Raw) -> Any:
 
 
 def convert(plain: Any, kind: type[T]) -> T:
-    """One object of `kind` from plain Python values (parsed YAML or JSON); InvalidObject names the field that cannot be read."""
-    mended = _mend(plain, _type_of(kind), "")
-    try:
-        return msgspec.convert(mended, kind)
-    except (msgspec.ValidationError, RecursionError, ValueError) as error:
-        raise InvalidObject(explain(str(error))) from None
+    """One object of `kind` from plain Python values (parsed YAML or JSON).
+
+    InvalidObject names every field that cannot be read, a line each, `MOST_TOLD` of them at most.
+    """
+    problems: list[str] = []
+    mended = _mend(plain, _type_of(kind), "", problems)
+    while len(problems) < MOST_TOLD:
+        try:
+            converted = msgspec.convert(mended, kind)
+        except (msgspec.ValidationError, RecursionError, ValueError) as error:
+            problems.append(explain(str(error)))
+            if not _take_out(mended, str(error)):
+                break
+        else:
+            if not problems:
+                return converted
+            break
+    more = len(problems) - MOST_TOLD
+    raise InvalidObject("\n".join([*problems[:MOST_TOLD], f"{more} more fields cannot be read"] if more > 0 else problems))
 
 
 def not_json(error: Exception) -> str:
@@ -88,49 +107,72 @@ def _type_of(kind: type[T]) -> inspect.Type:
     return inspect.type_info(kind)  # 2 ms: far more than decoding an object with it
 
 
-def _mend(value: Any, wanted: inspect.Type, where: str) -> Any:
+def _take_out(plain: Any, message: str) -> bool:
+    """Whether the value that a message of msgspec is about could be taken out of `plain`, so that what else is wrong can be found."""
+    found = _PLACE.match(message)
+    where = (found and found["where"]) or ""
+    steps = [int(step[1:-1]) if step[0] == "[" else step for step in _STEP.findall(where)]
+    if not steps or "[...]" in where:
+        return False
+    for step in steps[:-1]:
+        plain = plain[step]
+    # All fields may be absent. In a list a value of the right type takes the place, so that the ones after it keep theirs.
+    if isinstance(plain, dict):
+        return plain.pop(steps[-1], None) is not None
+    wanted = next((word for word in _NEUTRAL if message.startswith(f"Expected `{word}")), None)
+    if not isinstance(plain, list) or wanted is None:
+        return False
+    plain[steps[-1]] = _NEUTRAL[wanted]
+    return True
+
+
+def _mend(value: Any, wanted: inspect.Type, where: str, problems: list[str]) -> Any:
     if isinstance(wanted, inspect.UnionType):
         members = [member for member in wanted.types if not isinstance(member, inspect.NoneType)]
-        return _mend(value, members[0], where) if len(members) == 1 and value is not None else value
+        return _mend(value, members[0], where, problems) if len(members) == 1 and value is not None else value
     if isinstance(wanted, inspect.Metadata) and wanted.extra is not None and objects_meta.QUANTITY in wanted.extra:
-        return _mend_quantity(value, where)
+        return _mend_quantity(value, where, problems)
     if isinstance(wanted, inspect.StructType) and isinstance(value, dict):
         return {
-            field.encode_name: _mend(value[field.encode_name], field.type, _join(where, field.encode_name))
+            field.encode_name: _mend(value[field.encode_name], field.type, _join(where, field.encode_name), problems)
             for field in wanted.fields
             if value.get(field.encode_name) is not None
         }
     if isinstance(wanted, inspect.DictType) and isinstance(value, dict):
-        return {_key(key): _mend_entry(entry, wanted.value_type, f"{where}[{_key(key)!r}]") for key, entry in value.items()}
+        return {_key(key): _mend_entry(entry, wanted.value_type, f"{where}[{_key(key)!r}]", problems) for key, entry in value.items()}
     if isinstance(wanted, inspect.VarTupleType) and isinstance(value, list):
-        return [_mend(entry, wanted.item_type, f"{where}[{index}]") for index, entry in enumerate(value)]
+        return [_mend(entry, wanted.item_type, f"{where}[{index}]", problems) for index, entry in enumerate(value)]
     return value
 
 
-def _mend_entry(value: Any, wanted: inspect.Type, where: str) -> Any:
+def _mend_entry(value: Any, wanted: inspect.Type, where: str, problems: list[str]) -> Any:
     """An entry of a map of text; msgspec's own message does not say which entry is wrong, so it is said here."""
     if isinstance(wanted, inspect.StrType):
         if value is None:
             return ""
         if not isinstance(value, str):
             hint = f" {value}; put it in quotes" if isinstance(value, bool | int | float) else ""
-            raise InvalidObject(f"{where}: expected text, got {_word(value)}{hint:.64}")
-    return _mend(value, wanted, where)
+            problems.append(f"{where}: expected text, got {_word(value)}{hint:.64}")
+            return ""
+    return _mend(value, wanted, where, problems)
 
 
-def _mend_quantity(value: Any, where: str) -> Any:
+def _mend_quantity(value: Any, where: str, problems: list[str]) -> Any:
     if value is None:
         return "0"
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = format(value)
     if not isinstance(value, str):
-        raise InvalidObject(f"{where}: expected a quantity, got {_word(value)}")
+        problems.append(f"{where}: expected a quantity, got {_word(value)}")
+        return "0"
     try:
         negative = quantity.nano(value) < 0
     except InvalidObject as error:
-        raise InvalidObject(f"{where}: {error}") from None
+        problems.append(f"{where}: {error}")
+        return "0"
     if negative:
-        raise InvalidObject(f"{where}: {value!r} is negative")
+        problems.append(f"{where}: {value!r} is negative")
+        return "0"
     return value
 
 

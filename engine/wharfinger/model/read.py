@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 import msgspec
 
 from wharfinger.errors import InvalidObject
-from wharfinger.model import capture, decode, documents, item_stream, objects, samples, sharing, yaml_text
+from wharfinger.model import capture, decode, documents, item_stream, manifest_fields, objects, samples, sharing, yaml_text
 
 T = TypeVar("T", bound=objects.KubeStruct)
 
@@ -37,7 +37,7 @@ class Objects:
     `by_kind` holds every object under its struct, in the order of reading and each key once (the last one read counts). `metrics` is
     metric name → node → (value, time). `ignored` counts kinds that no decision needs, `skipped` says what was broken and left out,
     `replaced` counts objects of which a later version was read. `taken_at` is the latest time, in seconds since 1970, at which a file says
-    that it was captured.
+    that it was captured. `unknown_fields` are the fields of written manifests that Kubernetes does not know, a sentence each.
     """
 
     by_kind: Mapping[type[objects.AnyObject], Sequence[objects.AnyObject]] = field(default_factory=dict)
@@ -46,6 +46,7 @@ class Objects:
     skipped: tuple[str, ...] = ()
     replaced: int = 0
     taken_at: float | None = None
+    unknown_fields: tuple[str, ...] = ()
 
     def of(self, kind: type[T]) -> Sequence[T]:
         """The objects of one struct, in the order of reading."""
@@ -66,13 +67,14 @@ class Objects:
         return sum(len(found) for found in self.by_kind.values())
 
 
-def read_objects(paths: Iterable[str | Path], *, skip_invalid: bool = False) -> Objects:
+def read_objects(paths: Iterable[str | Path], *, skip_invalid: bool = False, written: bool = False) -> Objects:
     """Everything that the files, folders and `-` (standard input) hold.
 
     UsageError when a path cannot be read; InvalidObject when something in it cannot, unless `skip_invalid`, which lists it in `skipped`
-    instead.
+    instead. What people have `written` is read to its end before it is refused, and its unknown fields are looked for: the error has
+    everything that is wrong, a line each.
     """
-    reader = _Reader(skip_invalid=skip_invalid)
+    reader = _Reader(skip_invalid=skip_invalid, written=written)
     with _paused_collection():
         for path in paths:
             for label, stream in documents.streams(path):
@@ -103,8 +105,11 @@ def _paused_collection() -> Iterator[None]:
 class _Reader:
     """Collects objects file by file."""
 
-    def __init__(self, *, skip_invalid: bool) -> None:
+    def __init__(self, *, skip_invalid: bool, written: bool = False) -> None:
         self._skip_invalid = skip_invalid
+        self._written = written
+        self._refused: list[str] = []
+        self._unknown_fields: list[str] = []
         self._found: dict[type[objects.AnyObject], dict[str, objects.AnyObject]] = {}
         self._sharing = sharing.Sharing()
         self._metrics: MetricTable = {}
@@ -114,6 +119,8 @@ class _Reader:
         self._taken_at: float | None = None
 
     def finish(self) -> Objects:
+        if self._refused:
+            raise InvalidObject("\n".join([*self._refused, *self._unknown_fields]))
         return Objects(
             by_kind={kind: list(found.values()) for kind, found in self._found.items()},
             metrics=self._metrics,
@@ -121,6 +128,7 @@ class _Reader:
             skipped=tuple(self._skipped),
             replaced=self._replaced,
             taken_at=self._taken_at,
+            unknown_fields=tuple(self._unknown_fields),
         )
 
     def read(self, label: str, stream: BinaryIO) -> None:
@@ -128,7 +136,7 @@ class _Reader:
             for document in documents.split(stream, yaml_likely=label.removesuffix(".gz").endswith((".yaml", ".yml"))):
                 self._read_document(document, label)
         except (yaml_text.NotReadable, item_stream.BrokenItem) as error:
-            self._refuse(f"{label}: {error}")
+            self._refuse(label, str(error))
 
     def _read_document(self, document: documents.Document, label: str, depth: int = 0) -> None:
         if document.metrics is not None:
@@ -144,24 +152,24 @@ class _Reader:
 
     def _read_item(self, item: documents.Item, where: str, implied: tuple[str, str], depth: int) -> None:
         try:
-            nested = self._add_or_open(item, implied, depth)
+            nested = self._add_or_open(item, where, implied, depth)
         except InvalidObject as error:
-            self._refuse(f"{where}{_shown_name(item)}: {error}")
+            self._refuse(f"{where}{_shown_name(item)}", str(error))
             return
         if nested is not None:
             self._read_document(nested, where, depth + 1)
 
-    def _add_or_open(self, item: documents.Item, implied: tuple[str, str], depth: int) -> documents.Document | None:
+    def _add_or_open(self, item: documents.Item, where: str, implied: tuple[str, str], depth: int) -> documents.Document | None:
         """The List that an item is, or None when it is an object, which is added."""
         api_version, kind = _header(item)
         if not kind.endswith("List") or (nested := documents.as_list(item)) is None:
-            self._add(item, *((api_version, kind) if kind else implied))
+            self._add(item, where, *((api_version, kind) if kind else implied))
             return None
         if depth == _DEEPEST_LIST:
             raise InvalidObject("it is a List in a List in a List")
         return nested
 
-    def _add(self, item: documents.Item, api_version: str, kind: str) -> None:
+    def _add(self, item: documents.Item, where: str, api_version: str, kind: str) -> None:
         if not kind:
             raise InvalidObject("it has no kind; expected what `kubectl get … -o json` or `-o yaml` prints")
         group = api_version.rpartition("/")[0]
@@ -169,6 +177,10 @@ class _Reader:
         if struct is None:
             self._ignored[kind] += 1
             return
+        if self._written:
+            plain = decode.parse_json(item) if isinstance(item, msgspec.Raw) else item
+            unknown = manifest_fields.unknown_fields(plain, group, kind)
+            self._unknown_fields += [f"{where}{_shown_name(item)}: {sentence}" for sentence in unknown]
         obj = decode.decode_json(item, struct) if isinstance(item, msgspec.Raw) else decode.convert(item, struct)
         if not obj.metadata.name and not (obj.metadata.generate_name and kind == "Pod"):
             raise InvalidObject("metadata.name: it has no name")
@@ -191,21 +203,26 @@ class _Reader:
             for name, by_node in samples.read_samples(table).items():
                 self._metrics.setdefault(name, {}).update(by_node)
         except InvalidObject as error:
-            self._refuse(f"{label}: metrics: {error}")
+            self._refuse(f"{label}: metrics", str(error))
 
     def _add_capture(self, word: documents.Item, label: str) -> None:
         try:
             found = capture.read_capture(word)
         except InvalidObject as error:
-            self._refuse(f"{label}: capture: {error}")
+            self._refuse(f"{label}: capture", str(error))
             return
         self._taken_at = max(filter(None, (self._taken_at, found.seconds)), default=None)
         self._skipped += [f"{label}: {sentence}" for sentence in found.not_read]
 
-    def _refuse(self, message: str) -> None:
-        if not self._skip_invalid:
-            raise InvalidObject(message)
-        self._skipped.append(message)
+    def _refuse(self, where: str, reasons: str) -> None:
+        """Tell what is wrong, a reason a line: now, at the end together with all that is wrong, or in `skipped`, a sentence an object."""
+        if self._skip_invalid:
+            self._skipped.append(f"{where}: {'; '.join(reasons.splitlines())}")
+            return
+        sentences = [f"{where}: {reason}" for reason in reasons.splitlines()]
+        if not self._written:
+            raise InvalidObject("\n".join(sentences))
+        self._refused += sentences
 
 
 def _implied_kind(document: documents.Document) -> tuple[str, str]:

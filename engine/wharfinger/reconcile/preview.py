@@ -93,7 +93,7 @@ class PreviewReconciler:
 
 
 def conditions_of(answer: Answer, note: str) -> list[Condition]:
-    """What is stated about a preview that has an answer; `note` is a sentence about how the question was taken."""
+    """What is stated about a preview that has an answer; `note` is sentences about how the question was taken, a line each."""
     told = ready(True, "Answered", note) if answer.miss is None else ready(True, "Unschedulable", answer.miss.message)
     return [told, condition("Answered", True, "Answered", note)]
 

@@ -23,7 +23,7 @@ from wharfinger.kube.object_writer import ObjectWriter
 from wharfinger.language.authority import Authority
 from wharfinger.language.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.text_set import TextSet
-from wharfinger.model import decode, objects, workloads
+from wharfinger.model import decode, manifest_fields, objects, workloads
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.model.pod import PodView
 from wharfinger.model.read import Objects
@@ -41,7 +41,7 @@ _MOST_COMPILED = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The pods in question and what comes along with them; `note` is a sentence about how they are taken."""
+    """The pods in question and what comes along with them; `note` is sentences about how they are taken."""
 
     pods: tuple[PodView, ...]
     made: tuple[objects.AnyObject, ...]
@@ -68,7 +68,10 @@ class Questions:
         chain, note = self._chain(expansion.pods)
         if spec.policies is not None:
             chain = with_policies(chain, [await self._policy(each, meta.namespace) for each in spec.policies])
-        return Asked(pods=tuple(map(PodView, expansion.pods)), made=expansion.made, chain=chain, note=note)
+        unknown = manifest_fields.unknown_template_fields(spec.template, "spec.template") if spec.template else ()
+        return Asked(
+            pods=tuple(map(PodView, expansion.pods)), made=expansion.made, chain=chain, note="\n".join(filter(None, [*unknown, note]))
+        )
 
     # ── the pods ──
 

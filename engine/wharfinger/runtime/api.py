@@ -39,16 +39,17 @@ def load_policies(*paths: str | Path, params: Mapping[str, Any] | None = None) -
     return compiling.compile_all([policy for policy in found if policy is not None], params or {})
 
 
-def load_snapshot(*paths: str | Path, pods: Sequence[str | Path] = (), skip_invalid: bool = False) -> Cluster:
+def load_snapshot(*paths: str | Path, pods: Sequence[str | Path] = (), skip_invalid: bool = False, strict: bool = False) -> Cluster:
     """The cluster that files describe, as `kubectl get nodes,pods -A -o json` prints it (YAML, folders, .gz and `-` too).
 
     `pods` are files of pods and workloads to be placed instead of the snapshot's pending ones. Raises UsageError for a file that cannot be
-    read, InvalidObject for an object that cannot be (unless `skip_invalid`).
+    read, InvalidObject for an object that cannot be (unless `skip_invalid`) and, with `strict`, for fields of `pods` that Kubernetes does
+    not know; otherwise they are told in the cluster's `skipped`.
     """
     cluster = load_cluster(paths, skip_invalid=skip_invalid)
     if not pods:
         return cluster
-    pending, remarks = load_pods(pods, cluster, skip_invalid=skip_invalid)
+    pending, remarks = load_pods(pods, cluster, skip_invalid=skip_invalid, strict=strict)
     return replace(cluster, pending=pending, skipped=(*cluster.skipped, *remarks))
 
 

@@ -48,17 +48,22 @@ def load_cluster(paths: Sequence[str | Path], *, skip_invalid: bool = False) -> 
     return cluster_of(read_paths(paths, skip_invalid=skip_invalid))
 
 
-def load_pods(paths: Sequence[str | Path], cluster: Cluster, *, skip_invalid: bool = False) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
+def load_pods(
+    paths: Sequence[str | Path], cluster: Cluster, *, skip_invalid: bool = False, strict: bool = False
+) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
     """(the pods to be placed that files hold, sentences about what could not be looked up); workloads are expanded to their pods.
 
-    What controllers would make along with the pods (ReplicaSets, claims) is added to the cluster, because decisions read it.
+    What controllers would make along with the pods (ReplicaSets, claims) is added to the cluster, because decisions read it. Fields that
+    Kubernetes does not know are among the sentences; with `strict` they raise InvalidObject, a line each.
     """
-    given = read_paths(paths, skip_invalid=skip_invalid)
+    given = read_paths(paths, skip_invalid=skip_invalid, written=True)
+    if strict and given.unknown_fields:
+        raise InvalidObject("\n".join(given.unknown_fields))
     expansion = workloads.expand(given, cluster.objects)
     for obj in expansion.made:
         cluster.state.put(obj)
     left_out = [f"{count} {kind} left out: not a kind that pods are made of" for kind, count in given.ignored.items()]
-    return tuple(map(PodView, expansion.pods)), (*given.skipped, *left_out, *expansion.warnings)
+    return tuple(map(PodView, expansion.pods)), (*given.skipped, *given.unknown_fields, *left_out, *expansion.warnings)
 
 
 def immoderate(found: read.Objects) -> list[str]:
@@ -87,12 +92,12 @@ def cluster_of(found: read.Objects) -> Cluster:
     )
 
 
-def read_paths(paths: Sequence[str | Path], *, skip_invalid: bool = False) -> read.Objects:
-    """Everything the paths hold, in one value."""
+def read_paths(paths: Sequence[str | Path], *, skip_invalid: bool = False, written: bool = False) -> read.Objects:
+    """Everything the paths hold, in one value; errors and `written` as of `read.read_objects`."""
     names = [str(path) for path in paths]
     plain = [name for name in names if not _is_trace(name)]
     traced = [_objects(name, manifests) for name in names if _is_trace(name) for manifests in [_manifests(name)]]
-    return _joined([read.read_objects(plain, skip_invalid=skip_invalid), *traced]) if plain else _joined(traced)
+    return _joined([read.read_objects(plain, skip_invalid=skip_invalid, written=written), *traced]) if plain else _joined(traced)
 
 
 def _is_trace(name: str) -> bool:
@@ -149,4 +154,5 @@ def _joined(parts: Sequence[read.Objects]) -> read.Objects:
         skipped=tuple(sentence for part in parts for sentence in part.skipped),
         replaced=sum(part.replaced for part in parts),
         taken_at=max((part.taken_at for part in parts if part.taken_at is not None), default=None),
+        unknown_fields=tuple(sentence for part in parts for sentence in part.unknown_fields),
     )

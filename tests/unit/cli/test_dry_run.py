@@ -224,3 +224,55 @@ def test_what_a_node_offers_beyond_measure_is_told(wharf, tmp_path):
     code, _, complaint = wharf("dry-run", "--snapshot", snapshot)
     assert code == 0
     assert "node a: status.allocatable['memory'] is 83Pi and counts as 8Pi" in complaint
+
+
+MISSPELT = """
+apiVersion: v1
+kind: Pod
+metadata: {name: one, lables: {app: web}}
+spec: {nodeSelectr: {disk: ssd}, containers: [{name: main}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: two}
+spec: {template: {spec: {schedulerNam: x, containers: [{name: main, resources: {request: {cpu: 1}}}]}}}
+"""
+UNKNOWN = [
+    "(Pod one): metadata.lables: unknown field; did you mean labels?",
+    "(Pod one): spec.nodeSelectr: unknown field; did you mean nodeSelector?",
+    "(Deployment two): spec.template.spec.schedulerNam: unknown field; did you mean schedulerName?",
+    "(Deployment two): spec.template.spec.containers[0].resources.request: unknown field; did you mean requests?",
+]
+
+
+def test_fields_that_kubernetes_does_not_know_are_warned_of_and_stop_a_strict_run(wharf, tmp_path):
+    file = tmp_path / "pods.yaml"
+    file.write_text(MISSPELT)
+    code, out, err = wharf("dry-run", "--snapshot", CLUSTER, "-f", file)
+    assert (code, err.splitlines()) == (0, [f"wharf: warning: {file} {sentence}" for sentence in UNKNOWN])
+    assert "default/two-0" in out
+    code, out, err = wharf("dry-run", "--snapshot", CLUSTER, "-f", file, "--strict")
+    assert (code, out) == (2, "")
+    assert err == "wharf: " + "".join(f"{file} {sentence}\n" for sentence in UNKNOWN)
+
+
+def test_all_that_is_wrong_with_all_manifests_is_told_at_once_as_json_too(wharf, tmp_path):
+    pods = [{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}, "spec": {"nodeNam": "n", "priority": "x", "hostname": 1}}]
+    pods += [{"kind": "Pod", "apiVersion": "v1", "metadata": {}, "spec": {"priority": "y"}}]
+    file = tmp_path / "pods.json"
+    file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": pods}))
+    code, out, err = wharf("dry-run", "--snapshot", CLUSTER, "-f", file)
+    assert (code, out) == (2, "")
+    assert [line.partition("item ")[2] for line in err.splitlines()] == [
+        "0 (Pod a): spec.priority: expected a whole number, got text",
+        "1 (Pod): spec.priority: expected a whole number, got text",
+        "0 (Pod a): spec.nodeNam: unknown field; did you mean nodeName?",
+    ]
+
+
+def test_a_snapshot_may_have_fields_of_a_newer_kubernetes(wharf, tmp_path):
+    file = tmp_path / "pods.yaml"
+    file.write_text(MISSPELT)
+    code, _, err = wharf("dry-run", "--snapshot", CLUSTER, "--snapshot", file)
+    assert (code, err) == (0, "")
+    assert wharf("dry-run", "--snapshot", CLUSTER, "--strict")[0] == 2

@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 
 from wharfinger.errors import InvalidObject
@@ -94,3 +96,40 @@ def test_amounts_of_resources_are_not_negative(text):
 
 def test_minus_zero_is_zero():
     assert node('{"status": {"allocatable": {"cpu": "-0.0"}}}').status.allocatable == {"cpu": "-0.0"}
+
+
+def test_everything_that_cannot_be_read_is_told_at_once():
+    text = (
+        b'{"metadata": {"name": 1, "labels": {"v": 1, "w": 2}},'
+        b' "spec": {"nodeName": 3, "priority": "high", "tolerations": [{"key": 4}, 7, {"operator": []}],'
+        b' "containers": [{"name": "a", "resources": {"requests": {"cpu": "-1", "memory": "lots"}}}]}}'
+    )
+    with pytest.raises(InvalidObject) as caught:
+        decode.decode_json(text, objects.Pod)
+    assert sorted(line.partition(": ")[0] for line in str(caught.value).splitlines()) == [
+        "metadata.labels['v']",
+        "metadata.labels['w']",
+        "metadata.name",
+        "spec.containers[0].resources.requests['cpu']",
+        "spec.containers[0].resources.requests['memory']",
+        "spec.nodeName",
+        "spec.priority",
+        "spec.tolerations[0].key",
+        "spec.tolerations[1]",
+        "spec.tolerations[2].operator",
+    ]
+
+
+def test_of_very_many_fields_that_cannot_be_read_some_are_told():
+    with pytest.raises(InvalidObject) as caught:
+        decode.convert({"metadata": {"labels": {str(number): number for number in range(1000)}}}, objects.Pod)
+    lines = str(caught.value).splitlines()
+    assert (len(lines), lines[-1]) == (decode.MOST_TOLD + 1, "950 more fields cannot be read")
+
+
+@pytest.mark.parametrize("broken", [{"metadata": {"labels": {"a": {}}}}, {"spec": {"tolerations": [None, 1, "x"], "containers": "a"}}])
+def test_the_value_that_was_read_stays_as_it_is(broken):
+    before = copy.deepcopy(broken)
+    with pytest.raises(InvalidObject):
+        decode.convert(broken, objects.Pod)
+    assert broken == before

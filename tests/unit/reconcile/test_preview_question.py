@@ -9,6 +9,8 @@ from wharfinger.crd.preview import MOST_PODS, PlacementPreviewSpec
 from wharfinger.errors import UsageError
 from wharfinger.language.authority import TenantPolicies, TenantRights
 from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.reconcile.preview import conditions_of
+from wharfinger.reconcile.preview_answer import Answer
 from wharfinger.reconcile.preview_question import Questions
 
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main"}]}}
@@ -79,3 +81,15 @@ def test_affinity_to_pods_of_other_namespaces_is_not_previewed(how, kind, reach)
     assert with_affinity(how, kind, {**TERM, **reach}, TenantRights(TenantPolicies.TRUSTED))
     assert with_affinity(how, kind, {**TERM, "namespaces": ["shop"]}, TenantRights())
     assert with_affinity(how, kind, TERM, TenantRights())
+
+
+def test_fields_of_a_template_that_kubernetes_does_not_know_are_told_with_the_answer():
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "nodeSelectr": {"disk": "ssd"}, "tolerations": [{"keyy": "a"}]}}
+    meta, spec = ObjectMeta(name="preview", namespace="shop"), PlacementPreviewSpec.model_validate({"template": template})
+    question = asyncio.run(Questions(Judge(), Writer()).of(meta, spec))
+    assert question.note.splitlines() == [
+        "spec.template.spec.nodeSelectr: unknown field; did you mean nodeSelector?",
+        "spec.template.spec.tolerations[0].keyy: unknown field; did you mean key?",
+    ]
+    ready, answered = conditions_of(Answer(nodes=(), miss=None, policy_revision="r"), question.note)
+    assert (ready.message, answered.message) == (question.note.splitlines()[0], question.note)
