@@ -415,7 +415,7 @@ class File(Node):
     """One file: a policy with its tests; or a library (`policy` is None, `items` are lets, params); or tests only (`*_test.policy`).
 
     `lost` are the names that declarations with a syntax error would have declared: they exist, only nothing is known of them, so nobody
-    should complain that they are unknown or unused.
+    should complain that they are unknown or unused. `words` is how many words and symbols the text has.
     """
 
     imports: tuple[Import, ...]
@@ -423,3 +423,4 @@ class File(Node):
     items: tuple[Item, ...]
     tests: tuple[Test, ...]
     lost: frozenset[str] = frozenset()
+    words: int = 0

@@ -41,7 +41,9 @@ class Code(Enum):
     P002 = Record("not a text file", "The file holds bytes that no text has. Policies are text, encoded in UTF-8.")
     P003 = Record("not UTF-8", "Policies are encoded in UTF-8. Save the file in that encoding.")
     P004 = Record(
-        "file too large", "A policy file is at most 256 KiB, so that checking one never takes long. Policies people write are a few KiB."
+        "file too large",
+        "A policy file is at most 256 KiB together with all that it imports, so that checking one never takes long. Policies people write "
+        "are a few KiB.",
     )
     P005 = Record(
         "nested too deep",
@@ -53,7 +55,10 @@ class Code(Enum):
         "One file has at most 500 declarations and rules, with at most 1,000 requirements. Several policies may govern one pod, so a large "
         "set can be split freely.",
     )
-    P007 = Record("too many words", "One file has at most 50,000 words and symbols, so that checking it never takes long.")
+    P007 = Record(
+        "too many words",
+        "One file has at most 50,000 words and symbols together with all that it imports, so that checking it never takes long.",
+    )
     P008 = Record(
         "too many tests",
         "One file has at most 500 tests. Put the rest into a `*_test.policy` file beside the policy. The tests of a policy run whenever it "
@@ -72,6 +77,11 @@ class Code(Enum):
         "another under different guards has more ways than can be gone. Regular expressions take long to read as well: a policy has room "
         "for about a hundred. The check counts its steps and gives up after 100,000, on every machine at the same place; policies people "
         "write need a few hundred.",
+    )
+    P011 = Record(
+        "name too long",
+        "A name has at most 253 characters, as many as the name of any object of Kubernetes. What an import declares is kept under the "
+        "names of all imports that lead to it, and those have at most 1,000 characters together.",
     )
     # ── P1xx syntax ──
     P100 = Record("unexpected word or symbol", "What stands here does not continue what stands before it. The message says what could.")

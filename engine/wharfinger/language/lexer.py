@@ -17,6 +17,7 @@ from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.source import Source, Span
 
 MOST_TOKENS = 50_000
+LONGEST_NAME = 253  # as long as the name of any Kubernetes object may be
 MOST_STRANGE = 100
 MOST_SHOWN = 20
 DEEPEST_BRACKETS = 100
@@ -181,6 +182,9 @@ class Lexer:
             )
         depth = 0
         for token in tokens:
+            if token.type == "NAME" and token.end - token.start > LONGEST_NAME:
+                self._over(Code.P011, f"a name has at most {LONGEST_NAME} characters", token, "shorten it")
+                return
             if token.type in OPEN:
                 depth += 1
                 if depth > DEEPEST_BRACKETS:

@@ -39,10 +39,11 @@ def parse(source: Source, diagnostics: Diagnostics) -> ast.File | None:
         help_ = 'a policy begins with `policy "name"`'
         diagnostics.error(Code.P001, f"{source.name} says nothing", Span(source, 0, 0), help=help_)
         return None
+    words = len(tokens)
     elements = _run("start", source, tokens, lexer.doubtful, diagnostics)
     if elements is None:
         return None
-    file = Assembly(source, diagnostics).file(elements)
+    file = replace(Assembly(source, diagnostics).file(elements), words=words)
     deep = tree.deepest(file, DEEPEST)
     if deep:
         _too_deep(deep, diagnostics)

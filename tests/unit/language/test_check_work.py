@@ -6,6 +6,10 @@ import pytest
 
 from tests.unit.language.policies import checked
 from tests.work import calls
+from wharfinger.builtins import CATALOGUE
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.imported import MOST_IMPORTS
+from wharfinger.language.text_set import TextSet
 
 DOUBLING = ["{0} and {0}", "{0} or {0}", "not ({0} or {0})", "({0} and pod.host_network) or {0}", "if {0} then {0} else {0}"]
 PLACES = [
@@ -29,3 +33,33 @@ def chain(length, step, place):
 def test_a_chain_of_lets_twice_as_long_takes_twice_the_work(step, place):
     short, long = (calls(lambda n=n: checked(chain(n, step, place)), most=2_000_000) for n in (14, 28))
     assert long <= 2.2 * short
+
+
+def set_of(files):
+    return TextSet(texts={name: text.encode() for name, text in files.items()})
+
+
+def test_no_more_libraries_are_read_than_may_be_imported():
+    library = "let large = node.pod_count in [" + "1, " * 20_000 + "1]\n"
+    imports = "".join(f'import "l{i}.policy" as l{i}\n' for i in range(MOST_IMPORTS))
+    files = {f"l{i}.policy": library for i in range(MOST_IMPORTS)}
+    texts = set_of({"p.policy": f'{imports}policy "p"\nfilter f {{ require node.pod_count < 9 }}\n', **files})
+    diagnostics = Diagnostics()
+    checked = texts.check("p.policy", CATALOGUE, diagnostics)
+    assert [d.code.name for d in diagnostics] == ["P007"]
+    assert len(checked.needs) == 3  # its tests, and the libraries up to the one with which it is too much
+
+
+def test_libraries_of_libraries_take_work_in_proportion_to_their_text():
+    def work(depth):
+        lets = "".join(f"let x{i} = {i}\n" for i in range(20))
+        files = {f"l{i}.policy": f'import "l{i + 1}.policy" as l\n{lets}let last = l.last\n' for i in range(depth)}
+        rule = 'import "l0.policy" as l\npolicy "p"\nfilter f { require node.pod_count < l.last }\n'
+        texts = set_of({"p.policy": rule, **files, f"l{depth}.policy": "let last = 9\n"})
+        diagnostics = Diagnostics()
+        found = calls(lambda: texts.check("p.policy", CATALOGUE, diagnostics))
+        assert not diagnostics.has_errors
+        return found
+
+    work(2)
+    assert work(40) <= 2.2 * work(20)

@@ -18,6 +18,8 @@ from wharfinger.language.check.declarations import Declared, declare
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Label
 
+LONGEST_PREFIX = 1000  # a name of a library is kept with the names of the imports that lead to it in front
+
 
 def import_key(importing: str, path: str) -> str:
     """The name under which a file must be offered: the path of an `import` relative to the file named `importing`."""
@@ -29,11 +31,11 @@ class _Libraries:
     """Libraries as they are met: their names once they are checked, None while they are being checked."""
 
     declared: Declared
-    files: Mapping[str, ast.File]
+    files: Mapping[str, ast.File | None]
     names: dict[str, dict[str, Binding] | None] = field(default_factory=dict)
 
 
-def import_all(context: Context, declared: Declared, file: ast.File, files: Mapping[str, ast.File]) -> None:
+def import_all(context: Context, declared: Declared, file: ast.File, files: Mapping[str, ast.File | None]) -> None:
     """Adds the imports of a file to the context's names, and their sources to what is declared."""
     _import_into(context, _Libraries(declared=declared, files=files), file, "")
 
@@ -66,9 +68,13 @@ def _library(context: Context, libraries: _Libraries, item: ast.Import, prefix: 
             context.error(Code.P308, f"`{item.path.value}` imports itself", item.path.span, label="goes in a circle")
         return found
     if file is None:
-        context.error(
-            Code.P308, f"`{item.path.value}` cannot be read", item.path.span, label="not found", help="the path is relative to this file"
-        )
+        if key not in libraries.files:
+            message = f"`{item.path.value}` cannot be read"
+            context.error(Code.P308, message, item.path.span, label="not found", help="the path is relative to this file")
+        return None
+    if len(prefix) + len(item.name) > LONGEST_PREFIX:
+        message = f"the names of imports that stand in front of a name have at most {LONGEST_PREFIX:,} characters together"
+        context.error(Code.P011, message, item.name_span, label="too long with this one", help="give imports shorter names")
         return None
     if file.policy is not None:
         context.error(

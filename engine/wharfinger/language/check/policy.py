@@ -39,13 +39,13 @@ def check(
     file: ast.File,
     catalogue: Catalogue,
     diagnostics: Diagnostics,
-    imports: Mapping[str, ast.File] | None = None,
+    imports: Mapping[str, ast.File | None] | None = None,
     authority: Authority = CLUSTER,
 ) -> typed.Policy | None:
     """The typed policy of a file, or None when it has errors or holds no policy; never raises because of what the file says.
 
-    `imports` holds the files that `import` can mean, by `imports.import_key`. What they declare may read what the cluster's policies may,
-    whoever's policy it is (`authority`).
+    `imports` holds the files that `import` can mean, by `imports.import_key`, None for one of which it is said why it cannot be. What they
+    declare may read what the cluster's policies may, whoever's policy it is (`authority`).
     """
     context = Context(catalogue=catalogue, diagnostics=diagnostics, authority=authority)
     try:
@@ -57,7 +57,7 @@ def check(
     return None
 
 
-def _check(context: Context, file: ast.File, imports: Mapping[str, ast.File]) -> typed.Policy | None:
+def _check(context: Context, file: ast.File, imports: Mapping[str, ast.File | None]) -> typed.Policy | None:
     """As `check`; raises `TooMuchWork` and `EnoughFindings`."""
     _declare_lost(context, file)
     declared = Declared()
