@@ -1,8 +1,8 @@
 """A policy of a namespace shows its author nothing of pods elsewhere: two clusters that differ in those alone look the same to him.
 
-The two have the same nodes and the same pods, but those of other namespaces have other labels, annotations, images and names. What is
-compared is everything that comes of the policy: what it does to every node, the decision, its explanation, what the store finds when it
-tries the policy, and the status of a PlacementPreview, byte for byte.
+The two have the same nodes and the same pods, but those of other namespaces have other labels, annotations, images, names, owners and
+much else that says nothing of the room they take. What is compared is everything that comes of the policy: what it does to every node, the
+decision, its explanation, what the store finds when it tries the policy, and the status of a PlacementPreview, byte for byte.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ OWN = "web"
 SERVERS = frozenset({"default"})
 TENANT = Authority(OWN, servers=SERVERS)
 RIGHTS = TenantRights(servers=SERVERS)
+CLASSES = (objects.PriorityClass(metadata=objects.ObjectMeta(name="high"), value=5000),)
 slow = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 # ── two clusters ──
@@ -57,16 +58,34 @@ def facts(draw: st.DrawFn, name: str) -> dict[str, Any]:
         "labels": draw(st.dictionaries(st.sampled_from(["app", "tier"]), words, max_size=2)),
         "annotations": draw(st.dictionaries(st.sampled_from(["owner", "token"]), words, max_size=2)),
         "image": draw(st.sampled_from(["nginx", "redis:7", "internal/secret:1"])),
+        "owner": draw(st.sampled_from(["", "web", "bank"])),
+        "account": draw(st.sampled_from(["default", "bank"])),
+        "class": draw(st.sampled_from(["", "gold"])),
+        "tolerations": draw(st.sampled_from([(), (objects.Toleration(operator="Exists"),)])),
+        "created": draw(st.sampled_from([100, 900])),
     }
 
 
 def with_facts(pod: objects.Pod, found: dict[str, Any]) -> objects.Pod:
     """The same pod with these."""
+    owner = objects.OwnerReference(api_version="apps/v1", kind="ReplicaSet", name=found["owner"], uid=found["owner"], controller=True)
     metadata = msgspec.structs.replace(
-        pod.metadata, name=found["name"], uid=f"uid-of-{found['name']}", labels=found["labels"], annotations=found["annotations"]
+        pod.metadata,
+        name=found["name"],
+        uid=f"uid-of-{found['name']}",
+        labels=found["labels"],
+        annotations=found["annotations"],
+        owner_references=(owner,) if found["owner"] else (),
+        creation_timestamp=clusters.at(found["created"]),
     )
-    containers = tuple(msgspec.structs.replace(each, image=found["image"]) for each in pod.spec.containers)
-    return msgspec.structs.replace(pod, metadata=metadata, spec=msgspec.structs.replace(pod.spec, containers=containers))
+    spec = msgspec.structs.replace(
+        pod.spec,
+        containers=tuple(msgspec.structs.replace(each, image=found["image"]) for each in pod.spec.containers),
+        service_account_name=found["account"],
+        priority_class_name=found["class"],
+        tolerations=found["tolerations"],
+    )
+    return msgspec.structs.replace(pod, metadata=metadata, spec=spec)
 
 
 @dataclass(frozen=True)
@@ -81,7 +100,7 @@ class Two:
     def state(self, which: int, *, budgets: bool = False) -> ClusterState:
         """One of the two."""
         state = ClusterState(NOW)
-        for obj in (*self.nodes, *(self.budgets if budgets else ())):
+        for obj in (*self.nodes, *CLASSES, *(self.budgets if budgets else ())):
             state.put(obj)
         for pod in self.pods[which]:
             state.add_pod(pod)
@@ -121,8 +140,9 @@ def waiting_pods(draw: st.DrawFn) -> objects.Pod:
     """A pod of the namespace, often one that may evict others."""
     pod = draw(clusters.pods(st.just("incoming")))
     metadata = msgspec.structs.replace(pod.metadata, namespace=OWN, deletion_timestamp=None)
+    priority, name = draw(st.sampled_from([(0, ""), (5000, "high")]))
     return msgspec.structs.replace(
-        pod, metadata=metadata, spec=msgspec.structs.replace(pod.spec, priority=draw(st.sampled_from([0, 5000])))
+        pod, metadata=metadata, spec=msgspec.structs.replace(pod.spec, priority=priority, priority_class_name=name)
     )
 
 
@@ -143,6 +163,12 @@ OF_PODS = (
     "it.priority > 0",
     "not it.terminating",
     "it.owner_name != it.name",
+    'it.owner_kind == "ReplicaSet" and it.owner_name == "bank"',
+    'it.service_account == "bank"',
+    'it.priority_class == "gold"',
+    'tolerates(it, "dedicated=gpu:NoSchedule")',
+    "age(it.created) > 5min",
+    'it.qos == "BestEffort"',
 )
 ZONE = clusters.ZONE
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
@@ -24,6 +26,7 @@ from wharfinger.language.authority import Authority
 from wharfinger.language.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.text_set import TextSet
 from wharfinger.model import decode, manifest_fields, objects, workloads
+from wharfinger.model.admission import Admission
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.model.pod import PodView
 from wharfinger.model.read import Objects
@@ -63,11 +66,16 @@ class Questions:
         UnknownObject, UsageError, PolicyError or InvalidObject where it cannot be asked, ApiError as the writer.
         """
         expansion = self._expanded(await self._workload(meta, spec))
+        _of_class(expansion.pods, self._cluster())
         if not self._judge.rights.trusted:
             _reach_no_others(expansion.pods)
         chain, note = self._chain(expansion.pods)
-        if spec.policies is not None:
-            chain = with_policies(chain, [await self._policy(each, meta.namespace) for each in spec.policies])
+        if spec.policies is None:  # those of other namespaces have no say, and what they are is not told by the revision of the whole
+            policies = [policy for policy in chain.policies if policy.authority.covers(meta.namespace)]
+        else:
+            policies = [await self._policy(each, meta.namespace) for each in spec.policies]
+            _one_of_each_name(policies)
+        chain = with_policies(chain, policies)
         unknown = manifest_fields.unknown_template_fields(spec.template, "spec.template") if spec.template else ()
         return Asked(
             pods=tuple(map(PodView, expansion.pods)), made=expansion.made, chain=chain, note="\n".join(filter(None, [*unknown, note]))
@@ -105,7 +113,7 @@ class Questions:
             raise UsageError(f"{error}; say in spec.replicas how many to place") from error
 
     def _cluster(self) -> Objects:
-        """The nodes and priority classes that the pods are looked up in."""
+        """The priority classes that the pods are looked up in."""
         store = self._judge.snapshot().objects
         return Objects(by_kind={objects.PriorityClass: store.all(objects.PriorityClass)})
 
@@ -133,6 +141,30 @@ class Questions:
                 self._compiled.pop(next(iter(self._compiled)))
             self._compiled[key] = await asyncio.to_thread(compiled, wanted.source, dict(wanted.params), authority)
         return self._compiled[key]
+
+
+def _of_class(pods: Sequence[objects.Pod], cluster: Objects) -> None:
+    """None; UsageError for pods that no API server would take, with another priority than that of their class.
+
+    Whoever could name any number could find out the priorities of the pods that would be evicted, one comparison at a time.
+    """
+    if not pods:
+        return
+    pod = pods[0]  # all are of one template
+    found = Admission(cluster.of(objects.PriorityClass)).admit(structs.replace(pod, spec=structs.replace(pod.spec, priority=None)))
+    if found.spec.priority != pod.spec.priority:
+        raise UsageError(
+            f"the pods' priority is {pod.spec.priority}, where their class gives {found.spec.priority}; leave out `priority`, and name a "
+            "class in `priorityClassName`"
+        )
+
+
+def _one_of_each_name(policies: Sequence[CompiledPolicy]) -> None:
+    """None; UsageError for two policies of one name, which says nothing of where the scheduler has one of them from."""
+    names = Counter(policy.name for policy in policies)
+    twice = next((name for name, times in names.items() if times > 1), None)
+    if twice is not None:
+        raise UsageError(f'two of the policies to try are called "{twice}"; rename one of them')
 
 
 def _reach_no_others(pods: Sequence[objects.Pod]) -> None:

@@ -4,10 +4,12 @@ import asyncio
 
 import pytest
 
-from tests.unit.runtime.clusters import chain_of, state_of
+from tests.unit.runtime.clusters import chain_of, policy, state_of
 from wharfinger.crd.preview import MOST_PODS, PlacementPreviewSpec
 from wharfinger.errors import UsageError
-from wharfinger.language.authority import TenantPolicies, TenantRights
+from wharfinger.framework.chain import assemble
+from wharfinger.language.authority import Authority, TenantPolicies, TenantRights
+from wharfinger.model import objects
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.reconcile.preview import conditions_of
 from wharfinger.reconcile.preview_answer import Answer
@@ -17,15 +19,23 @@ TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"na
 
 
 class Judge:
-    """Of a cluster with one node."""
+    """Of a cluster with one node, a priority class, and the policies of a chain."""
 
     rights = TenantRights()
 
+    def __init__(self, chain=None):
+        self.chain = chain_of() if chain is None else chain
+
     def snapshot(self):
-        return state_of(1).snapshot()
+        state = state_of(1)
+        state.put(objects.PriorityClass(metadata=objects.ObjectMeta(name="gold"), value=1000))
+        return state.snapshot()
 
     def chain_of(self, _name):
-        return chain_of()
+        return self.chain
+
+    def chains(self):
+        return [self.chain]
 
 
 class Writer:
@@ -86,10 +96,48 @@ def test_affinity_to_pods_of_other_namespaces_is_not_previewed(how, kind, reach)
 def test_fields_of_a_template_that_kubernetes_does_not_know_are_told_with_the_answer():
     template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "nodeSelectr": {"disk": "ssd"}, "tolerations": [{"keyy": "a"}]}}
     meta, spec = ObjectMeta(name="preview", namespace="shop"), PlacementPreviewSpec.model_validate({"template": template})
-    question = asyncio.run(Questions(Judge(), Writer()).of(meta, spec))
-    assert question.note.splitlines() == [
+    asked = asyncio.run(Questions(Judge(), Writer()).of(meta, spec))
+    assert asked.note.splitlines() == [
         "spec.template.spec.nodeSelectr: unknown field; did you mean nodeSelector?",
         "spec.template.spec.tolerations[0].keyy: unknown field; did you mean key?",
     ]
-    ready, answered = conditions_of(Answer(nodes=(), miss=None, policy_revision="r"), question.note)
-    assert (ready.message, answered.message) == (question.note.splitlines()[0], question.note)
+    ready, answered = conditions_of(Answer(nodes=(), miss=None, policy_revision="r"), asked.note)
+    assert (ready.message, answered.message) == (asked.note.splitlines()[0], asked.note)
+
+
+def question(judge=None, pod_spec=None, **spec):
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], **(pod_spec or {})}}
+    meta = ObjectMeta(name="preview", namespace="shop")
+    asked = Questions(judge or Judge(), Writer()).of(meta, PlacementPreviewSpec.model_validate({"template": template, **spec}))
+    return asyncio.run(asked)
+
+
+@pytest.mark.parametrize(("pod_spec", "priority"), [({}, 0), ({"priorityClassName": "gold"}, 1000), ({"priority": 0}, 0)], ids=str)
+def test_pods_have_the_priority_of_their_class(pod_spec, priority):
+    assert question(pod_spec=pod_spec).pods[0].priority == priority
+    assert question(pod_spec={**pod_spec, "priority": priority}).pods[0].priority == priority
+
+
+@pytest.mark.parametrize("pod_spec", [{"priority": 17}, {"priorityClassName": "gold", "priority": 17}, {"priority": -1}], ids=str)
+def test_no_preview_is_for_a_priority_that_no_class_gives(pod_spec):
+    with pytest.raises(UsageError, match=r"the pods' priority is -?\d+, where their class gives \d+; leave out `priority`"):
+        question(pod_spec=pod_spec)
+
+
+def named(name, namespace=None, score=1):
+    return policy(f'policy "{name}"\nscore s = {score}\n', Authority(namespace))
+
+
+def test_the_revision_tells_nothing_of_policies_of_other_namespaces():
+    ours = [named("cluster"), named("shop.web", "shop")]
+    chains = [assemble(ours), *(assemble([*ours, named("bank.vault", "bank", score)]) for score in (1, 2))]
+    assert {question(Judge(chain)).chain.policy_revision for chain in chains} == {chains[0].policy_revision}
+    assert chains[1].policy_revision != chains[2].policy_revision
+    assert question(Judge(chains[0])).chain is chains[0]
+
+
+def test_two_policies_of_one_name_tell_nothing_of_where_the_scheduler_has_its_own_from():
+    both = [{"name": "cluster"}, {"source": 'policy "cluster"\nscore s = 1\n'}]
+    with pytest.raises(UsageError) as caught:
+        question(Judge(assemble([named("cluster")])), policies=both)
+    assert str(caught.value) == 'two of the policies to try are called "cluster"; rename one of them'
