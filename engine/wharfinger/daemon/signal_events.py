@@ -68,6 +68,7 @@ class SignalEvents(SilentSignalObserver):
         if not self._leads():
             return
         for status in self._policies.statuses:
-            if status.name == what.policy and status.about is not None:
+            is_his = (status.name, status.authority.namespace) == (what.policy, what.authority.namespace)
+            if is_his and status.about is not None:  # another's text of that name has been refused
                 event = Event(type=type_, reason=reason, action=ACTION, note=note)
                 self._recorder.record_about(status.about, event, distinct=note)

@@ -14,6 +14,7 @@ import numpy as np
 
 from wharfinger.compiler import freshness
 from wharfinger.language import typed
+from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.language.counts import count
 from wharfinger.model.snapshot import Snapshot
 
@@ -23,6 +24,7 @@ class Suspension:
     """A metric of a policy, the part of the nodes that has a fresh sample of it, and the seconds since its newest one (inf: none).
 
     `oldest` are those since its oldest one; `since` is when it was first seen to lack samples (seconds since 1970), None where it does not.
+    `authority` is whose policy it is.
     """
 
     policy: str
@@ -32,6 +34,7 @@ class Suspension:
     age: float
     oldest: float = math.inf
     since: float | None = None
+    authority: Authority = CLUSTER
 
     @property
     def fresh(self) -> int:
@@ -64,7 +67,7 @@ class Suspensions:
         """
         before = self.known
         now = {
-            (policy.name, metric.name, metric.signal): look(policy.name, metric, snapshot)
+            (policy.name, metric.name, metric.signal): replace(look(policy.name, metric, snapshot), authority=policy.authority)
             for policy in policies
             for metric in policy.metrics
             if metric.signal in heard

@@ -10,6 +10,7 @@ from tests.unit.signals.test_refreshing import policy
 from wharfinger.daemon.signal_events import SignalEvents, SignalObservers
 from wharfinger.daemon.signal_telemetry import TelemetrySignalObserver
 from wharfinger.framework.ports import Reference
+from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import Series, mapped
 from wharfinger.signals.node_names import NodeNames
@@ -22,8 +23,8 @@ POLICY = policy()
 QUERY = queries_of([POLICY])[METRIC.signal]
 
 
-def suspension(coverage):
-    return Suspension(policy="p", metric=METRIC, coverage=coverage, n_nodes=10, age=math.inf)
+def suspension(coverage, authority=CLUSTER):
+    return Suspension(policy="p", metric=METRIC, coverage=coverage, n_nodes=10, age=math.inf, authority=authority)
 
 
 class Log:
@@ -100,10 +101,25 @@ def test_what_nobody_measures_any_more_leaves_no_series_and_nothing_in_memory(ob
     assert (observer._failing, observer._odd, observer._suspended) == ({}, {}, set())
 
 
+def status(name, about, authority=CLUSTER):
+    return SimpleNamespace(name=name, about=about, authority=authority)
+
+
+def test_nothing_of_a_policy_is_told_on_the_object_of_another_that_wants_its_name():
+    recorded = []
+    recorder = SimpleNamespace(record_about=lambda what, *_, **__: recorded.append(what.name))
+    whose = {"cluster": CLUSTER, "team-a": Authority("team-a"), "team-b": Authority("team-b")}
+    statuses = [status("p", Reference(kind="PolicyApp", name=name), authority) for name, authority in whose.items()]
+    observer = SignalEvents(recorder, SimpleNamespace(statuses=statuses), lambda: True)
+    for authority in whose.values():
+        observer.suspended(suspension(0.1, authority))
+    assert recorded == list(whose)
+
+
 def test_events_are_about_the_object_that_has_the_policy_and_told_by_the_leader():
     recorded, about = [], Reference(kind="SchedulingPolicy", name="p")
     recorder = SimpleNamespace(record_about=lambda what, event, **_: recorded.append((what, event.type, event.reason, event.note)))
-    statuses = [SimpleNamespace(name="p", about=about), SimpleNamespace(name="other", about=about), SimpleNamespace(name="p", about=None)]
+    statuses = [status("p", about), status("other", about), status("p", None)]
     leads = [True]
     observer = SignalObservers([SignalEvents(recorder, SimpleNamespace(statuses=statuses), lambda: leads[0])])
     observer.suspended(suspension(0.1))
