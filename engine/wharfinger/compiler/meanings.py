@@ -149,10 +149,11 @@ def _matches(self: Interpreter, expr: typed.Matches, place: Place) -> bool:
     if not isinstance(labels, typed.AttributeRef):
         raise TypeError("a label selector is matched against labels")
     owner = _subject(self, labels.attribute.subject, place)
-    return all(_holds(requirement, labels.attribute.read(owner, requirement.key)) for requirement in expr.requirements)
+    return all(holds(requirement, labels.attribute.read(owner, requirement.key)) for requirement in expr.requirements)
 
 
-def _holds(requirement: typed.Requirement, value: str | None) -> bool:
+def holds(requirement: typed.Requirement, value: str | None) -> bool:
+    """Whether a requirement of a selector holds of the value of a label, None where there is none."""
     match requirement.op:
         case typed.SelectorOp.EXISTS:
             return value is not None

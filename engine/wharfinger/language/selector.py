@@ -7,7 +7,10 @@ nothing, silently.
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
+from functools import partial
 
 from wharfinger.language.typed import Requirement, SelectorOp
 
@@ -28,6 +31,40 @@ class SelectorError(ValueError):
 def parse_selector(text: str) -> tuple[Requirement, ...]:
     """The requirements of a selector, in the order written; raises `SelectorError`."""
     return _Reader(text).requirements()
+
+
+def merged(requirements: Sequence[Requirement]) -> tuple[Requirement, ...]:
+    """The same condition with at most seven requirements for each key, however many are given.
+
+    Each keeps the place of the first that it stands for. Takes time in proportion to keys and values.
+    """
+    found: dict[tuple[str, SelectorOp], dict[str, None]] = {}
+    impossible: dict[tuple[str, SelectorOp], Requirement] = {}  # excludes all that `found` has left for the key
+    for requirement in requirements:
+        place = requirement.key, requirement.op
+        values = dict.fromkeys(requirement.values)
+        before = found.setdefault(place, values)
+        if requirement.op is SelectorOp.NOT_IN:
+            before.update(values)
+        elif requirement.op is SelectorOp.IN and place not in impossible:
+            both = {value: None for value in values if value in before}
+            if both:
+                found[place] = both
+            else:
+                impossible[place] = requirement
+        elif requirement.op in (SelectorOp.GT, SelectorOp.LT):
+            found[place] = dict.fromkeys([max((*before, *values), key=partial(_tightness, requirement.op))])
+    return tuple(
+        each for place, values in found.items() for each in (Requirement(*place, tuple(values)), impossible.get(place)) if each is not None
+    )
+
+
+def _tightness(op: SelectorOp, bound: str) -> float:
+    """The larger, the fewer numbers are beyond a bound; nothing is beyond one that is no int64."""
+    number = int(bound)
+    if not -(2**63) <= number < 2**63:
+        return math.inf
+    return number if op is SelectorOp.GT else -number
 
 
 def key_fault(key: str) -> str | None:

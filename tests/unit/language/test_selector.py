@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.language.policies import policy
+from tests.work import calls
+from wharfinger.compiler.meanings import holds
+from wharfinger.compiler.program import compile_policy
 from wharfinger.language.describe import selector_text
-from wharfinger.language.selector import SelectorError, parse_selector
+from wharfinger.language.selector import SelectorError, merged, parse_selector
 from wharfinger.language.typed import Requirement, SelectorOp
 
 
@@ -74,3 +78,40 @@ def test_any_text_is_read_or_refused(text):
         where = 0
         assert all(requirement.key for requirement in found)
     assert 0 <= where <= len(text)
+
+
+WHOLE = st.sampled_from(["-9", "0", "3", "+4", "9223372036854775807", "9223372036854775808", "-9999999999999999999"])
+FEW = st.sampled_from(["a", "b"])
+OF_FEW_KEYS = (
+    st.builds(
+        Requirement,
+        FEW,
+        st.sampled_from([SelectorOp.IN, SelectorOp.NOT_IN]),
+        st.lists(st.sampled_from("xyz0"), min_size=1, max_size=3).map(tuple),
+    )
+    | st.builds(Requirement, FEW, st.sampled_from([SelectorOp.EXISTS, SelectorOp.DOES_NOT_EXIST]))
+    | st.builds(Requirement, FEW, st.sampled_from([SelectorOp.GT, SelectorOp.LT]), WHOLE.map(lambda number: (number,)))
+)
+LABEL = st.none() | st.sampled_from("xyzw") | WHOLE
+
+
+@given(st.lists(OF_FEW_KEYS, max_size=12), LABEL, LABEL)
+def test_merged_requirements_hold_where_all_do(requirements, a, b):
+    def hold(requirements):
+        return all(holds(requirement, {"a": a, "b": b}[requirement.key]) for requirement in requirements)
+
+    together = merged(requirements)
+    assert hold(together) is hold(requirements)
+    assert len(together) <= 14
+    assert merged(together) == together
+
+
+def test_thousands_of_requirements_of_one_key_are_one_test():
+    def work(number):
+        text = ",".join(f"k notin (a,b{n}),k > {n}" for n in range(number))
+        rule = f'policy "p"\nfilter f {{ require node.labels matches "{text}" }}\n'
+        return calls(lambda: compile_policy(policy(rule)))
+
+    work(2)
+    reading = calls(lambda: parse_selector(",".join(f"k notin (a,b{n}),k > {n}" for n in range(1000))))
+    assert work(1000) <= work(2) + 2 * reading

@@ -13,7 +13,7 @@ from wharfinger.language.check.kinds import fits
 from wharfinger.language.check.operations import negated, operation, whole_help
 from wharfinger.language.check.walk import walk
 from wharfinger.language.codes import Code
-from wharfinger.language.selector import SelectorError, parse_selector
+from wharfinger.language.selector import SelectorError, merged, parse_selector
 from wharfinger.language.source import Span
 from wharfinger.language.types import NUMERIC, Kind, Shape, Type
 
@@ -111,7 +111,7 @@ def _selector(context: Context, expr: ast.Expr) -> tuple[typed.Requirement, ...]
         context.error(Code.P217, "the label selector after `matches` is written out in quotes", expr.span, label="not a text in quotes")
         return None
     try:
-        return parse_selector(expr.value)
+        return merged(parse_selector(expr.value))
     except SelectorError as fault:
         context.error(Code.P216, f"this is not a label selector: {fault}", expr.span, label="invalid selector")
         return None
