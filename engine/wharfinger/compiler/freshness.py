@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 
 from wharfinger.language import typed
 from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.strings import StringTable
 
 
 def coverage(snapshot: Snapshot, metric: typed.Metric) -> float:
@@ -26,12 +27,13 @@ def coverage(snapshot: Snapshot, metric: typed.Metric) -> float:
 class Freshness:
     """Which metrics of a policy are suspended; worked out again when samples, rows or the time change."""
 
-    __slots__ = ("_key", "_last", "_metrics", "_suspended")
+    __slots__ = ("_key", "_last", "_metrics", "_strings", "_suspended")
 
     def __init__(self, metrics: Sequence[typed.Metric]) -> None:
         self._metrics = tuple(metrics)
         self._key: Hashable = None
         self._last: Snapshot | None = None
+        self._strings: StringTable | None = None  # whose cluster the key is of; held, so that no other table gets its identity
         self._suspended: frozenset[str] = frozenset()
 
     def suspended(self, snapshot: Snapshot) -> frozenset[str]:
@@ -39,8 +41,8 @@ class Freshness:
         if not self._metrics or snapshot is self._last:
             return self._suspended
         self._last = snapshot  # a snapshot can be read only while nothing changes, so its answer is always the same
-        key = (id(snapshot.strings), snapshot.metrics_revision, snapshot.layout_revision, snapshot.now)
-        if key != self._key:
+        strings, key = snapshot.strings, (snapshot.metrics_revision, snapshot.layout_revision, snapshot.now)
+        if strings is not self._strings or key != self._key:
             self._suspended = frozenset(m.name for m in self._metrics if coverage(snapshot, m) < m.min_coverage)
-            self._key = key
+            self._strings, self._key = strings, key
         return self._suspended
