@@ -9,6 +9,7 @@ Views handed out are read-only windows on the live array, made once per change o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -60,6 +61,14 @@ class Column:
             self._reallocate((2 * self.lanes, self.array.shape[1]))
         self.lanes += 1
         return self.lanes - 1
+
+    def keep_lanes(self, lanes: Sequence[int]) -> None:
+        """Keep these lanes only, numbered anew in this order."""
+        if self.lanes is None:
+            raise TypeError("a column without lanes has none to keep")
+        self.array = self.array[list(lanes)]
+        self.lanes = len(lanes)
+        self._shape = (-1, None)
 
     def _reallocate(self, shape: tuple[int, ...]) -> None:
         larger = np.full(shape, self.fill, dtype=self.array.dtype)

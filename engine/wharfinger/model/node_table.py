@@ -133,10 +133,11 @@ class NodeTable:
         return code
 
     def tidy(self) -> None:
-        """Go over to a new string table, and new numbers of taint sets, once more than half of the old ones may stand for nothing.
+        """Go over to new codes of strings, taint sets and resources, once more than half of the old ones may stand for nothing.
 
         To be called right after a change only: nobody may be in the middle of reading.
         """
+        self.resources.tidy()
         if len(self.strings) + len(self.taints) <= self._most_codes:
             return
         self._renumber_strings()

@@ -1,9 +1,10 @@
 """What nodes offer and what is asked of them, per resource.
 
 cpu, memory and ephemeral-storage have fixed places; extended resources (`nvidia.com/gpu`, `hugepages-2Mi`, …) get the next one when
-first met. Units are Kubernetes' own integers: cpu in millicores, everything else in whole units (bytes, devices). Two sums are kept
-of what placed pods ask for, as in kube-scheduler's NodeInfo: the exact one decides whether a pod fits, the non-zero one (where a
-container without a request counts as a small one) ranks nodes.
+first met, and may get another when the table is tidied: a place is good until the next change of the cluster. Units are Kubernetes' own
+integers: cpu in millicores, everything else in whole units (bytes, devices). Two sums are kept of what placed pods ask for, as in
+kube-scheduler's NodeInfo: the exact one decides whether a pod fits, the non-zero one (where a container without a request counts as a
+small one) ranks nodes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ EPHEMERAL_STORAGE: Final = 2
 NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 _NONZERO_CPU: Final = -1
 _NONZERO_MEMORY: Final = -2
+SPARE: Final = 64
+"""Lanes that may stand for resources that nobody names any more before it is worth while to let go of them."""
 PODS: Final = "pods"  # counted in places of its own: every pod takes exactly one
 
 
@@ -35,6 +38,7 @@ class ResourceTable:
 
     __slots__ = (
         "_beyond",
+        "_most_lanes",
         "allocatable",
         "allowed_pods",
         "capacity",
@@ -58,6 +62,7 @@ class ResourceTable:
         self.pod_count = rows.column(np.int64, 0)
         self.allowed_pods = rows.column(np.int64, 0)
         self.pod_capacity = rows.column(np.int64, 0)
+        self._most_lanes = len(NATIVE) + SPARE
         self._beyond: dict[tuple[int, int], int] = {}  # (lane, row) → the sum, where it is more than is shown
 
     def place(self, resource: str) -> int:
@@ -65,9 +70,32 @@ class ResourceTable:
         place = self.index.get(resource)
         if place is None:
             place = self.index[resource] = len(self.index)
-            for column in (self.allocatable, self.capacity, self.requested, self.has_allocatable, self.has_capacity):
+            for column in self._by_lane:
                 column.add_lane()
         return place
+
+    @property
+    def _by_lane(self) -> tuple[columns.Column, ...]:
+        return self.allocatable, self.capacity, self.requested, self.has_allocatable, self.has_capacity
+
+    def tidy(self) -> None:
+        """Let go of the resources that no node has and no placed pod asks for, once they may be more than half of all.
+
+        To be called right after a change only: nobody may be in the middle of reading. What is read of such a resource is the same with a
+        lane and without one: nothing.
+        """
+        if len(self.index) <= self._most_lanes:
+            return
+        used = np.logical_or.reduce([column.view.any(axis=1) for column in self._by_lane])
+        used[: len(NATIVE)] = True
+        kept = [(name, lane) for name, lane in self.index.items() if used[lane]]
+        for column in self._by_lane:
+            column.keep_lanes([lane for _, lane in kept])
+        renumbered = {lane: number for number, (_, lane) in enumerate(kept)}
+        self.index = {name: renumbered[lane] for name, lane in kept}
+        # The sums of cpu and memory with defaults have keys below zero, which stay.
+        self._beyond = {(renumbered.get(lane, lane), row): total for (lane, row), total in self._beyond.items()}
+        self._most_lanes = 2 * len(kept) + SPARE
 
     def set_offer(self, row: int, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
         """Take over what a node offers, replacing what it offered before."""

@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.framework import fleet
 from wharfinger.framework import chain
-from wharfinger.framework.cycle import Decider
-from wharfinger.model import keyed, node_table, objects, topology
+from wharfinger.framework.cycle import Decider, decide
+from wharfinger.model import keyed, node_table, objects, resource_table, topology
 from wharfinger.model.cluster_state import ClusterState
 
 NODES = [f"n{number}" for number in range(60)]
@@ -27,6 +27,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(node_table, "SPARE", 200)
     monkeypatch.setattr(keyed, "MOST_KEYS", 20)
     monkeypatch.setattr(topology, "MOST_KEYS", 10)
+    monkeypatch.setattr(resource_table, "SPARE", 20)
 
 
 def changed(node: objects.Node, moment: int) -> objects.Node:
@@ -78,3 +79,73 @@ def test_a_topology_that_somebody_holds_is_kept_up_to_date():
     state.remove_node("a")
     assert state.snapshot().topology("zone") is held
     assert held.ids.tolist() == [held.domain_of(state.snapshot().strings.find("y"))] * 2
+
+
+DEVICES = """
+policy "devices"
+filter kept { require (node.free["example.com/kept"] ?? 1) >= 0 else "overcommitted" }
+score gone weight 1 = min(100, node.allocatable["example.com/a-3"] ?? 7)
+score left weight 1 = 100 - min(100, node.requested["example.com/kept"])
+"""
+
+
+def offering(name: str, **devices: str) -> objects.Node:
+    """A node that has so many of each `example.com/…` device."""
+    plain = fleet.node(name, cpu="64")
+    offer = {**plain.status.allocatable, **{f"example.com/{device.replace('_', '-')}": amount for device, amount in devices.items()}}
+    return msgspec.structs.replace(plain, status=objects.NodeStatus(allocatable=offer, capacity=offer))
+
+
+def asking(name: str, **devices: str):
+    plain = fleet.pod(name)
+    container = plain.object.spec.containers[0]
+    asked = {**container.resources.requests, **{f"example.com/{device.replace('_', '-')}": amount for device, amount in devices.items()}}
+    container = msgspec.structs.replace(container, resources=objects.ContainerResources(requests=asked))
+    spec = msgspec.structs.replace(plain.object.spec, containers=(container,))
+    return type(plain)(msgspec.structs.replace(plain.object, spec=spec))
+
+
+def resource_columns(state: ClusterState):
+    """Everything that is kept of resources, by name, without those that nobody names."""
+    table = state._tables.nodes.resources
+    columns = {name: [column.view[lane].tolist() for column in table._by_lane] for name, lane in table.index.items()}
+    return {name: found for name, found in columns.items() if any(map(any, found)) or name in resource_table.NATIVE}
+
+
+def test_names_of_resources_that_nobody_offers_or_asks_for_any_more_do_not_pile_up():
+    state = fleet.state(*(offering(f"n{number}", kept="8") for number in range(4)))
+    asked_too_much = asking("huge", beyond="7Ei")  # more than a sum shows, so that it is remembered beside it
+    state.add_pod(asked_too_much.placed_on("n3"))
+    state.add_pod(asking("huge-2", beyond="7Ei").placed_on("n3"))
+    policies = [fleet.policy(DEVICES)]
+    decider, lanes = Decider(chain.assemble(policies)), []
+    for moment in range(120):
+        state.add_node(offering(f"n{moment % 3}", **{"kept": "8", f"a_{moment}": "4"}))
+        stranger = asking(f"s{moment}", **{f"b_{moment}": "1"}).placed_on("n1")  # bound by somebody else
+        state.add_pod(stranger)
+        if moment % 2:
+            state.remove_pod(stranger)
+        pod = asking(f"p{moment}", kept="1", **{f"a_{moment}": "1"})
+        kept = decider.decide(state.snapshot(float(moment)), pod)
+        fresh = decide(chain.assemble(policies), state.snapshot(float(moment)), pod)
+        assert (kept.node, kept.totals, kept.message) == (fresh.node, fresh.totals, fresh.message)
+        assert kept.node == f"n{moment % 3}"
+        lanes.append(len(state.snapshot().resource_names))
+        if moment % 20 == 19:
+            state.remove_pod(asking(f"s{moment - 1}"))
+    assert resource_columns(state) == resource_columns(rebuilt(state))
+    alive = len(resource_columns(state))
+    assert max(lanes) <= 2 * alive + resource_table.SPARE + 2
+    state.remove_pod(asking("huge-2"))
+    table = state._tables.nodes.resources
+    assert table.requested.view[table.index["example.com/beyond"], state.snapshot().row("n3")] == resource_table.MOST
+
+
+def rebuilt(state: ClusterState) -> ClusterState:
+    """The same nodes and pods in a state that never saw others."""
+    tables = state._tables
+    twin = fleet.state(*tables.nodes.objects)
+    for row, placements in enumerate(tables.pods.by_row):
+        for placement in placements.values():
+            twin.add_pod(placement.pod.placed_on(tables.nodes.names[row]))
+    return twin
