@@ -106,6 +106,17 @@ def test_previews_tell_nothing_of_pods_elsewhere(defined, tenant, bank, wharf):
     assert "P802" in json.dumps(asked(tenant, "metric", template=TEMPLATE, policies=[{"source": metric}]))
     reaching = {"spec": {**TEMPLATE["spec"], "affinity": ANTI}}
     assert "reaches other namespaces" in json.dumps(asked(tenant, "affinity", template=reaching))
+    compared = {"spec": {**TEMPLATE["spec"], "priority": 1}}
+    assert "the pods' priority is 1, where their class gives 0" in json.dumps(asked(tenant, "priority", template=compared))
+
+
+def test_previews_tell_nothing_of_policies_of_other_namespaces(defined, tenant, bank, wharf):
+    alone = asked(tenant, "alone", template=TEMPLATE)["policyRevision"]
+    custom.create(defined, "SchedulingPolicy", "vault", {"source": custom.EAST, "namespace": "default"})
+    eventually(lambda: custom.condition(custom.status(defined, "SchedulingPolicy", "vault"), "Active") == "True")
+    assert asked(tenant, "beside", template=TEMPLATE)["policyRevision"] == alone
+    found = asked(tenant, "named", template=TEMPLATE, policies=[{"name": "vault"}])
+    assert found["conditions"][0]["reason"] == "UnknownObject"
 
 
 def test_an_inline_policy_sees_and_governs_its_own_pods_only(defined, tenant, bank, wharf):
