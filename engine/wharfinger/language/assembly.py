@@ -59,6 +59,7 @@ class Assembly:
             version=self.header.version,
             annotations=tuple(self.policy_annotations),
             scope=self.scope.where if self.scope else None,
+            scope_span=self.scope.span if self.scope else None,
             items=tuple(self.items),
         )
 

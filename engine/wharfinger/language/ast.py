@@ -401,12 +401,13 @@ class Import(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy(Node):
-    """One policy: header, scope and items in file order."""
+    """One policy: header, scope and items in file order. `scope_span` is all of `for pods where …`, None where that is left out."""
 
     name: String
     version: String | None
     annotations: tuple[Annotation, ...]
     scope: Expr | None  # `for pods where …`, speaks of `pod`
+    scope_span: Span | None = None
     items: tuple[Item, ...]
 
 

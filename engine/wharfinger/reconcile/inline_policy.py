@@ -45,6 +45,8 @@ def _scope(policy: ast.Policy, text: str, namespace: str, app: str) -> Edit:
     if policy.scope is not None:
         span = policy.scope.span
         return span.start, span.end, f"({text[span.start : span.end]}) and {own}"
+    if policy.scope_span is not None:  # `for pods` alone: all of them
+        return policy.scope_span.start, policy.scope_span.end, f"for pods where {own}"
     header = policy.version or policy.name
     end = max([header.span.end, *(annotation.span.end for annotation in policy.annotations)])
     return end, end, f" for pods where {own}"

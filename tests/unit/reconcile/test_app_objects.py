@@ -139,6 +139,7 @@ def test_an_inline_policy_without_a_scope_gets_one():
     for text in (
         'policy "east" score s = 1',
         'policy "east" version "1.0.0" @owner("me")\nscore s = 1',
+        'policy "east"\nfor pods\nscore s = 1',
         'policy "east"\nfor pods where true or true\nscore s = 1',
     ):
         policy = compiled(held_to(text, name="shop.web", namespace="shop", app="web"), {}, CLUSTER)
