@@ -5,7 +5,7 @@ Names are not resolved and types are not known here; `check` turns this tree int
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from wharfinger.language.source import Span
@@ -424,4 +424,4 @@ class File(Node):
     items: tuple[Item, ...]
     tests: tuple[Test, ...]
     lost: frozenset[str] = frozenset()
-    words: int = 0
+    words: int = field(default=0, compare=False)  # of how it is written, not of what it says

@@ -49,5 +49,6 @@ def without_places(value: Any) -> Any:
 
 def _fields(kind: type[ast.Node]) -> tuple[str, ...]:
     if kind not in _FIELDS:
-        _FIELDS[kind] = tuple(field.name for field in fields(kind) if field.name != "span" and not field.name.endswith("_span"))
+        said = (field.name for field in fields(kind) if field.compare)
+        _FIELDS[kind] = tuple(name for name in said if name != "span" and not name.endswith("_span"))
     return _FIELDS[kind]
