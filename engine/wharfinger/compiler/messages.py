@@ -16,6 +16,7 @@ from wharfinger.language.types import Kind, Type
 OPEN = "…"
 NONE = "<none>"
 MOST_NAMED = 3
+MOST_LETTERS = 1000  # of a message: what an event holds
 
 
 def shown(value: Any, type_: Type) -> str:
@@ -33,8 +34,19 @@ def shown(value: Any, type_: Type) -> str:
 
 
 def filled(message: typed.Message, value_of: Callable[[typed.Expr], str]) -> str:
-    """The text of a message, each hole being what `value_of` says."""
-    return "".join(part if isinstance(part, str) else value_of(part) for part in message.parts)
+    """The text of a message, each hole being what `value_of` says; cut where it is longer than anybody reads.
+
+    A hole takes three letters in the policy and may stand for an annotation of 256 KiB, so the values of further holes are not asked for.
+    """
+    said: list[str] = []
+    room = MOST_LETTERS
+    for part in message.parts:
+        text = part if isinstance(part, str) else value_of(part)
+        said.append(text)
+        room -= len(text)
+        if room < 0:
+            return "".join(said)[: MOST_LETTERS - 1] + OPEN
+    return "".join(said)
 
 
 def missing_text(condition: typed.Expr, lets: Mapping[str, typed.Expr]) -> str:

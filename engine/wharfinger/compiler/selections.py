@@ -107,13 +107,13 @@ class _Counted:
 
     def weigh(self, captured: Sequence[Any]) -> Weigh:
         """The function that says what a pod counts, None for nothing."""
-        return partial(self._program.run, self._own(captured))
+        return partial(self._program.function, self._own(captured))
 
     def kept(self, snapshot: Snapshot, captured: Sequence[Any]) -> Selection:
         """The running counts over the cluster's pods."""
         own = self._own(captured)
         key: Hashable = (self._program.text, own)
-        value = partial(self._program.run, own)
+        value = partial(self._program.function, own)
         return snapshot.selection(key, None, per_pod=self._program.per_pod, value=value, passing=self._passing)
 
     def _own(self, captured: Sequence[Any]) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -119,7 +120,7 @@ def _whole_sums(ids: NDArray[np.int32], amounts: NDArray[np.float64], n_domains:
 
 def _exact_sums(ids: NDArray[np.int32], amounts: NDArray[np.float64], n_domains: int) -> NDArray[np.float64]:
     """Sums of numbers that are not whole, rounded once, so that the order of rows does not show."""
-    members: list[list[float]] = [[] for _ in range(n_domains)]
-    for domain, amount in zip(ids.tolist(), amounts.tolist(), strict=True):
-        members[domain].append(amount)
-    return np.array([exact_sum(numbers) for numbers in members], dtype=np.float64)
+    order = np.argsort(ids, kind="stable")
+    numbers: list[float] = amounts[order].tolist()
+    ends = np.searchsorted(ids[order], np.arange(n_domains + 1)).tolist()
+    return np.array([exact_sum(numbers[start:end]) for start, end in pairwise(ends)], dtype=np.float64)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.model.columns import read_only
-from wharfinger.model.domain_counts import MOST_EXACT, DomainCounts, Mask, exact_sum, magnitude
+from wharfinger.model.domain_counts import MOST_EXACT, DomainCounts, Mask, exact_sum, magnitude, summed
 from wharfinger.model.node_table import NodeTable
 from wharfinger.model.pod import PodView
 from wharfinger.model.pod_table import Change, Placement, PodClass, PodTable
@@ -25,8 +25,9 @@ Predicate = Callable[[PodView], bool]
 Value = Callable[[PodView], float | None]
 
 MOST_CELLS: Final = 2**24  # numbers kept by all selections of a cluster together: 128 MB
+CELLS_OF_CLASS: Final = 6  # what the memory of one template takes, an entry of a dict, in numbers
 MOST_DOMAIN_COUNTS: Final = 8  # (topology key, mask) pairs kept per selection
-FEWEST_SELECTIONS: Final = 64
+FEWEST_SELECTIONS: Final = 500  # as many as one policy may have
 UNASKED: Final = math.nan  # compared by identity: a template that the predicate has not seen
 MOST_SELECTIONS: Final = 4096
 MOST_PASSING: Final = 64
@@ -156,8 +157,7 @@ class Selection:
         extremes = self._extremes.get(highest)
         if extremes is None:
             extremes = self._extremes[highest] = np.full(len(self._by_node), np.nan)
-            for row in range(len(extremes)):
-                extremes[row] = self._extreme(row, highest=highest)
+            (np.fmax if highest else np.fmin).at(extremes, self._pods.entry_rows, self._weights(np.nan))
         return read_only(extremes)
 
     def extreme_in_domain(self, topology_key: str, *, highest: bool) -> NDArray[np.float64]:
@@ -219,14 +219,14 @@ class Selection:
 
     def _recount(self) -> None:
         self._forget_classes()
-        weights = self._weights()
+        weights = self._weights(0.0)
         self._magnitude = magnitude(weights)
         self._integral = self._magnitude <= MOST_EXACT
         n_nodes = self._nodes.rows.count
         if self._integral:
             self._by_node = np.bincount(self._pods.entry_rows, weights=weights, minlength=n_nodes).astype(np.float64, copy=False)
         else:
-            self._by_node = np.array([exact_sum(self._values(row)) for row in range(n_nodes)])
+            self._by_node = summed(self._pods.entry_rows, weights, n_nodes, integral=False)
         self._shown = read_only(self._by_node)
         self._total = None
         self._domains.clear()
@@ -235,18 +235,19 @@ class Selection:
         self._seen = self._pods.n_changes
         self.version += 1
 
-    def _weights(self) -> NDArray[np.float64]:
-        """What each entry of the pod table counts, (n_pods,) float64."""
+    def _weights(self, nothing: float) -> NDArray[np.float64]:
+        """What each entry of the pod table counts, (n_pods,) float64; `nothing` for those that are not selected."""
         if self._per_pod:
             weights = [self.weight(placement) for placement in self._pods.entries]
             if self._remembers:
                 self._of_placements = dict(zip(self._pods.entries, weights, strict=True))  # without those who have gone
-            return np.array([weight or 0.0 for weight in weights], dtype=np.float64)
+            return np.array([nothing if weight is None else weight for weight in weights], dtype=np.float64)
         by_class = np.zeros(self._pods.class_numbers)
         for group in self._pods.classes.values():
             if group.serial not in self._memo:
                 self._memo[group.serial] = self._evaluate(group.example)
-            by_class[group.number] = self._memo[group.serial] or 0.0
+            weight = self._memo[group.serial]
+            by_class[group.number] = nothing if weight is None else weight
         return by_class[self._pods.entry_classes]
 
 
@@ -289,11 +290,13 @@ class Selections:
         if selection is None:
             selection = Selection(self._nodes, self._pods, predicate, per_pod=per_pod, value=value, remembers=not passing)
             kept[key] = selection
-            if len(kept) > (MOST_PASSING if passing else self._most()):
+            most = MOST_PASSING if passing else self._most()
+            while len(kept) > most:
                 kept.popitem(last=False)
         else:
             kept.move_to_end(key)
         return selection
 
     def _most(self) -> int:
-        return max(FEWEST_SELECTIONS, min(MOST_SELECTIONS, MOST_CELLS // max(1, self._nodes.rows.count)))
+        cells = self._nodes.rows.count + CELLS_OF_CLASS * len(self._pods.classes)
+        return max(FEWEST_SELECTIONS, min(MOST_SELECTIONS, MOST_CELLS // max(1, cells)))

@@ -120,7 +120,8 @@ def many(n, rule):
         ("filter f{i} {{ require not ends_with(node.name, 'a{i}') }}", 16, 166),
         ("filter f{i} {{ require not matches_regex(pod.labels['app'] ?? 'none', 'a{i}') }}", 20, None),
         ("filter f{i} {{ require not (node.labels matches 'a{i} in (b,c)') }}", 96, None),
-        ("score s{i} = count(pods where matches_regex(it.labels['a'] ?? '', 'a{i}'), on: node) normalize minmax", 30, None),
+        ("score s{i} = count(pods where matches_regex(it.labels['a'] ?? '', 'a{i}'), on: node) normalize minmax", 30, 86),
+        ("score s{i} = count(pods where it.labels['a{i}'] == pod.labels['a'], on: node) normalize minmax on missing 0", 7, 25),
     ],
 )
 def test_a_policy_costs_at_most_what_its_authority_may(rule, of_namespace, of_cluster):

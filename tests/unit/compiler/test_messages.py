@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from wharfinger.compiler.interpreter import Interpreter
-from wharfinger.compiler.messages import missing_text, shown
+from wharfinger.compiler.messages import MOST_LETTERS, OPEN, filled, missing_text, shown
 from wharfinger.language.types import Kind, Type
 
 from .texts import cluster, compiled, node, pod, typed_policy
@@ -63,3 +63,17 @@ def test_an_interpreted_message_has_the_values_of_the_node() -> None:
     assert interpreter.message(rule.clauses[0], 0) == "250m of 250m free, pod wants 1.5cpu"
     assert interpreter.message(rule.clauses[1], 0) == 'node.labels["gpu"] is missing'
     assert policy.bind(incoming, snapshot).reasons(0)[0] == "… of … free, pod wants 1.5cpu"
+
+
+def test_a_message_of_many_long_values_is_cut_before_they_are_put_together() -> None:
+    policy = typed_policy('policy "p"\nfilter f { require node.pod_count > 3 else "' + "{pod.name} " * 1000 + '" }')
+    asked = []
+
+    def value_of(expr: Any) -> str:
+        asked.append(expr)
+        return "x" * 300
+
+    said = filled(policy.filters[0].clauses[0].message, value_of)
+    assert len(said) == MOST_LETTERS
+    assert said.endswith("x" + OPEN)
+    assert len(asked) <= 4

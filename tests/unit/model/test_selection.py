@@ -4,6 +4,7 @@ from functools import partial
 import pytest
 
 from tests.unit.model import clusters
+from tests.work import calls
 from wharfinger.model import pod_table, selection
 from wharfinger.model.corrected import Corrections
 from wharfinger.model.domain_counts import exact_sum
@@ -233,3 +234,30 @@ def test_corrections_are_added_as_exactly_as_what_is_kept(value):
     found = snapshot.corrected(kept, Corrections({}, {placement.pod.uid: (placement, value) for placement in others}))
     assert found.by_node.tolist() == [exact_sum([value, value, 1.0, 1.0]), 0.0]
     assert found.total == found.domains("zone").counts[0] == found.by_node[0]
+
+
+@pytest.mark.parametrize("what", ["the largest of each node", "sums of fractions"])
+def test_pods_of_a_known_template_are_not_looked_at_one_by_one(what):
+    def work(n_pods):
+        cluster = cluster_of()
+        for number in range(n_pods):
+            cluster.assume(clusters.view(f"web-{number}", labels={"app": "web"}), "node-0")
+        read = cluster.snapshot().selection("web", None, value=lambda pod: 0.1)
+        return calls(lambda: read.extreme_by_node(highest=True) if what == "the largest of each node" else read.by_node)
+
+    assert work(400) <= work(20) + 10
+
+
+def test_what_selections_remember_of_templates_is_bounded(monkeypatch):
+    monkeypatch.setattr(selection, "FEWEST_SELECTIONS", 5)
+    monkeypatch.setattr(selection, "MOST_CELLS", 1000)
+    cluster = cluster_of()
+    snapshot = cluster.snapshot()
+    for number in range(50):
+        snapshot.selection(number, partial(app, str(number)))
+    assert len(snapshot._current().selections) == 50
+    for number in range(30):
+        cluster.assume(clusters.view(f"web-{number}", labels={"app": f"web-{number}"}), "node-0")
+    snapshot = cluster.snapshot()
+    snapshot.selection("one more", None)
+    assert len(snapshot._current().selections) == 5
