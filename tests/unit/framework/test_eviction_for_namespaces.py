@@ -1,0 +1,68 @@
+"""No policy of a namespace has pods of others evicted from nodes that it rejects once they have gone."""
+
+import pytest
+
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.program import compile_policy
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.cycle import decide
+from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.text_set import TextSet
+from wharfinger.model import objects
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+
+NODES = ("a", "b", "c")
+FULL = "node.free.cpu < 1cpu"
+TENANT = Authority("team")
+TRUSTED = Authority("team", TenantPolicies.TRUSTED)
+
+
+def pod(name, namespace, priority, cpu, node=""):
+    resources = objects.ContainerResources(requests={"cpu": cpu})
+    spec = objects.PodSpec(node_name=node, priority=priority, containers=(objects.Container(name="main", resources=resources),))
+    return objects.Pod(metadata=objects.ObjectMeta(name=name, namespace=namespace, uid=f"{namespace}/{name}"), spec=spec)
+
+
+def full_cluster(namespace):
+    state = ClusterState(1000.0)
+    for node in NODES:
+        status = objects.NodeStatus(allocatable={"cpu": "4", "pods": "9"})
+        state.add_node(objects.Node(metadata=objects.ObjectMeta(name=node, labels={"disk": "ssd"}), status=status))
+        state.add_pod(pod(f"on-{node}", namespace, -10, "3500m", node))
+    return state
+
+
+def evicted(requirement, authority, victims="bank"):
+    """(the pods that leave until the pod that needs room is placed, or nobody leaves any more; its node)."""
+    text = f'policy "p"\nfilter f {{ require {requirement} else "no" }}\n'
+    policy = TextSet(texts={"p": text.encode()}).check("p", CATALOGUE, Diagnostics(), authority).policy
+    chain, state, waiting = assemble([compile_policy(policy)]), full_cluster(victims), PodView(pod("waits", "team", 0, "1"))
+    gone = []
+    while True:
+        decision = decide(chain, state.snapshot(1000.0), waiting)
+        if not decision.victims:
+            return gone, decision.node
+        gone += [victim.key for victim in decision.victims]
+        for victim in decision.victims:
+            state.remove_pod(victim)
+
+
+@pytest.mark.parametrize("requirement", [FULL, "node.pod_count > 0", '(share_after("cpu") ?? 0%) > 100%', "count(pods, on: node) >= 0"])
+def test_pods_elsewhere_stay_where_a_filter_reads_what_their_leaving_changes(requirement):
+    assert evicted(requirement, TENANT) == ([], None)
+
+
+@pytest.mark.parametrize("requirement", ['(node.labels["disk"] ?? "") == "ssd"', "node.capacity.cpu >= 0cpu", 'node.name in ["a"]'])
+def test_a_filter_that_reads_node_objects_leaves_preemption_as_kubernetes_has_it(requirement):
+    assert evicted(requirement, TENANT) == (["bank/on-a"], "a")
+
+
+def test_pods_of_the_namespace_itself_are_its_own_affair():
+    assert evicted(FULL, TENANT, victims="team") == ([f"team/on-{node}" for node in NODES], None)
+
+
+@pytest.mark.parametrize("authority", [CLUSTER, TRUSTED], ids=str)
+def test_policies_of_the_cluster_and_of_trusted_namespaces_answer_for_their_filters(authority):
+    assert evicted(FULL, authority) == ([f"bank/on-{node}" for node in NODES], None)
