@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from wharfinger.model import columns, objects, strings
 
-MOST_KEYS: Final = 1024
-"""Columns kept at a time: a pod may ask for any key, and what has not been asked for the longest is forgotten first."""
+MOST_KEYS: Final = 256
+"""Columns kept at a time of labels, of annotations and of conditions: a pod may ask for any key, and what has not been asked for the
+longest is forgotten first. Clusters use some dozens. A key that was forgotten costs a walk over the nodes when it is asked for again, and
+each key that is kept costs a little whenever a node changes."""
 
 
 class KeyedColumns:
@@ -42,8 +44,8 @@ class KeyedColumns:
         column = self._by_key.get(key)
         if column is None:
             column = self._by_key[key] = self._rows.column(np.int32, strings.ABSENT)
-            for row, node in enumerate(self._nodes):
-                column.array[row] = self._strings.code(self._read(node).get(key))
+            read, code = self._read, self._strings.code
+            column.array[: len(self._nodes)] = [code(read(node).get(key)) for node in self._nodes]
             if len(self._by_key) > MOST_KEYS:
                 self._rows.drop(self._by_key.popitem(last=False)[1])
         else:
