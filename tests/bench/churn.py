@@ -46,11 +46,13 @@ def policy(edition: int) -> CompiledPolicy:
 
 
 def changed(name: str, moment: int) -> objects.Node:
-    """A node as it is at a moment: another annotation each time, now and then another taint and zone."""
+    """A node as it is at a moment: another annotation, taint and device each time, now and then another zone."""
     plain = node(name, cpu="64", labels={"zone": f"z{moment // 50 % 3}", f"seen-{moment % 7}": "x"})
     metadata = msgspec.structs.replace(plain.metadata, annotations={"until": f"{name} {moment}"})
     taints = (objects.Taint(key="soft", value=str(moment), effect="PreferNoSchedule"),)
-    return msgspec.structs.replace(plain, metadata=metadata, spec=msgspec.structs.replace(plain.spec, taints=taints))
+    offer = {**plain.status.allocatable, f"example.com/slice-{moment}": "1"}
+    status = msgspec.structs.replace(plain.status, allocatable=offer)
+    return msgspec.structs.replace(plain, metadata=metadata, spec=msgspec.structs.replace(plain.spec, taints=taints), status=status)
 
 
 def arrival(number: int, moment: int) -> objects.Pod:
@@ -69,6 +71,7 @@ def counts(world: Running) -> dict[str, int]:
         "bytes": tracemalloc.get_traced_memory()[0],
         "strings": len(tables.nodes.strings),
         "taint sets": len(tables.nodes.taints),
+        "resources": len(tables.nodes.resources.index),
         "columns": len(tables.nodes.rows.columns),
         "selections": len(tables.selections),
         "classes": len(tables.pods.classes),
@@ -102,6 +105,7 @@ async def churn(minutes: int, n_nodes: int) -> AsyncIterator[dict[str, int]]:
             look_into(world, base, number, moment)
             await world.pass_time(STEP, step=STEP)
             world.cluster.events.clear()
+            world.cluster.bindings.clear()
             if moment % STEPS_A_MINUTE == 0:
                 yield counts(world)
     finally:

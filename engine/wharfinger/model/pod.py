@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from wharfinger.model import objects, qos, requests, template
 from wharfinger.model.host_ports import WILDCARD, HostPort
 
-_MOST_TEMPLATES = 16384
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class PodDemand:
     """What pods of one template ask of a node; amounts in the scheduler's units (cpu in thousandths, bytes, counts).
 
@@ -144,14 +143,12 @@ class PodView:
         return template.controller(self.object)
 
 
-_demands: dict[bytes, PodDemand] = {}
+_demands: WeakValueDictionary[bytes, PodDemand] = WeakValueDictionary()  # by template, for as long as a pod of it is known
 
 
 def _shared_demand(view: PodView) -> PodDemand:
     demand = _demands.get(view.template)
     if demand is None:
-        if len(_demands) >= _MOST_TEMPLATES:  # templates come and go in a long-lived process; starting afresh is cheap
-            _demands.clear()
         demand = _demands[view.template] = derive_demand(view.object)
     return demand
 

@@ -1,3 +1,6 @@
+import gc
+import weakref
+
 import pytest
 
 from wharfinger.model import decode, objects
@@ -155,6 +158,18 @@ def test_shared_demand_equals_a_fresh_one():
     pods = [changed(("metadata", "name"), f"web-{number}") for number in range(3)]
     assert len({id(pod.demand) for pod in pods}) == 1
     assert all(pod.demand == derive_demand(pod.object) for pod in pods)
+
+
+def test_the_demand_of_a_template_goes_with_its_last_pod():
+    pods = [PodView(objects.Pod(metadata=objects.ObjectMeta(name=name, labels={"only": "here"}))) for name in "ab"]
+    demand = weakref.ref(pods[0].demand)
+    assert pods[1].demand is demand()
+    del pods[0]
+    gc.collect()
+    assert demand() is pods[0].demand
+    del pods[0]
+    gc.collect()
+    assert demand() is None
 
 
 def test_host_ports_of_containers_and_sidecars():
