@@ -220,6 +220,11 @@ PRODUCTS: dict[str, Callable[[int], str]] = {
         nested("node.unschedulable", "({0} in [node.unschedulable, pod.host_network])", min(n, DEEP // 2))
     ),
     "ways to a let": lambda n: ways(min(n, 26)),
+    "objects like a large one": lambda n: (
+        f'{POLICY}filter f {{ require node.pod_count > 3 }}\ntest "t" {{\n'
+        f"node a {{ labels: {{ {', '.join(each(f'k{{0}}: {Q}x{Q}', 5 * n))} }} }}\n"
+        f"{chr(10).join(each('node n{0} like a', 5 * n))}\npod p {{}}\nplace p\nexpect p on a\n}}\n"
+    ),
     "or of large ands": lambda n: large_let(
         n, f"filter f{{0}} {{ require {joined(each('(big and node.pod_count < {0})', 10), ' or ')} on missing pass }}"
     ),

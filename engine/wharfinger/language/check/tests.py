@@ -25,6 +25,7 @@ from wharfinger.language.types import Kind, Type
 
 MOST_QUESTIONS = 100_000
 DECISION = 50  # questions that take as long as a decision
+MOST_BUILT = 2_000_000  # letters of the fields of all objects, as if nothing had been left to `like`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +44,14 @@ class Testable:
 def check_tests(context: Context, policy: Testable, tests: Sequence[ast.Test]) -> None:
     """Reports everything that is wrong with some tests."""
     titles: dict[str, Span] = {}
-    questions = 0
+    questions = built = 0
     for test in tests:
+        built += _built(test)
+        if built > MOST_BUILT:
+            message = f"the objects of the tests up to this one have fields of more than {MOST_BUILT:,} letters together"
+            help_ = "each object that is `like` another one has all of its fields; make fewer of them, or smaller ones"
+            context.error(Code.P008, message, test.title.span, label="with this one it is too much", help=help_)
+            return
         questions += _questions(policy, test)
         if questions > MOST_QUESTIONS:
             message = f"the tests up to this one ask the rules more than {MOST_QUESTIONS:,} questions"
@@ -64,6 +71,18 @@ def _questions(policy: Testable, test: ast.Test) -> int:
     places = sum(isinstance(step, test_steps.Place) for step in test.steps)
     nodes = sum(isinstance(step, test_steps.Object) and step.kind is test_steps.ObjectKind.NODE for step in test.steps)
     return places * (DECISION + nodes * (len(policy.filters) + len(policy.scores)))
+
+
+def _built(test: ast.Test) -> int:
+    """How many letters the fields of a test's objects have, each with those that it takes over from others."""
+    letters: dict[str, int] = {}
+    total = 0
+    for step in test.steps:
+        if isinstance(step, test_steps.Object | test_steps.Running):
+            own = sum(field.span.end - field.span.start for field in step.fields)
+            letters[step.name] = own + (letters.get(step.like, 0) if step.like is not None else 0)
+            total += letters[step.name]
+    return total
 
 
 @dataclass(slots=True, kw_only=True)
