@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from tests.hostile import doubling
 from wharfinger.language import ast, tree
 from wharfinger.language.assembly import MOST_ITEMS
 from wharfinger.language.check.declarations import DEEPEST
 from wharfinger.language.check.policy import MOST_CLAUSES
+from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.lexer import Lexer
 from wharfinger.language.parser import parse_expression
 from wharfinger.language.source import Source
 from wharfinger.language.source_file import MOST_BYTES
@@ -25,6 +28,21 @@ LABEL = 'node.labels["l{0}"] == "x"'
 POD_LABEL = 'pod.labels["l{0}"] == "x"'
 PLACED_LABEL = 'it.labels["l{0}"] == "x"'
 IDENTITY = "it.name != pod.name and it.priority > {0}"
+
+# What a text may be made of from its beginning to its end, most of it no policy.
+PIECES = [
+    "(", "[", "{", ")", "- ", "-", "not ", "a ?? ", "a.", "a or ", "a < ", "if a then ", "pods where ", "f(", "[1,", "{{",
+    '"', "'", "\\", "\u2028", "é", "&&", "&& ", "1.", "1 Gi ", "1_0 ", '"\\q" ', "@a ", "# x\n", "\n", "x: y\n", "fitler x\n",
+    "x-", "let x-y = x-y\n", ",a.b", "{a.b", "let a = \n", "let a = b c\n", "let a = f(", "score\n", "require a\n", 'policy "x"\n',
+    'import "x" as y\n', "filter f { ", "filter f {\n require\n",
+    'test "x" { node a {', 'test "t" { place a\n', "base kubernetes { A weight 1 ",
+    "param a: count = 1 range 1 to 2\n", "metric m: percent = p(", 'let x = "a" ?\n', 'filter f { require a else "x" }\n',
+]  # fmt: skip
+
+
+def repeated(piece: str, beginning: str, length: int) -> str:
+    """A text that repeats a piece for about so many characters."""
+    return beginning + piece * (length // len(piece))
 
 
 def nested(inner: str, step: str, depth: int) -> str:
@@ -271,25 +289,47 @@ def ways(n: int) -> str:
 
 
 def largest(family: Callable[[int], str]) -> str:
-    """The longest text of a family that a file may hold."""
+    """A text of a family about as long as a file may be."""
     n = 8
     while n < MOST_BYTES and len(text := family(2 * n)) <= MOST_BYTES and text != family(n):
         n *= 2
-    return family(n)
+    while n > 1 and _too_many_words(text := family(n)):
+        n = 3 * n // 4
+    return text
+
+
+def _too_many_words(text: str) -> bool:
+    found = Diagnostics()
+    Lexer(Source(name="family", text=text), found).read()
+    return any(diagnostic.code is Code.P007 for diagnostic in found)
+
+
+def makers() -> dict[str, Callable[[], str]]:
+    """What makes each hostile text, by its name."""
+    found: dict[str, Callable[[], str]] = {name: partial(largest, family) for name, family in (NESTED | FAMILIES | PRODUCTS).items()}
+    for piece in PIECES:
+        found[f"repeated: {piece!r}"] = partial(repeated, piece, "", MOST_BYTES)
+        found[f"repeated in a let: {piece!r}"] = partial(repeated, piece, f"{POLICY}let a = ", MOST_BYTES // 8)
+    return found | chains()
+
+
+def chains() -> dict[str, Callable[[], str]]:
+    """What makes each chain of lets, by its name."""
+    found: dict[str, Callable[[], str]] = {}
+    for name, kind, step in doubling.steps():
+        found[f"doubling: {name}"] = partial(doubling.chain, longest(step), kind, step, "require")
+        found[f"doubling in a scope: {name}"] = partial(doubling.chain, longest(step), kind, step, "scope, when and require")
+    for place in doubling.PLACES:
+        found[f"doubling: {place}"] = partial(doubling.chain, longest("{0} and {0}"), Kind.BOOL, "{0} and {0}", place)
+        found[f"doubling sums: {place}"] = partial(doubling.chain, longest("{0} + {0}"), Kind.COUNT, "{0} + {0}", place)
+    for place in doubling.CONSTANT_PLACES:
+        found[f"doubling constants: {place}"] = partial(doubling.constant_chain, 18, place)
+    return found
 
 
 def texts() -> Iterator[tuple[str, str]]:
     """Every hostile text with its name."""
-    for name, family in (NESTED | FAMILIES | PRODUCTS).items():
-        yield name, largest(family)
-    for name, kind, step in doubling.steps():
-        yield f"doubling: {name}", doubling.chain(longest(step), kind, step, "require")
-        yield f"doubling in a scope: {name}", doubling.chain(longest(step), kind, step, "scope, when and require")
-    for place in doubling.PLACES:
-        yield f"doubling: {place}", doubling.chain(longest("{0} and {0}"), Kind.BOOL, "{0} and {0}", place)
-        yield f"doubling sums: {place}", doubling.chain(longest("{0} + {0}"), Kind.COUNT, "{0} + {0}", place)
-    for place in doubling.CONSTANT_PLACES:
-        yield f"doubling constants: {place}", doubling.constant_chain(18, place)
+    return ((name, make()) for name, make in makers().items())
 
 
 def longest(step: str) -> int:
