@@ -84,6 +84,8 @@ class Interpreter:
         return when is not None and self.value(when, row) is not True
 
     def _uses_suspended(self, exprs: Sequence[typed.Expr]) -> bool:
+        if not self._suspended:
+            return False
         return any(not reads.metrics_read(expr, self._lets).isdisjoint(self._suspended) for expr in exprs)
 
     # ── expressions ──

@@ -7,11 +7,14 @@ from wharfinger.model.pod import PodView
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
+LONGEST = 32_768
+"""Letters of a condition: what `metav1.Condition` allows. A pod with a longer one could not be stored, and each write of it would fail."""
 
 
 def unscheduled(reason: str, message: str) -> Condition:
-    """The condition of a pod that was not placed, with the full message."""
-    return Condition(type="PodScheduled", status="False", reason=reason, message=message)
+    """The condition of a pod that was not placed, with its message up to `LONGEST` letters: policies can have very many reasons."""
+    whole = message if len(message) <= LONGEST else message[: LONGEST - 4] + " ..."
+    return Condition(type="PodScheduled", status="False", reason=reason, message=whole)
 
 
 def failed_scheduling(message: str) -> Event:

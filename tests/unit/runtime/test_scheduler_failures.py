@@ -3,10 +3,13 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from tests.unit.framework.fleet import policy
 from tests.unit.runtime.running import node, pod, running
 from wharfinger.errors import InvalidObject
+from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import BindFailed
 from wharfinger.runtime.scheduler import SchedulerSettings
+from wharfinger.runtime.wording import LONGEST
 
 FULL = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
 
@@ -43,6 +46,20 @@ def test_a_pod_that_fits_nowhere_is_told_so_once_and_placed_when_there_is_room()
             assert len(bound(world)) == 1
             assert_settled(world)
             assert world.scheduler.queue.flushes == 0
+
+    asyncio.run(story())
+
+
+def test_a_pod_with_more_reasons_than_a_condition_holds_is_told_as_many_as_fit():
+    rules = (f'filter f{number} {{ require node.name != "n{number}" else "{number:04}{"x" * 900}" }}' for number in range(60))
+    chain = assemble([policy('policy "verbose"\n' + "\n".join(rules))])
+
+    async def story():
+        async with running(*(node(f"n{number}") for number in range(60)), pod("x"), chains={"wharfinger": chain}) as world:
+            (condition,) = world.cluster.pod("default/x").status.conditions
+            assert condition.message.startswith("0/60 nodes are available: ")
+            assert condition.message.endswith(" ...")
+            assert len(condition.message) == LONGEST
 
     asyncio.run(story())
 
