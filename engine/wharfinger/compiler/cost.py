@@ -209,10 +209,15 @@ class _Estimate:
             self.selections[node.number] = Selected(
                 span=self.module.places[node.number],
                 lookup=selection_parts.lookup(node),
-                operations=LOOK + _item_operations(node.args),
+                operations=LOOK + _item_operations(node.args) + (WEIGHED if _adds_up(node) else 0),
                 captures=any(capture.stage is Stage.POD for capture in selection_parts.captures(selection_parts.counted(node))),
             )
         return self.selections[node.number]
+
+
+def _adds_up(node: Node) -> bool:
+    """Whether values of placed pods are added up or compared, and not only counted."""
+    return len(selection_parts.counted(node)) > 1
 
 
 def _is_kept(node: Node) -> bool:
@@ -221,6 +226,7 @@ def _is_kept(node: Node) -> bool:
 
 
 LOOK = 4  # to look at a placed pod at all
+WEIGHED = 6  # a value of it, which is added up without rounding
 TEXT = 300  # a function of texts that is asked for each node
 MEMBER = 50  # the same of mere membership
 CALL = 10

@@ -152,3 +152,10 @@ def test_the_estimate_holds_whatever_was_decided_before():
     snapshot = state.snapshot()
     policy.bind(texts.pod("c"), snapshot).score(0, snapshot, slice(None))
     assert cost.of_compiled(policy) == before
+
+
+def test_adding_up_a_value_of_placed_pods_costs_more_than_reading_it():
+    read = cost.of_policy(checked(counting("it.requests.cpu > 1cpu"))).counted
+    added = cost.of_policy(checked(counting("it.requests.cpu > 1cpu", ", it.requests.cpu"))).counted
+
+    assert added == read + cost.WEIGHED
