@@ -57,7 +57,7 @@ def test_good_bad_good_through_the_api(control_plane, pools, pods, config_map, k
             placed[line["pod"].split("/")[1].split("-")[0]].add(pools[line["node"]])
         assert placed == {"first": {"a"}, "second": {"a"}, "third": {"b"}}
         assert shown.returncode == 1
-        assert "where   kept" in shown.stdout
+        assert "where   cluster  kept" in shown.stdout
         assert "default/policies/where.policy:2:" in shown.stdout
         assert "its former version goes on" in described
         metrics = wharf.get("/metrics")[1]
