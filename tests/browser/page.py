@@ -17,6 +17,7 @@ from wharfinger.daemon.policy_pages import policies_told
 from wharfinger.daemon.seeing import ToldToo, decisions_shown
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import SilentObserver
+from wharfinger.kube.contact import Contact
 from wharfinger.model import objects
 from wharfinger.model.decode import convert
 from wharfinger.runtime.generate import node_manifests
@@ -44,6 +45,7 @@ class Standing:
 
     scheduler: Scheduler
     shadows: Any
+    contact: Contact
     identity: str = "this-machine_4711"
     leads: bool = True
 
@@ -120,7 +122,7 @@ class SchedulerPage:
         store = await self._store(clock)
         ports = Ports(binder=self.cluster, writer=self.cluster, events=self.cluster, clock=clock, observer=observer)
         self.scheduler = Scheduler(store.active.chains, ports)
-        known.daemon = Standing(self.scheduler, connect(store, self.scheduler, clock))
+        known.daemon = Standing(self.scheduler, connect(store, self.scheduler, clock), Contact(lambda: 0.0))
         self.scheduler.show_decisions(self.recent.decided)
         told = policies_told(store, known)
         self.page = live_page(known, told, self.recent, store, clock=clock, failed=self.failures.failed, to_anybody=False)
