@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self, TypeVar
 
 from prometheus_client import CollectorRegistry
@@ -46,6 +47,7 @@ class Standing:
     scheduler: Scheduler
     shadows: Any
     contact: Contact
+    signals: Any  # the metrics of policies, of which there are none
     identity: str = "this-machine_4711"
     leads: bool = True
 
@@ -122,7 +124,7 @@ class SchedulerPage:
         store = await self._store(clock)
         ports = Ports(binder=self.cluster, writer=self.cluster, events=self.cluster, clock=clock, observer=observer)
         self.scheduler = Scheduler(store.active.chains, ports)
-        known.daemon = Standing(self.scheduler, connect(store, self.scheduler, clock), Contact(lambda: 0.0))
+        known.daemon = Standing(self.scheduler, connect(store, self.scheduler, clock), Contact(lambda: 0.0), SimpleNamespace(metrics=()))
         self.scheduler.show_decisions(self.recent.decided)
         told = policies_told(store, known)
         self.page = live_page(known, told, self.recent, store, clock=clock, failed=self.failures.failed, to_anybody=False)
