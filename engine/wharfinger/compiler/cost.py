@@ -89,44 +89,17 @@ class Selected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuleCost:
-    """What one rule costs, with what it shares with others.
+class Amounts:
+    """What some rules cost together.
 
     `operations` per node at each decision, and `kept` ones that are computed only when a node object changes. `per_pod` says that each pod
     is decided for itself, and not once with all others of its template.
     """
 
-    rule: str
-    span: Span
     operations: int
     kept: int
     selections: tuple[Selected, ...]
     per_pod: bool
-
-    @property
-    def asked(self) -> int:
-        """The operations for every placed pod."""
-        return sum(selection.asked for selection in self.selections)
-
-    @property
-    def counted(self) -> int:
-        """The operations for each template of placed pods."""
-        return sum(selection.counted for selection in self.selections)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What a policy costs: rule by rule, and all together, where what rules share is counted once.
-
-    `evicting` are the operations of its `preemption` for each placed pod that may be evicted.
-    """
-
-    rules: tuple[RuleCost, ...]
-    operations: int
-    kept: int
-    selections: tuple[Selected, ...]
-    per_pod: bool
-    evicting: int
 
     @property
     def asked(self) -> int:
@@ -142,6 +115,25 @@ class Cost:
     def recounted(self) -> int:
         """Those of them that are repeated for other values of the pod to be placed."""
         return sum(selection.recounted for selection in self.selections)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleCost(Amounts):
+    """What one rule costs, with what it shares with others."""
+
+    rule: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost(Amounts):
+    """What a policy costs: rule by rule, and all together, where what rules share is counted once.
+
+    `evicting` are the operations of its `preemption` for each placed pod that may be evicted.
+    """
+
+    rules: tuple[RuleCost, ...]
+    evicting: int
 
 
 # ── the estimate ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
