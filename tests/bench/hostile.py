@@ -18,12 +18,13 @@ from typing import Any
 
 from tests.hostile.texts import texts
 from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler import cost
 from wharfinger.compiler.program import compile_policy
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cycle import Decider
 from wharfinger.language import render, typed
-from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.text_set import TextSet
 from wharfinger.model import decode, objects
 from wharfinger.model.cluster_state import ClusterState
@@ -69,7 +70,9 @@ def check(text: str) -> dict[str, Any]:
     verdict = "refused: " + ", ".join(errors) if policy is None else "accepted"
     if policy is not None:
         try:
-            compile_policy(policy)
+            cost.affordable(compile_policy(policy))
+        except PolicyError as error:
+            verdict = "refused: " + ", ".join(sorted({d.code.name for d in error.diagnostics if d.severity.value == "error"}))
         except WharfingerError as error:
             verdict = f"refused: {error}"
     return {"checked": checked, "seconds": time.process_time() - start, "verdict": verdict}

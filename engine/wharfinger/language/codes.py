@@ -57,7 +57,7 @@ class Code(Enum):
     )
     P007 = Record(
         "too many words",
-        "One file has at most 50,000 words and symbols together with all that it imports, so that checking it never takes long.",
+        "One file has at most 30,000 words and symbols together with all that it imports, so that checking it never takes long.",
     )
     P008 = Record(
         "too many tests",

@@ -16,7 +16,7 @@ from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.source import Source, Span
 
-MOST_TOKENS = 50_000
+MOST_TOKENS = 30_000
 LONGEST_NAME = 253  # as long as the name of any Kubernetes object may be
 MOST_STRANGE = 100
 MOST_SHOWN = 20

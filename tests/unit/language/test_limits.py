@@ -42,8 +42,8 @@ def test_no_file_takes_long(beginning, length, piece):
         ("let a = " + "b" + ".c" * 101, ["P005"]),
         ("let a = " + "if b then c else " * 101 + "d", ["P005"]),
         ("let a = " + "- " * 3000 + "b", ["P005"]),
-        ("let a = [" + "1, " * 24_990 + "1]", []),
-        ("let a = [" + "1, " * 25_001 + "1]", ["P007"]),
+        ("let a = [" + "1, " * 14_990 + "1]", []),
+        ("let a = [" + "1, " * 15_001 + "1]", ["P007"]),
     ],
 )
 def test_depth_and_length(text, expected):
