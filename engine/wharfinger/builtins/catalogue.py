@@ -10,7 +10,17 @@ from wharfinger.builtins.plugins import SCORE_PLUGINS
 from wharfinger.language.catalogue import Attribute, Function, Subject
 from wharfinger.model import schema
 
-FAMILIES = (numbers, strings, versions, pods, resources, spreading, images, times, metrics)
+FUNCTIONS = (
+    *numbers.NUMBERS,
+    *strings.STRINGS,
+    *versions.VERSIONS,
+    *pods.TAINTS,
+    *resources.RESOURCES,
+    *spreading.SPREADING,
+    *images.IMAGES,
+    *times.TIMES,
+    *metrics.METRICS,
+)
 
 
 class Builtins:
@@ -18,7 +28,7 @@ class Builtins:
 
     @cached_property
     def _functions(self) -> dict[str, Function]:
-        return {function.name: function for family in FAMILIES for function in family.FUNCTIONS}
+        return {function.name: function for function in FUNCTIONS}
 
     @cached_property
     def _attributes(self) -> dict[tuple[Subject, str], Attribute]:

@@ -29,7 +29,7 @@ def _image_bytes_kernel(context: AtRows) -> NDArray[np.float64]:
     return total[context.rows]
 
 
-FUNCTIONS = (
+IMAGES = (
     Function(
         name="image_bytes_present",
         parameters=(),

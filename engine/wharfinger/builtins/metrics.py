@@ -73,4 +73,4 @@ def _function(resource: str, kind: Kind) -> Function:
     )
 
 
-FUNCTIONS = (_function("cpu", Kind.CPU), _function("memory", Kind.MEMORY))
+METRICS = (_function("cpu", Kind.CPU), _function("memory", Kind.MEMORY))

@@ -108,7 +108,7 @@ def _log_bound(x: float) -> float:
     return elementary.log(x) if x > 0 else -math.inf
 
 
-FUNCTIONS = (
+NUMBERS = (
     Function(
         name="ratio",
         parameters=(numeric("part"), numeric("whole")),

@@ -51,7 +51,7 @@ def _taints_kernel(context: AtRows, _node: object, effect: str) -> NDArray[np.fl
     return np.array(counts, dtype=np.float64)[inverse]
 
 
-FUNCTIONS = (
+TAINTS = (
     Function(
         name="tolerates",
         parameters=(Parameter(name="pod", kinds=frozenset({Kind.POD})), text("taint", literal=True, validate=taint_fault)),

@@ -187,7 +187,7 @@ def _share_after_kernel(context: AtRows, resource: str) -> tuple[Numbers, NDArra
     return fill.after / fill.allocatable, np.greater(fill.allocatable, 0)
 
 
-FUNCTIONS = (
+RESOURCES = (
     Function(
         name="least_allocated",
         parameters=(),

@@ -82,7 +82,7 @@ def _spread_kernel(context: AtRows, selection: Counted, by: str) -> tuple[NDArra
     return ((most + least - totals.counts) * 100 / most).take(ids), present  # −1, no domain, takes the last: it is not present
 
 
-FUNCTIONS = (
+SPREADING = (
     Function(
         name="spread",
         parameters=(Parameter(name="pods", kinds=frozenset({Kind.PODS})), text("by", literal=True)),

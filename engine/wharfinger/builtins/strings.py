@@ -58,7 +58,7 @@ def _contains(value: str, part: str) -> bool:
     return part in value
 
 
-FUNCTIONS = (
+STRINGS = (
     Function(
         name="starts_with",
         parameters=(text("text"), text("prefix")),

@@ -18,7 +18,7 @@ def _age_kernel(context: AtRows, time: Any) -> Any:
     return context.now - time
 
 
-FUNCTIONS = (
+TIMES = (
     Function(
         name="age",
         parameters=(Parameter(name="time", kinds=frozenset({Kind.TIME})),),

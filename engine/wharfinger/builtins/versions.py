@@ -53,7 +53,7 @@ def _at_least(version: str, minimum: str) -> bool | None:
     return None if order is None else order >= 0
 
 
-FUNCTIONS = (
+VERSIONS = (
     Function(
         name="version_compare",
         parameters=(text("a"), text("b")),

@@ -13,7 +13,6 @@ import numpy as np
 from wharfinger.builtins.context import AtRows
 from wharfinger.compiler import leaves, ops
 from wharfinger.compiler.ir import Node, Op, Rep, Stage, Value
-from wharfinger.compiler.selection_parts import SELECT
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Subject, Volatility
 from wharfinger.language.source import Source, Span
@@ -45,7 +44,7 @@ def visible(lowering: Lowering, selected: Node) -> Node:
 
 
 def _select(lowering: Lowering, span: Span, *operands: Node) -> Node:
-    selection = lowering.graph.apply(SELECT, operands, Rep.OBJECT, at=Stage.RUN)
+    selection = lowering.graph.apply(ops.SELECT, operands, Rep.OBJECT, at=Stage.RUN)
     lowering.places.setdefault(selection.number, span)
     return selection
 

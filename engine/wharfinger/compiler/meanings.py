@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.language import typed
-from wharfinger.language.catalogue import Function, Subject
+from wharfinger.language.catalogue import Subject
 from wharfinger.language.types import NUMERIC, Type
 from wharfinger.model.domain_counts import exact_sum
 from wharfinger.model.pod import PodView
@@ -223,11 +223,6 @@ _REDUCE: Mapping[typed.Reduction, Callable[[list[tuple[int, float]]], float | No
     typed.Reduction.MIN: lambda values: min((value for _, value in values), default=None),
     typed.Reduction.MAX: lambda values: max((value for _, value in values), default=None),
 }
-
-
-def _metric_key(self: Interpreter, function: Function, argument: typed.Expr) -> typed.MetricKey | None:
-    """Where the samples of a metric are, for a function that reads them itself; None for any other argument."""
-    return self.metric_key(argument.name) if function.context and isinstance(argument, typed.MetricRef) else None
 
 
 def _call(self: Interpreter, expr: typed.Call, place: Place) -> Any:

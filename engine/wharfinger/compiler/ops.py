@@ -47,6 +47,8 @@ MEMBER = Op(name="member", scalar=lambda x, members: x in members, vector=lambda
 ARITHMETIC = {typed.Op.ADD: ADD, typed.Op.SUB: SUB, typed.Op.MUL: MUL, typed.Op.DIV: DIV}
 COMPARISONS = {typed.Op.EQ: EQ, typed.Op.LT: LT, typed.Op.LE: LE, typed.Op.GT: GT, typed.Op.GE: GE}
 
+SELECT = Op(name="select")  # operands: which placed pods are selected, and for sums also the value and where it is present
+
 # ── something that may be absent, as attributes and builtins return it (None), taken apart ───────────────────────────────────────────────
 
 ARBITRARY = {Rep.FLOAT: 0.0, Rep.BOOL: False, Rep.TEXT: "", Rep.CODE: -1, Rep.OBJECT: frozenset()}

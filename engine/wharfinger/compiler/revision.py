@@ -24,7 +24,7 @@ def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
     if policy.authority.namespace is not None:
         yield f"authority {policy.authority.namespace!r} {policy.authority.allowed.value}"
     for param in policy.params:
-        yield f"param {param.name}: {param.type} = {_plain(params[param.name], param.type)}"
+        yield f"param {param.name}: {param.type} = {_value_text(params[param.name], param.type)}"
     for let in policy.lets:
         yield f"let {let.name} = {describe(let.value)}"
     for metric in policy.metrics:
@@ -45,7 +45,7 @@ def _text(expr: typed.Expr | None) -> str:
     return "-" if expr is None else describe(expr)
 
 
-def _plain(value: Any, type_: Type) -> str:
+def _value_text(value: Any, type_: Type) -> str:
     return value_text(value, type_.element or type_.kind)
 
 

@@ -16,8 +16,6 @@ from wharfinger.compiler import leaves, ops
 from wharfinger.compiler.ir import IDENTITY, Graph, Node, Op, Rep, Stage, ordered
 from wharfinger.compiler.passes import again, fold_constants, simplify
 
-SELECT = Op(name="select")  # operands: selected, and where values are added up: the value and whether it is present
-
 
 class Lookup(Enum):
     """How a selection is answered for a pod to be placed."""
@@ -58,7 +56,7 @@ class _Layout:
 
 def is_selection(node: Node) -> bool:
     """Whether a node is a selection, taken apart or not."""
-    return node.op.name == SELECT.name
+    return node.op.name == ops.SELECT.name
 
 
 def parts(node: Node) -> Parts | None:
@@ -106,7 +104,7 @@ def reads_identity(outputs: Sequence[Node]) -> bool:
 
 def take_apart(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
     """The selection with its parts as operands; None where that is not needed, or would not do."""
-    if node.op is not SELECT or not any(is_passing(capture) for capture in captures(args)):
+    if node.op is not ops.SELECT or not any(is_passing(capture) for capture in captures(args)):
         return None
     comparisons = _comparisons(args)
     of_classes = not reads_identity(args)
@@ -119,7 +117,7 @@ def take_apart(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
         return None
     few = _assuming(graph, args, {comparisons[0][0].number: True}) if len(comparisons) == 1 else args
     found = Parts(others, few, tuple(by for _, by, _ in comparisons), tuple(captured for _, _, captured in comparisons), of_classes)
-    op = Op(name=SELECT.name, key=_Layout(len(args), len(comparisons), of_classes))
+    op = Op(name=ops.SELECT.name, key=_Layout(len(args), len(comparisons), of_classes))
     return graph.apply(op, found.operands, Rep.OBJECT, at=Stage.RUN, volatility=node.volatility)
 
 
