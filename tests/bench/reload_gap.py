@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from tests.in_memory import InMemoryCluster
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_source import PolicyText
 from wharfinger.model import decode, objects
 from wharfinger.runtime.garbage import collect_in_quiet
-from wharfinger.runtime.in_memory import InMemoryCluster
 from wharfinger.runtime.policy_store.ledger import Supply
 from wharfinger.runtime.policy_store.sample import sample_of
 from wharfinger.runtime.policy_store.store import PolicyStore

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from tests.in_memory import InMemoryCluster
 from wharfinger.daemon.live.page import live_page
 from wharfinger.daemon.policy_changes import connect
 from wharfinger.daemon.policy_pages import policies_told
@@ -22,7 +23,6 @@ from wharfinger.kube.contact import Contact
 from wharfinger.model import objects
 from wharfinger.model.decode import convert
 from wharfinger.runtime.generate import node_manifests
-from wharfinger.runtime.in_memory import InMemoryCluster
 from wharfinger.runtime.policy_store.folder_source import FolderSource
 from wharfinger.runtime.policy_store.ledger import Supply
 from wharfinger.runtime.policy_store.store import PolicyStore

@@ -4,6 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
+from tests.in_memory import ManualClock
 from tests.unit.runtime.running import node, view
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added
@@ -11,7 +12,6 @@ from wharfinger.framework.plugins.inter_pod_affinity import InterPodAffinity
 from wharfinger.framework.plugins.node_resources_fit import NodeResourcesFit
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.model.cluster_state import ClusterState
-from wharfinger.runtime.in_memory import ManualClock
 from wharfinger.runtime.profiles import Profile
 from wharfinger.runtime.queue import SchedulingQueue
 from wharfinger.runtime.queued_pod import Place

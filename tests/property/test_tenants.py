@@ -17,6 +17,7 @@ import msgspec
 from hypothesis import HealthCheck, Phase, assume, event, find, given, settings
 from hypothesis import strategies as st
 
+from tests.in_memory import ManualClock
 from tests.property import clusters, policy_expressions
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
@@ -34,7 +35,6 @@ from wharfinger.reconcile.object_cache import ObjectCache
 from wharfinger.reconcile.preview import PreviewReconciler
 from wharfinger.reconcile.preview_question import Questions
 from wharfinger.runtime import explained_pod
-from wharfinger.runtime.in_memory import ManualClock
 from wharfinger.runtime.policy_store.sample import sample_of
 from wharfinger.runtime.policy_store.trial import tried
 

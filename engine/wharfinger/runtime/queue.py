@@ -7,7 +7,6 @@ missed, for five minutes; then, as after an error, its backoff has to end. `Queu
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -62,7 +61,6 @@ class SchedulingQueue:
         self._stirred = stirred
         self._waking: dict[str, tuple[str, Callable[[QueuedPod], bool] | None]] = {}
         self._next_sweep = 0.0
-        self.flushes = 0
 
     def on_faulty_gate(self, told: Callable[[QueuedPod, PluginFault], None]) -> None:
         """None; from now on this is told of pods that wait because a plugin failed to say whether they may be tried."""
@@ -85,11 +83,6 @@ class SchedulingQueue:
     def depths(self) -> Mapping[str, int]:
         """How many pods wait in each place, as `scheduler_pending_pods` names them, and `in_flight`."""
         return {**self._places.depths, "gated": sum(1 for queued in self._pods.values() if queued.place is Place.GATED)}
-
-    @property
-    def waiting_on(self) -> Mapping[str, int]:
-        """How many unschedulable pods each plugin has rejected, by its name."""
-        return Counter(plugin.name for queued in self._unschedulable for plugin in queued.rejectors)
 
     # ── what the cluster says ──
 
@@ -257,7 +250,7 @@ class SchedulingQueue:
     # ── time ──
 
     def flush(self) -> None:
-        """Let in what has waited long enough: ended backoffs, and pods that nothing has woken for minutes (counted in `flushes`)."""
+        """Let in what has waited long enough: ended backoffs, and pods that nothing has woken for minutes."""
         now = self._clock.monotonic()
         self._places.end_backoffs(now)
         self._wake_more()
@@ -270,7 +263,6 @@ class SchedulingQueue:
         overdue = [queued for queued in self._unschedulable if now - queued.queued_at >= longest and SUSPENDED not in queued.rejectors]
         self._wake(overdue, FLUSHED)
         if overdue:
-            self.flushes += len(overdue)
             self._observer.flushed(len(overdue))
 
     def next_ready_at(self) -> float | None:

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from tests.in_memory import InMemoryCluster, ManualClock
 from tests.unit.runtime.running import Watching, node, pod
 from wharfinger.daemon.ports import reporting
 from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
-from wharfinger.runtime.in_memory import InMemoryCluster, ManualClock
 from wharfinger.runtime.scheduler import Scheduler
 
 MOUNT = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "claim"}}]}

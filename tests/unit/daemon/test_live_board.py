@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from tests.in_memory import InMemoryCluster, ManualClock
 from tests.unit.runtime.running import node, pod
 from wharfinger.builtins import CATALOGUE
 from wharfinger.daemon.live import pending as waiting
@@ -17,7 +18,6 @@ from wharfinger.framework.policy_status import PolicyStatus, Result, SourceStatu
 from wharfinger.language import load
 from wharfinger.model import objects
 from wharfinger.runtime import policies
-from wharfinger.runtime.in_memory import InMemoryCluster, ManualClock
 from wharfinger.runtime.scheduler import Scheduler
 from wharfinger.runtime.world import Ports
 from wharfinger.telemetry.recent_decisions import RecentDecisions

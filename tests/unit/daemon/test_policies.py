@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from tests.in_memory import ManualClock
 from tests.unit.runtime.policy_store.stores import BROKEN, Seen, policy
 from wharfinger.daemon.policies import policies_of
 from wharfinger.daemon.settings import Profile, Settings
 from wharfinger.errors import WharfingerError
-from wharfinger.runtime.in_memory import ManualClock
 
 
 def started(folder, **params):

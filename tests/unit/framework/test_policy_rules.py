@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from tests.unit.framework import fleet
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework import chain, cycle, registry
-from wharfinger.framework.report import DecisionReport, report
 from wharfinger.model.pod import PodView
 
 EAST_WEST = [fleet.node("east", labels={"side": "east", "rank": "1"}), fleet.node("west", labels={"side": "west"}), fleet.node("mid")]
@@ -256,24 +255,20 @@ def test_pods_of_one_template_are_told_apart_where_a_policy_reads_their_names():
     assert decider.decide(snapshot, fleet.pod("web-1")).message == "0/1 nodes are available: 1 web-1 is not web-0."
 
 
-# ── the report ──
+# ── what a decision tells ──
 
 
-def test_a_report_says_everything_and_survives_json():
+def test_a_decision_tells_its_filters_and_its_best_nodes():
     text = """
       filter f { reject node.labels["side"] == "east" else "no" on missing pass }
       score s weight 2 = if has(node.labels["side"]) then 9 else 4
     """
     decision = decided(policy(text))
-    found = report(decision)
-    assert DecisionReport.model_validate_json(found.model_dump_json(by_alias=True)) == found
-    assert (found.pod, found.node, found.nodes, found.feasible, found.margin) == ("default/web", "west", 3, 2, 10)
-    assert [(each.name, each.alone, each.left, each.reasons) for each in found.filters] == [("p/f", 1, 2, {"no": 1})]
-    assert [(each.node, each.totals, [(part.name, part.points) for part in each.scores]) for each in found.best] == [
-        ("west", [18.0], [("p/s", 9.0)]),
-        ("mid", [8.0], [("p/s", 4.0)]),
-    ]
-    assert found.model_dump(by_alias=True)["policyRevision"] == decision.policy_revision
+    assert (decision.pod.key, decision.node, decision.n_nodes, decision.feasible, decision.margin) == ("default/web", "west", 3, 2, 10)
+    assert [(each.plugin, each.alone, each.left, each.reasons) for each in decision.diagnosis.filters] == [("p/f", 1, 2, {"no": 1})]
+    best = [(each.node, list(each.totals)) for each in decision.ranking(5)]
+    assert best == [("west", [18.0]), ("mid", [8.0])]
+    assert [[(part.name, part.points) for part in decision.scores_at(node)] for node, _ in best] == [[("p/s", 9.0)], [("p/s", 4.0)]]
 
 
 @pytest.mark.parametrize("within", ["", ', within: "zone"'])

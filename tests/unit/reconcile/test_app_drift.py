@@ -6,6 +6,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
+from tests.in_memory import ManualClock
 from wharfinger.crd.app import DriftedPod, PolicyAppSpec
 from wharfinger.framework.ports import Reference
 from wharfinger.kube.custom_resources import PolicyApp
@@ -13,7 +14,6 @@ from wharfinger.model import decode, objects
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.model.timestamps import time_text
 from wharfinger.reconcile.app_drift import AppDrift, Drift
-from wharfinger.runtime.in_memory import ManualClock
 
 NOW = 1_700_000_000.0
 

@@ -2,10 +2,10 @@
 
 import asyncio
 
+from tests.in_memory import ManualClock
 from wharfinger.framework.ports import SilentObserver, WriteFailed
 from wharfinger.kube import refusals
 from wharfinger.reconcile.controller import Controller, SilentReconcileObserver, run_all
-from wharfinger.runtime.in_memory import ManualClock
 
 
 class Lead:

@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.in_memory import ManualClock
 from tests.unit.runtime.clusters import policy
 from wharfinger.framework.chain import assemble
 from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies, TenantRights
 from wharfinger.model import objects
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.reconcile.judgement import Judge
-from wharfinger.runtime.in_memory import ManualClock
 
 TEXT = 'policy "{}" for pods where (pod.labels["secret"] ?? "") == "{}"\nscore s = 1\n'
 POLICIES = {"cluster": CLUSTER, "team-a.own": Authority("team-a"), "team-b.theirs": Authority("team-b")}

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
+from tests.in_memory import ManualClock
 from wharfinger.crd.names import GROUP, MANAGED_BY, MANAGER, NAMESPACE_LABEL
 from wharfinger.kube.custom_resources import PolicyApp, SchedulingPolicy
 from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies, TenantRights
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.reconcile.object_cache import ObjectCache
 from wharfinger.reconcile.policy_source import KIND, NOT_INSTALLED, SOURCE, SchedulingPolicySource, text_of
-from wharfinger.runtime.in_memory import ManualClock
 
 
 class Heard:

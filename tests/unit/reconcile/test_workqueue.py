@@ -5,8 +5,8 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.in_memory import ManualClock
 from wharfinger.reconcile.workqueue import RetryLimits, SilentQueueObserver, WorkQueue
-from wharfinger.runtime.in_memory import ManualClock
 
 
 class Counting(SilentQueueObserver):

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from tests.in_memory import InMemoryCluster, ManualClock
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import SilentObserver
 from wharfinger.model import objects
 from wharfinger.model.pod import PodView
-from wharfinger.runtime.in_memory import InMemoryCluster, ManualClock
 from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
 from wharfinger.runtime.world import Ports
 

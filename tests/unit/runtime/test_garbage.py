@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.in_memory import ManualClock
 from wharfinger.runtime import garbage
-from wharfinger.runtime.in_memory import ManualClock
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.runtime.clusters import policy
 from tests.unit.runtime.running import node, pod, running
 from wharfinger.framework.chain import assemble, with_policies
-from wharfinger.runtime.policy_budget import AT_ONCE, CALM, IN_A_ROW, Allowance, BudgetSettings
+from wharfinger.runtime.policy_budget import AT_ONCE, CALM, IN_A_ROW, SUSPENDED, Allowance, BudgetSettings
 from wharfinger.runtime.scheduler import SchedulerSettings
 
 SLOW = 0.05
@@ -127,7 +127,7 @@ def test_a_policy_that_takes_too_long_is_suspended_whatever_rule_it_is(rule):
         assert re.match(r'policy "slow" is suspended: it took \d+ ms of a decision and may take 20 ms; pods that it governs wait', note)
         assert slowed.asked == asked
         assert world.cluster.pod("default/late").status.conditions[0].message == note
-        assert world.scheduler.queue.waiting_on["suspended policies"] == 1
+        assert [queued.pod.name for queued in world.scheduler.queue if SUSPENDED in queued.rejectors] == ["late"]
 
     story(rule, told)
 

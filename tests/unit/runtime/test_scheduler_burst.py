@@ -37,7 +37,7 @@ def test_the_clock_of_the_machine_may_jump():
             world.cluster.remove("Pod", placed)
             await world.pass_time(3)
             assert len(world.cluster.nodes_of_pods()) == 1
-            assert world.scheduler.queue.flushes == 0
+            assert world.seen.flushes == 0
 
     asyncio.run(story())
 

@@ -45,7 +45,7 @@ def test_a_pod_that_fits_nowhere_is_told_so_once_and_placed_when_there_is_room()
             await world.pass_time(3)
             assert len(bound(world)) == 1
             assert_settled(world)
-            assert world.scheduler.queue.flushes == 0
+            assert world.seen.flushes == 0
 
     asyncio.run(story())
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.runtime.in_memory import ManualClock
+from tests.in_memory import ManualClock
 from wharfinger.signals import fair_queue
 from wharfinger.signals.fair_queue import Asker, FairQueue, Places, TooMany
 from wharfinger.signals.turns import Turns

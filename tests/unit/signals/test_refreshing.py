@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.in_memory import ManualClock
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.authority import TenantPolicies, TenantRights
 from wharfinger.language.check import check
@@ -14,7 +15,6 @@ from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.objects import Node
 from wharfinger.model.objects_meta import ObjectMeta
 from wharfinger.model.timestamps import time_text
-from wharfinger.runtime.in_memory import ManualClock
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import Series, mapped
 from wharfinger.signals.node_names import NodeNames

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from wharfinger.runtime.in_memory import ManualClock
+from tests.in_memory import ManualClock
 from wharfinger.signals.fair_queue import Asker
 from wharfinger.signals.workers import Workers
 

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import numpy as np
 import pytest
 
+from tests.in_memory import ManualClock
 from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.errors import UnknownObject
-from wharfinger.runtime.in_memory import ManualClock
 from wharfinger.web.ui import feed as feeding
 from wharfinger.web.ui.board import Picture, Shade, Tiles
 from wharfinger.web.ui.channel import Channel, steps

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from wharfinger.runtime.in_memory import ManualClock
+from tests.in_memory import ManualClock
 from wharfinger.runtime.policy_store.beside import LONGEST, PATIENCE, REST, Beside
 
 
