@@ -30,24 +30,24 @@ from wharfinger.language import render
 from wharfinger.language.diagnostics import PolicyError
 
 VERBS: Mapping[str, str] = {
-    "check": "check",
-    "fmt": "fmt",
-    "test": "test",
-    "dry-run": "dry_run",
-    "snapshot": "snapshot",
-    "explain": "explain",
-    "replay": "replay",
-    "run": "run",
-    "status": "status",
-    "top": "top",
-    "signals": "signals",
-    "config": "config",
-    "install": "install",
-    "bench": "bench",
-    "demo": "demo",
-    "version": "version",
+    "check": "wharfinger.cli.check",
+    "fmt": "wharfinger.cli.fmt",
+    "test": "wharfinger.cli.test",
+    "dry-run": "wharfinger.cli.dry_run",
+    "snapshot": "wharfinger.cli.snapshot",
+    "explain": "wharfinger.cli.explain",
+    "replay": "wharfinger.cli.replay",
+    "run": "wharfinger.cli.run",
+    "status": "wharfinger.cli.status",
+    "top": "wharfinger.cli.top",
+    "signals": "wharfinger.cli.signals",
+    "config": "wharfinger.cli.config",
+    "install": "wharfinger.cli.install",
+    "bench": "wharfinger.cli.bench",
+    "demo": "wharfinger.cli.demo",
+    "version": "wharfinger.cli.version",
 }
-"""Verb to module of this package, in the order of `--help`."""
+"""Verb to module, in the order of `--help`."""
 
 BROKEN = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -70,7 +70,7 @@ class Verbs(typer.core.TyperGroup):
             return None
         if self._names_only:
             return typer.core.TyperCommand(cmd_name)
-        module = _imported(f"wharfinger.cli.{VERBS[cmd_name]}")
+        module = _imported(VERBS[cmd_name])
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # which `wharfinger.__main__` wanted for as long as things are imported
             signal.signal(signal.SIGINT, signal.default_int_handler)
         single = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from http import HTTPStatus
 from queue import Empty, SimpleQueue
 from typing import Annotated, Any
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
 
 import typer
 
@@ -67,14 +67,14 @@ def _within(seconds: float, url: str, ask: Callable[[], str]) -> str:
 
 def _text(url: str, path: str, seconds: float) -> str:
     try:
-        with urllib.request.urlopen(url.rstrip("/") + path, timeout=seconds) as answer:  # noqa: S310 — http only, as just checked
+        with urlopen(url.rstrip("/") + path, timeout=seconds) as answer:  # noqa: S310 — http only, as just checked
             content: bytes = answer.read(_LONGEST + 1)
             if len(content) > _LONGEST:
                 raise UsageError(f"{url}{path}: the answer is longer than {_LONGEST >> 20} MiB, which is not what a scheduler answers")
             return content.decode()
-    except urllib.error.HTTPError as error:
+    except HTTPError as error:
         raise Refused(_refusal(error, f"{url}{path}"), error.code) from None
-    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+    except (URLError, http.client.HTTPException, OSError, ValueError) as error:
         raise UsageError(f"{url}: no scheduler answers there: {getattr(error, 'reason', error)}") from error
 
 
@@ -95,7 +95,7 @@ def check(url: str) -> None:
         raise UsageError(f"{printable(url)}: expected a URL such as {HERE}")
 
 
-def _refusal(error: urllib.error.HTTPError, place: str) -> str:
+def _refusal(error: HTTPError, place: str) -> str:
     """The sentence of a scheduler that does not want to; of anybody else, or where nothing is served, the place and the status."""
     with error:
         try:
