@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
-    from wharfinger.framework.configuration import ChainConfig
+    from wharfinger.framework.configuration.chain_settings import ChainConfig
     from wharfinger.framework.decision import Decision
     from wharfinger.language.diagnostics import PolicyError
     from wharfinger.runtime.api import decide, explain, load_config, load_policies, load_snapshot, place

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.in_memory import InMemoryCluster
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.policy_source import PolicyText
+from wharfinger.framework.policy_status import PolicyText
 from wharfinger.model import decode, objects
 from wharfinger.runtime.garbage import collect_in_quiet
 from wharfinger.runtime.policy_store.ledger import Supply

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from wharfinger.framework import chain as chains
-from wharfinger.framework.configuration import ChainConfig
+from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.registry import default_registry
 from wharfinger.model import decode, objects
 from wharfinger.model.cluster_state import ClusterState

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.property import topologies
 from tests.property.topology_reference import namespace_of, selects
 from wharfinger.framework import chain, cycle
-from wharfinger.framework.configuration import ChainConfig
+from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.model import objects
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wharfinger.cli import streams
 from wharfinger.errors import UsageError
-from wharfinger.framework.configuration import ChainConfig
+from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.runtime import configuration_file
 
 

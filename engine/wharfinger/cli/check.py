@@ -56,10 +56,11 @@ def _refused(policies: Sequence[typed.Policy | None]) -> Iterator[str]:
     entries = [entry for policy in policies if policy is not None for entry in policy.base if entry.arguments]
     if not entries:
         return
-    from wharfinger.framework import configuration, registry  # noqa: PLC0415 — most policies can be checked without the plugins
+    from wharfinger.framework import registry  # noqa: PLC0415 — most policies can be checked without the plugins
+    from wharfinger.framework.configuration import chain_settings  # noqa: PLC0415 — most policies can be checked without the plugins
 
     for entry in entries:
         try:
-            configuration.arguments(registry.default_registry()[entry.plugin], entry.arguments)
+            chain_settings.arguments(registry.default_registry()[entry.plugin], entry.arguments)
         except UsageError as error:
             yield f"{entry.span}: {error}"

@@ -8,19 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from wharfinger.crd.parts import (
-    Conditions,
-    Count,
-    Generation,
-    Params,
-    Part,
-    PolicyName,
-    PolicyText,
-    Reasons,
-    Word,
-    map_list,
-    rules,
-)
+from wharfinger.crd.parts import Conditions, Count, Generation, Params, Part, PolicyName, PolicyText, Reasons, Word, map_list, rules
 
 MOST_DRIFTED = 50
 _QUANTITY = r"^[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$"

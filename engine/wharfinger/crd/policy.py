@@ -8,18 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from wharfinger.crd.parts import (
-    Conditions,
-    Count,
-    Generation,
-    NamespaceName,
-    Params,
-    Part,
-    PolicyName,
-    PolicyText,
-    Sentence,
-    Word,
-)
+from wharfinger.crd.parts import Conditions, Count, Generation, NamespaceName, Params, Part, PolicyName, PolicyText, Sentence, Word
 
 MOST_DIAGNOSTICS = 20
 MOST_REMEMBERED = 65_536

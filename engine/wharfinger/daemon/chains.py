@@ -10,7 +10,7 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.daemon.settings import Profile, Settings
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import Chain, assemble
-from wharfinger.framework.configuration import ChainConfig
+from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.language import load, partner
 from wharfinger.language.diagnostics import PolicyError
 from wharfinger.runtime import configuration_file, policies

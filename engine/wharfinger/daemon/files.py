@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from wharfinger.daemon.settings import API_VERSION, KIND, Settings
 from wharfinger.errors import UsageError
-from wharfinger.framework import faults, scheduler_configuration
-from wharfinger.framework.profiles import without_nulls
+from wharfinger.framework.configuration import faults, kubernetes_profiles
+from wharfinger.framework.configuration.kubernetes_profiles import without_nulls
 from wharfinger.runtime.configuration_file import only_document
 
 _HEAD = f"apiVersion: {API_VERSION}, kind: {KIND}"
@@ -42,9 +42,9 @@ def written(settings: Settings) -> str:
 
 
 def _refuse_other_kinds(path: str, document: Mapping[str, Any]) -> None:
-    if document.get("kind") == scheduler_configuration.KIND:
+    if document.get("kind") == kubernetes_profiles.KIND:
         raise UsageError(
-            f"{path}: this is a {scheduler_configuration.KIND}; name it as kubeSchedulerConfiguration of a profile in a {KIND} ({_HEAD})"
+            f"{path}: this is a {kubernetes_profiles.KIND}; name it as kubeSchedulerConfiguration of a profile in a {KIND} ({_HEAD})"
         )
     missing = [name for name in ("apiVersion", "kind") if name not in document]
     if missing:

@@ -14,8 +14,7 @@ from wharfinger.daemon.chains import Note, chain_config, chains_of
 from wharfinger.daemon.settings import Profile, Settings
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.policy_source import Mode, PolicySource
-from wharfinger.framework.policy_status import PolicyObserver, PolicyStatus
+from wharfinger.framework.policy_status import Mode, PolicyObserver, PolicySource, PolicyStatus
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.policy_configmap import ConfigMapSource

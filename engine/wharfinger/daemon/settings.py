@@ -23,7 +23,7 @@ from wharfinger.daemon.duration import Duration
 from wharfinger.daemon.part import Part
 from wharfinger.daemon.prometheus_settings import Prometheus
 from wharfinger.daemon.seeing_settings import DecisionLogSettings, TracingSettings
-from wharfinger.framework.faults import exactly
+from wharfinger.framework.configuration.faults import exactly
 
 API_VERSION = "config.wharfinger.dev/v1alpha1"
 KIND = "WharfingerConfiguration"

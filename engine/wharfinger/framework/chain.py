@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.errors import UsageError
-from wharfinger.framework import extension, fence, overrides, scale
-from wharfinger.framework.configuration import ChainConfig, arguments
+from wharfinger.framework import extension, lineup, plugin_faults, scale
+from wharfinger.framework.configuration.chain_settings import ChainConfig, arguments
 from wharfinger.framework.extension import FilterPlugin, PostFilterPlugin, PreEnqueuePlugin, QueueSortPlugin, ScorePlugin
 from wharfinger.framework.lineup import Lineup, ScoreTerm, in_summing_order
 from wharfinger.framework.policy_rules import PolicyRules
@@ -36,7 +36,7 @@ class Link:
     weight: int | None
 
     def __post_init__(self) -> None:
-        fence.fenced(self.plugin)
+        plugin_faults.fenced(self.plugin)
 
     @property
     def name(self) -> str:
@@ -139,13 +139,13 @@ class Chain:
         return found
 
     def _assemble(self, governing: Sequence[PolicyRules]) -> Lineup:
-        settled = overrides.settle([rules.policy for rules in governing])
+        settled = lineup.settle([rules.policy for rules in governing])
         scores = [term for link in self.links for term in _base_terms(link, settled)]
         return Lineup(
             filters=(*self.filters, *(plugin for rules in governing for plugin in rules.filters)),
             scores=in_summing_order([*scores, *(term for rules in governing for term in rules.scores)]),
             policies=tuple(rules.policy.name for rules in governing),
-            quanta=overrides.quanta([rules.policy for rules in governing]),
+            quanta=lineup.quanta([rules.policy for rules in governing]),
             tie_breaks=tuple(rule for rules in governing for rule in rules.tie_breaks),
             notes=settled.notes,
             governing=tuple(rules.policy for rules in governing),
@@ -196,7 +196,7 @@ def _ordered(policies: Sequence[CompiledPolicy], registry: Registry) -> list[Com
     for left, right in itertools.pairwise(ordered):
         if left.name == right.name:
             raise UsageError(f'two policies are called "{left.name}": {left.policy.source.name} and {right.policy.source.name}')
-    overrides.check(ordered, registry)
+    lineup.check(ordered, registry)
     return ordered
 
 
@@ -205,7 +205,7 @@ def _link(plugin: type[extension.Plugin], config: ChainConfig) -> Link:
     return Link(plugin=built, weight=config.weight(plugin) if issubclass(plugin, ScorePlugin) else None)
 
 
-def _base_terms(link: Link, settled: overrides.Settled) -> list[ScoreTerm]:
+def _base_terms(link: Link, settled: lineup.Settled) -> list[ScoreTerm]:
     """The score of a plugin for pods with these overrides: none where its weight is 0."""
     if link.weight is None:
         return []
@@ -215,7 +215,7 @@ def _base_terms(link: Link, settled: overrides.Settled) -> list[ScoreTerm]:
     plugin = link.plugin
     if link.name in settled.arguments:  # only the score is another: filters keep the arguments of the chain
         own = plugin.arguments.model_dump(by_alias=True, exclude_unset=True)
-        plugin = fence.fenced(type(plugin)(arguments(type(plugin), {**own, **settled.arguments[link.name]})))
+        plugin = plugin_faults.fenced(type(plugin)(arguments(type(plugin), {**own, **settled.arguments[link.name]})))
     assert isinstance(plugin, ScorePlugin)  # noqa: S101 — weight is None for the others
     return [ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=scale.of(plugin.name, plugin.normalization))]
 

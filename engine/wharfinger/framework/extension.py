@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
-from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.cluster_event import ANY, Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.eviction import ANYONE, Evictable
@@ -39,6 +40,12 @@ if TYPE_CHECKING:
     from wharfinger.framework.trial import Trial
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
+
+
+class Arguments(BaseModel):
+    """Arguments of a plugin that takes none; a plugin with arguments declares a subclass as its `Arguments`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, defer_build=True)
 
 
 class Plugin:

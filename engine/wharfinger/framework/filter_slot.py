@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework import contract
+from wharfinger.framework import plugin_faults
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.question import ALL, Changes, Question
 from wharfinger.framework.stopwatch import Effort
@@ -32,14 +32,14 @@ class FilterSlot:
     def prepare(self, asked: Question) -> bool:
         """Run PreFilter; whether its answer is another than last time."""
         before, self.answer = self.answer, self.plugin.pre_filter(*asked)
-        contract.pre_filter(self.plugin.name, self.answer)
+        plugin_faults.pre_filter(self.plugin.name, self.answer)
         self.skipped = isinstance(self.answer, Skip)
         return self.answer != before
 
     def evaluate(self, asked: Question) -> None:
         """Ask about every node."""
-        answer = contract.verdicts(self.plugin.name, self.plugin.filter(*asked, ALL), asked.snapshot.n_nodes)
-        contract.reasons(self.plugin.name, answer.reasons, int(answer.bits.max(initial=0)))
+        answer = plugin_faults.verdicts(self.plugin.name, self.plugin.filter(*asked, ALL), asked.snapshot.n_nodes)
+        plugin_faults.reasons(self.plugin.name, answer.reasons, int(answer.bits.max(initial=0)))
         self.reasons = answer.reasons
         self.bits = answer.bits.astype(_narrowest(len(answer.reasons)))  # a copy: what a plugin returns stays the plugin's
         if self.effort is not None:
@@ -47,7 +47,7 @@ class FilterSlot:
 
     def patch(self, asked: Question, rows: NDArray[np.intp]) -> bool:
         """Ask about some rows; True if all had to be asked after all, because the reasons are others now."""
-        answer = contract.verdicts(self.plugin.name, self.plugin.filter(*asked, rows), len(rows))
+        answer = plugin_faults.verdicts(self.plugin.name, self.plugin.filter(*asked, rows), len(rows))
         if answer.reasons is not self.reasons and answer.reasons != self.reasons:
             self.evaluate(asked)
             return True
@@ -62,7 +62,7 @@ class FilterSlot:
             return self.patch(asked, changes.rows)
         bits = self.one(*asked, changes.row)
         if bits >> len(self.reasons):
-            contract.reasons(self.plugin.name, self.reasons, bits)
+            plugin_faults.reasons(self.plugin.name, self.reasons, bits)
         self.bits[changes.row] = bits
         if self.effort is not None:
             self.effort.evaluated += 1

@@ -1,22 +1,23 @@
-"""The rules that a pod meets: the chain's plugins and the rules of the policies that govern it, flattened and in order.
+"""The rules that one pod meets, in order: plugins of the chain, and the rules of the policies that govern the pod.
 
-Pods governed by the same policies share one lineup. Filters run in Kubernetes' order, then the policies' by name; the order decides only
-which reason a node is counted under. Scores are sorted by what can change them, so that sums over the unchanging ones can be kept; sums are
-always formed in this one order, so that a kept sum and a fresh one are equal to the last bit.
+A policy may change weights of built-in scores for its pods with `base kubernetes { … }`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework import eviction
+from wharfinger.errors import UsageError
+from wharfinger.framework import eviction, extension
+from wharfinger.framework.configuration.chain_settings import arguments, known
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.registry import Registry
 from wharfinger.framework.scale import Scale
 from wharfinger.language.catalogue import Volatility
 
@@ -25,6 +26,86 @@ if TYPE_CHECKING:
     from wharfinger.framework.eviction import Evictable
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Weights and arguments by plugin name, and a note for every contradiction."""
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def settle(governing: Sequence[CompiledPolicy]) -> Settled:
+    """What holds for pods governed by these policies (sorted by name)."""
+    weights: dict[str, tuple[float, str]] = {}
+    chosen: dict[str, tuple[Mapping[str, Any], str]] = {}
+    notes = []
+    for policy in sorted(governing, key=lambda policy: policy.authority.namespace is not None):
+        for override in policy.base:
+            if override.weight is not None:
+                weight, first = weights.setdefault(override.plugin, (override.weight, policy.name))
+                notes += [_note(override.plugin, "weight", first, policy.name)] if weight != override.weight else []
+            if override.arguments:
+                values, first = chosen.setdefault(override.plugin, (override.arguments, policy.name))
+                notes += [_note(override.plugin, "arguments", first, policy.name)] if values != override.arguments else []
+    return Settled(
+        {plugin: weight for plugin, (weight, _) in weights.items()},
+        {plugin: values for plugin, (values, _) in chosen.items()},
+        tuple(notes),
+    )
+
+
+def quanta(governing: Sequence[CompiledPolicy]) -> Mapping[int, float]:
+    """The quantum of each tier that a policy names: the coarsest, where several do, so that the order of policies cannot matter."""
+    found: dict[int, float] = {}
+    for policy in governing:
+        for tier, quantum in policy.quantum.items():
+            found[tier] = max(found.get(tier, 0.0), quantum)
+    return found
+
+
+def check(policies: Sequence[CompiledPolicy], registry: Registry) -> None:
+    """None; an error names an override of a plugin that is not there or does not score, arguments it does not take, or a contradiction."""
+    for policy in policies:
+        for override in policy.base:
+            known(override.plugin, registry)
+            plugin = registry[override.plugin]
+            if not issubclass(plugin, extension.ScorePlugin):
+                raise UsageError(f'policy "{policy.name}": plugin {override.plugin} does not score nodes; a policy reweighs scores only')
+            arguments(plugin, override.arguments)
+    overriding = [policy for policy in policies if policy.base]
+    for index, left in enumerate(overriding):
+        for right in overriding[index + 1 :]:
+            sentence = contradiction(left, right)
+            if sentence is not None:
+                raise UsageError(sentence)
+
+
+def contradiction(left: CompiledPolicy, right: CompiledPolicy) -> str | None:
+    """In what two policies contradict each other about a base plugin for pods that both surely govern; None if they do not."""
+    if not left.base or not right.base or not _surely_meet(left, right):
+        return None
+    return next((f"{note}; both govern the same pods" for note in settle([left, right]).notes), None)
+
+
+def _surely_meet(left: CompiledPolicy, right: CompiledPolicy) -> bool:
+    if _governs_all(left) or _governs_all(right):
+        return True
+    if left.authority.namespace != right.authority.namespace:
+        return False
+    mine, other = left.policy.scope, right.policy.scope
+    return mine is None or other is None or mine == other
+
+
+def _governs_all(policy: CompiledPolicy) -> bool:
+    return policy.policy.scope is None and policy.authority.namespace is None
+
+
+def _note(plugin: str, what: str, first: str, second: str) -> str:
+    return f'policies "{first}" and "{second}" give {plugin} different {what}'
+
 
 DEFAULT_QUANTUM = 1e-6
 """Totals are rounded to a multiple of this before they are compared: far below a point, far above rounding errors of sums."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.compiler.row_code import is_quick
-from wharfinger.framework import policy_wakes
+from wharfinger.framework import cluster_event
 from wharfinger.framework.cluster_event import Change
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
@@ -47,7 +47,7 @@ class PolicyFilter(FilterPlugin):
         self.name = f"{policy.name}/{rule.name}"
         self.origin = policy.name, rule.name
         self.filter_volatility = rule.volatility
-        self._wakes = policy_wakes.of_filter(policy, index)
+        self._wakes = cluster_event.of_filter(policy, index)
         self.wakes_on = self._wakes.events
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.errors import PluginFault
-from wharfinger.framework import contract
+from wharfinger.framework import plugin_faults
 from wharfinger.framework.extension import Normalization
 from wharfinger.framework.normalization import MAX_NODE_SCORE
 from wharfinger.framework.verdict import Mask
@@ -60,7 +60,7 @@ class Plain:
 
     def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:
         """`answer`, if it is an int64 array of points in 0..100."""
-        return contract.points(self._plugin, contract.raw_scores(self._plugin, answer, n_rows), n_rows)
+        return plugin_faults.points(self._plugin, plugin_faults.raw_scores(self._plugin, answer, n_rows), n_rows)
 
     def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:  # noqa: ARG002 — nothing to know
         """Nothing."""
@@ -78,7 +78,7 @@ class Plain:
         """`value`, if it is a whole number of points in 0..100."""
         if type(value) is int and 0 <= value <= MAX_NODE_SCORE:
             return value
-        points: int = contract.points(self._plugin, contract.raw_scores(self._plugin, np.array([value]), 1), 1).item()
+        points: int = plugin_faults.points(self._plugin, plugin_faults.raw_scores(self._plugin, np.array([value]), 1), 1).item()
         return points
 
     def point(self, value: float, extent: Extent) -> float:  # noqa: ARG002 — as is
@@ -98,7 +98,7 @@ class Normalized:
 
     def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:
         """`answer`, if it is an array of finite numbers."""
-        return contract.raw_scores(self._plugin, answer, n_rows)
+        return plugin_faults.raw_scores(self._plugin, answer, n_rows)
 
     def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:
         """The lowest and highest raw score that counts, (0, 0) where none does."""
@@ -118,12 +118,12 @@ class Normalized:
             answer = self._normalization.points(raw, *extent)
         except Exception as error:
             raise PluginFault(self._plugin, "normalization", error) from error
-        scores = contract.whole_numbers(self._plugin, answer, len(raw))
-        return contract.points(self._plugin, scores * feasible, len(raw))
+        scores = plugin_faults.whole_numbers(self._plugin, answer, len(raw))
+        return plugin_faults.points(self._plugin, scores * feasible, len(raw))
 
     def checked(self, value: float) -> float:
         """`value`, if it is a finite number."""
-        raw: float = contract.raw_scores(self._plugin, np.array([value]), 1).item()
+        raw: float = plugin_faults.raw_scores(self._plugin, np.array([value]), 1).item()
         return raw
 
     def point(self, value: float, extent: Extent) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework import contract
+from wharfinger.framework import plugin_faults
 from wharfinger.framework.extension import ScorePlugin
 from wharfinger.framework.lineup import ScoreTerm
 from wharfinger.framework.question import ALL, NO_ROWS, Changes, Question, union
@@ -62,7 +62,7 @@ class ScoreSlot:
         """Run PreScore; whether its answer is another than last time."""
         before = self.skipped
         answer = self.plugin.pre_score(*asked, feasible)
-        contract.pre_score(self.plugin.name, answer)
+        plugin_faults.pre_score(self.plugin.name, answer)
         self.skipped = answer is not None
         return self.skipped is not before
 

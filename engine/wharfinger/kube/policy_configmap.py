@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from wharfinger.errors import UsageError
-from wharfinger.framework.policy_source import PolicySink, PolicyText
+from wharfinger.framework.policy_status import PolicySink, PolicyText
 from wharfinger.framework.ports import Clock, Reference
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.reflector import Reflector, ReflectorSettings, Report

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from wharfinger.model.objects_meta import (
-    Int32,
-    KubeStruct,
-    LabelSelector,
-    ObjectMeta,
-    Quantities,
-    ResourceRequirements,
-)
+from wharfinger.model.objects_meta import Int32, KubeStruct, LabelSelector, ObjectMeta, Quantities, ResourceRequirements
 
 
 class AWSElasticBlockStore(KubeStruct, frozen=True):

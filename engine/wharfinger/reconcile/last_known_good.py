@@ -12,8 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from wharfinger.crd.policy import MOST_REMEMBERED, LastKnownGood
-from wharfinger.framework.policy_source import FormerText
-from wharfinger.framework.policy_status import PolicyStatus
+from wharfinger.framework.policy_status import FormerText, PolicyStatus
 from wharfinger.model.timestamps import time_text
 
 FIELD = "lastKnownGood"

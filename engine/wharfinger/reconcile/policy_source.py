@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from wharfinger.crd.names import MANAGED_BY, MANAGER, NAMESPACE_LABEL
 from wharfinger.crd.policy import SchedulingPolicySpec
-from wharfinger.framework.policy_source import Mode, PolicySink, PolicyText
+from wharfinger.framework.policy_status import Mode, PolicySink, PolicyText
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.custom_resources import SchedulingPolicy, reference_of
 from wharfinger.language.authority import TenantRights

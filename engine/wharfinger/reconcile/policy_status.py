@@ -11,8 +11,7 @@ from typing import Any, Protocol
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.crd.parts import Condition
 from wharfinger.crd.policy import MOST_DIAGNOSTICS, PolicyDiagnostic
-from wharfinger.framework.policy_source import Mode
-from wharfinger.framework.policy_status import Finding, MetricStatus, PolicyStatus, Result
+from wharfinger.framework.policy_status import Finding, MetricStatus, Mode, PolicyStatus, Result
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.custom_resources import SchedulingPolicy
 from wharfinger.kube.object_writer import ObjectWriter

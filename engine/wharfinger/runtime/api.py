@@ -10,7 +10,7 @@ from typing import Any
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework import chain, cycle
-from wharfinger.framework.configuration import ChainConfig
+from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.decision import Decision
 from wharfinger.language import load
 from wharfinger.language.diagnostics import PolicyError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wharfinger.errors import UsageError
-from wharfinger.framework.profiles import Profiles, read_profiles
+from wharfinger.framework.configuration.kubernetes_profiles import Profiles, read_profiles
 from wharfinger.framework.registry import default_registry
 from wharfinger.model import yaml_text
 

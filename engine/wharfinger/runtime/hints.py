@@ -14,8 +14,8 @@ import numpy as np
 from wharfinger.errors import PluginFault
 from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.extension import GroupedHints, Plugin
-from wharfinger.framework.fence import is_foreign
 from wharfinger.framework.filtering import Filtering
+from wharfinger.framework.plugin_faults import is_foreign
 from wharfinger.framework.plugins import default_preemption
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from wharfinger.errors import PluginFault, UsageError
-from wharfinger.framework import fence
+from wharfinger.framework import plugin_faults
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.extension import BindPlugin, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
@@ -80,7 +80,7 @@ class Profile:
     def sort_key(self, pod: PodView) -> Any:
         """What compares smaller for the pod to be tried first: by priority where a plugin fails to say."""
         plugin = self.chain.queue_sort
-        if plugin is None or not fence.is_foreign(plugin):
+        if plugin is None or not plugin_faults.is_foreign(plugin):
             return self.chain.sort_key(pod)
         try:
             return SortKey(plugin.sort_key(pod), pod.priority, plugin.name, self._faulty)

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
-from wharfinger.framework import volume_matching, volumes
+from wharfinger.framework import volume_claims
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.decision import Decision
@@ -87,10 +87,10 @@ def bind_claims(state: ClusterState, pod: PodView, node: str) -> None:
     """
     snapshot = state.snapshot()
     row = snapshot.row(node)
-    waiting = [claim for claim in volumes.waiting_claims(pod, state.objects) if SELECTED_NODE not in claim.metadata.annotations]
+    waiting = [claim for claim in volume_claims.waiting_claims(pod, state.objects) if SELECTED_NODE not in claim.metadata.annotations]
     if row is None or not waiting:
         return
-    for claim, volume in volume_matching.chosen_on(waiting, snapshot, row):
+    for claim, volume in volume_claims.chosen_on(waiting, snapshot, row):
         if volume is None:
             metadata = replace(claim.metadata, annotations={**claim.metadata.annotations, SELECTED_NODE: node})
             state.put(replace(claim, metadata=metadata))
@@ -98,4 +98,4 @@ def bind_claims(state: ClusterState, pod: PodView, node: str) -> None:
         own = claim.metadata
         holder = objects.ObjectReference(kind="PersistentVolumeClaim", namespace=own.namespace, name=own.name, uid=own.uid)
         state.put(replace(volume, spec=replace(volume.spec, claim_ref=holder), status=replace(volume.status, phase="Bound")))
-        state.put(volumes.bound_to(claim, volume))
+        state.put(volume_claims.bound_to(claim, volume))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wharfinger.framework import volume_matching, volumes
+from wharfinger.framework import volume_claims
 from wharfinger.framework.plugins.volume_binding import SELECTED_NODE
 from wharfinger.framework.ports import BindFailed, WriteFailed
 from wharfinger.model import objects
@@ -54,11 +54,11 @@ class VolumeBinds:
         """The pod's claims that are not bound yet; `BindFailed` for one that is not there any more."""
         store = self._world.state.objects
         found = []
-        for use in volumes.claims_used(pod):
-            claim = volumes.claim_of(use, pod, store)
+        for use in volume_claims.claims_used(pod):
+            claim = volume_claims.claim_of(use, pod, store)
             if claim is None:
-                raise BindFailed(volumes.claim_not_found(use.claim))
-            if not volumes.fully_bound(claim) and claim not in found:
+                raise BindFailed(volume_claims.claim_not_found(use.claim))
+            if not volume_claims.fully_bound(claim) and claim not in found:
                 found.append(claim)
         return found
 
@@ -69,7 +69,7 @@ class VolumeBinds:
         if row is None:
             raise BindFailed(f"node {placement.node} was removed before the pod's volumes were bound")
         fresh = [claim for claim in waiting if SELECTED_NODE not in claim.metadata.annotations]
-        for claim, volume in volume_matching.chosen_on(fresh, snapshot, row):
+        for claim, volume in volume_claims.chosen_on(fresh, snapshot, row):
             if volume is None:
                 await writer.annotate_claim(claim, {SELECTED_NODE: placement.node})
             elif volume.spec.claim_ref is None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from wharfinger.framework.arguments import Arguments
-from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
 from wharfinger.framework.verdict import Reason, single
 from wharfinger.language.catalogue import Volatility
 

@@ -13,8 +13,7 @@ from wharfinger.daemon.live import pending as waiting
 from wharfinger.daemon.live.board import LiveBoard
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.policy_source import Mode
-from wharfinger.framework.policy_status import PolicyStatus, Result, SourceStatus
+from wharfinger.framework.policy_status import Mode, PolicyStatus, Result, SourceStatus
 from wharfinger.language import load
 from wharfinger.model import objects
 from wharfinger.runtime import policies

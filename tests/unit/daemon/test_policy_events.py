@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from wharfinger.daemon.policy_events import PolicyEvents
-from wharfinger.framework.policy_source import Mode
-from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, SourceStatus
+from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, Result, SourceStatus
 from wharfinger.framework.ports import Reference
 
 MAP = Reference(kind="ConfigMap", namespace="default", name="policies", uid="u")

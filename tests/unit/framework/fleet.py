@@ -10,8 +10,7 @@ from pydantic import Field
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework import chain, registry
-from wharfinger.framework.arguments import Arguments
-from wharfinger.framework.extension import FilterPlugin, Plugin, ScorePlugin
+from wharfinger.framework.extension import Arguments, FilterPlugin, Plugin, ScorePlugin
 from wharfinger.framework.verdict import SKIP, NodeSet, Reason, Rejected, Verdicts
 from wharfinger.language.catalogue import Volatility
 from wharfinger.language.diagnostics import Diagnostics

@@ -7,7 +7,7 @@ from typing import Any
 from tests.parity import case as cases
 from tests.parity.answer import filters
 from wharfinger.framework import chain, cycle
-from wharfinger.framework.configuration import ChainConfig
+from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.decision import Decision
 from wharfinger.model.cluster_state import ClusterState
 

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from wharfinger.crd.policy import MOST_REMEMBERED
-from wharfinger.framework.policy_source import FormerText, Mode
-from wharfinger.framework.policy_status import PolicyStatus, Result
+from wharfinger.framework.policy_status import FormerText, Mode, PolicyStatus, Result
 from wharfinger.kube.custom_resources import SchedulingPolicy
 from wharfinger.language.authority import TenantRights
 from wharfinger.model.objects_meta import ObjectMeta

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from wharfinger.framework.policy_source import Mode
-from wharfinger.framework.policy_status import Finding, MetricStatus, PolicyStatus, Result
+from wharfinger.framework.policy_status import Finding, MetricStatus, Mode, PolicyStatus, Result
 from wharfinger.reconcile.policy_status import conditions_of, ready_of
 
 

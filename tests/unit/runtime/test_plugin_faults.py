@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.runtime.running import Watching, node, pod, running, view
 from wharfinger.errors import PluginFault
-from wharfinger.framework import extension, fence
+from wharfinger.framework import extension, plugin_faults
 from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.verdict import Reason, single
 from wharfinger.runtime.profiles import Profile
@@ -59,7 +59,7 @@ def everything(failing):
 
         return awaited if name in AWAITED else call
 
-    methods = {name: method(name) for name in fence.calls()}
+    methods = {name: method(name) for name in plugin_faults.calls()}
     plugin = type("Everything", tuple(extension.POINTS.values()), {"name": "Everything", **methods})()
     plugin.ill, plugin.called = True, set()
     return plugin
@@ -84,7 +84,7 @@ async def everything_happens(world, prefix):
     await world.pass_time(1)
 
 
-@pytest.mark.parametrize("failing", sorted(fence.calls()))
+@pytest.mark.parametrize("failing", sorted(plugin_faults.calls()))
 def test_a_plugin_that_raises_harms_only_the_pods_it_is_asked_about(failing):
     plugin = everything(failing)
 
@@ -128,7 +128,7 @@ def test_a_plugin_that_raises_harms_only_the_pods_it_is_asked_about(failing):
     asyncio.run(story())
 
 
-TOLD = sorted(fence.calls().keys() - {"may_help", "sort_key", "unreserve", "post_bind"})
+TOLD = sorted(plugin_faults.calls().keys() - {"may_help", "sort_key", "unreserve", "post_bind"})
 """Where the pod concerned waits because of the fault, so that it has to be told why."""
 
 
@@ -147,7 +147,7 @@ def test_the_pod_that_waits_is_told_which_plugin_failed(failing):
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("method", sorted(fence.ANSWERS))
+@pytest.mark.parametrize("method", sorted(plugin_faults.ANSWERS))
 def test_an_answer_of_the_wrong_type_is_a_fault_too(method):
     class Odd(Exception):
         pass
@@ -156,7 +156,7 @@ def test_an_answer_of_the_wrong_type_is_a_fault_too(method):
     kind = type(plugin)
     odd = type("Everything", (kind,), {method: _odd(method)})()
     odd.ill, odd.called = False, set()
-    call = getattr(fence.fenced(odd), method)
+    call = getattr(plugin_faults.fenced(odd), method)
 
     async def asked():
         answer = call()
@@ -179,9 +179,9 @@ def _odd(method):
 
 def test_built_in_plugins_and_methods_that_are_not_overridden_stay_as_they_are():
     for link in assemble().links:
-        assert not [name for name in fence.calls() if name in vars(link.plugin)]
+        assert not [name for name in plugin_faults.calls() if name in vars(link.plugin)]
     plain = type("Plain", (extension.PreEnqueuePlugin,), {"name": "Plain", "pre_enqueue": lambda self, pod: None})()
-    assert [name for name in fence.calls() if name in vars(fence.fenced(plain))] == ["pre_enqueue"]
+    assert [name for name in plugin_faults.calls() if name in vars(plugin_faults.fenced(plain))] == ["pre_enqueue"]
 
 
 def test_keys_that_cannot_be_compared_leave_the_order_of_priorities():

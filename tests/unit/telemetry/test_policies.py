@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 import structlog
 
-from wharfinger.framework.policy_source import Mode
-from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, SourceStatus
+from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, Result, SourceStatus
 from wharfinger.telemetry.policies import TelemetryPolicyObserver
 
 RELOADS = "wharfinger_policy_reload_total"

@@ -6,8 +6,7 @@ import re
 import pytest
 
 from tests.unit.web.asking import FAR, asking
-from wharfinger.framework.policy_source import Mode
-from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, SourceStatus
+from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, Result, SourceStatus
 from wharfinger.web.policies import Policies, routes
 
 FINDING = Finding(severity="error", code="P303", message="unknown <b>attribute</b>", file="a.policy", line=2, column=5)

@@ -22,11 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.cycle_state import CycleState
-from wharfinger.framework.disruption_budgets import Budgets
-from wharfinger.framework.eviction import ANYONE, Evictable
-from wharfinger.framework.extension import PostFilterOutcome, PostFilterPlugin, Rejection
+from wharfinger.framework.eviction import ANYONE, Budgets, Evictable
+from wharfinger.framework.extension import Arguments, PostFilterOutcome, PostFilterPlugin, Rejection
 from wharfinger.framework.question import union
 from wharfinger.framework.supposition import Supposition
 from wharfinger.framework.trial import Trial

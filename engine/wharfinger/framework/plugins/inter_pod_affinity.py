@@ -16,10 +16,9 @@ from pydantic import Field
 
 from wharfinger.errors import InvalidObject
 from wharfinger.framework import pod_affinity_terms as affinity
-from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
-from wharfinger.framework.extension import FilterPlugin, GroupedHints, ScorePlugin
+from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.pod_affinity_counts import NAME, Fences, Likings, fencing_keys
 from wharfinger.framework.question import ALL
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import field_validator
 
-from wharfinger.framework import node_selection, object_arguments
-from wharfinger.framework.arguments import Arguments
+from wharfinger.framework import node_selection
 from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.configuration import object_arguments
 from wharfinger.framework.cycle_state import CycleState
-from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
 from wharfinger.framework.normalization import DefaultNormalize
 from wharfinger.framework.verdict import SKIP, Mask, NodeSet, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.cycle_state import CycleState
-from wharfinger.framework.extension import ScorePlugin
-from wharfinger.framework.resource_lanes import ResourceSpec, ScoredLanes, scored_lanes
+from wharfinger.framework.extension import Arguments, ScorePlugin
+from wharfinger.framework.resource_columns import ResourceSpec, ScoredLanes, scored_lanes
 from wharfinger.framework.verdict import SKIP, Mask, PreScoreAnswer, Rows
 from wharfinger.language.catalogue import Volatility
 

@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from wharfinger.framework import resource_names
-from wharfinger.framework.arguments import Arguments
+from wharfinger.framework import resource_columns
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
-from wharfinger.framework.extension import FilterPlugin, ScorePlugin
-from wharfinger.framework.resource_lanes import Lanes, ResourceSpec, ScoredLanes, scored_lanes
+from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
+from wharfinger.framework.resource_columns import Lanes, ResourceSpec, ScoredLanes, scored_lanes
 from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
 from wharfinger.model.requests import MOST
@@ -210,10 +209,10 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
 
     def _checked(self, name: str) -> bool:
         """Whether the filter looks at a resource: what nodes count, unless it is extended and ignored."""
-        if name in resource_names.NATIVE:
+        if name in resource_columns.NATIVE:
             return True
-        if not resource_names.is_extended(name):
-            return resource_names.is_scalar(name)
+        if not resource_columns.is_extended(name):
+            return resource_columns.is_scalar(name)
         return name not in self.arguments.ignored_resources and name.partition("/")[0] not in self.arguments.ignored_resource_groups
 
 
@@ -251,7 +250,7 @@ def _allocatable(snapshot: Snapshot, name: str, row: int) -> int:
 
 
 def _place(name: str) -> tuple[int, str]:
-    return (resource_names.NATIVE.index(name), "") if name in resource_names.NATIVE else (len(resource_names.NATIVE), name)
+    return (resource_columns.NATIVE.index(name), "") if name in resource_columns.NATIVE else (len(resource_columns.NATIVE), name)
 
 
 def _weighted(points: NDArray[np.int64], weights: NDArray[np.int64], allocatable: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from pydantic import field_validator, model_validator
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework import object_arguments
 from wharfinger.framework import spread_constraints as spread
-from wharfinger.framework.arguments import Arguments
 from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.configuration import object_arguments
 from wharfinger.framework.cycle_state import CycleState
-from wharfinger.framework.extension import FilterPlugin, GroupedHints, ScorePlugin
+from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.plugins import node_affinity
 from wharfinger.framework.spread_constraints import Constraint
 from wharfinger.framework.spread_counts import HardSpread, SoftSpread

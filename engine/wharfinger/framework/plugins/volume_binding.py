@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from wharfinger.errors import InvalidObject
-from wharfinger.framework import node_selection, volume_matching, volumes
-from wharfinger.framework.arguments import Arguments
+from wharfinger.framework import node_selection, volume_claims
 from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
-from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.extension import Arguments, FilterPlugin
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
 from wharfinger.model import objects, quantity, selectors, strings
@@ -77,8 +76,8 @@ class VolumeBinding(FilterPlugin):
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """Skip without claims; rejected where a claim is missing, lost, going away or not bound although nothing keeps it waiting."""
-        cycle[NAME, "objects"] = snapshot.objects.revision_of(*volumes.KINDS)
-        uses = tuple(volumes.claims_used(pod))
+        cycle[NAME, "objects"] = snapshot.objects.revision_of(*volume_claims.KINDS)
+        uses = tuple(volume_claims.claims_used(pod))
         if not uses:
             return SKIP
         found = _claims(pod, uses, snapshot.objects)
@@ -99,15 +98,15 @@ class VolumeBinding(FilterPlugin):
         if not pod.object.spec.volumes:
             return None
         changed = snapshot.node_changes(since)
-        same = cycle.get((NAME, "objects")) == snapshot.objects.revision_of(*volumes.KINDS)
+        same = cycle.get((NAME, "objects")) == snapshot.objects.revision_of(*volume_claims.KINDS)
         return None if same and changed is not None and not len(changed) else slice(None)
 
 
-def _claims(pod: PodView, uses: Sequence[volumes.ClaimUse], store: ObjectStore) -> PodClaims | str:
+def _claims(pod: PodView, uses: Sequence[volume_claims.ClaimUse], store: ObjectStore) -> PodClaims | str:
     """The pod's claims, or why it cannot be placed (`podHasPVCs`, `GetPodVolumeClaims`)."""
     found: list[objects.PersistentVolumeClaim] = []
     for use in uses:
-        claim = volumes.claim_of(use, pod, store)
+        claim = volume_claims.claim_of(use, pod, store)
         refusal = _missing(use) if claim is None else _unusable(claim, use, pod)
         if refusal:
             return refusal
@@ -122,31 +121,31 @@ def _claims(pod: PodView, uses: Sequence[volumes.ClaimUse], store: ObjectStore) 
     return PodClaims(**{kind: tuple(claims) for kind, claims in kinds.items()})
 
 
-def _missing(use: volumes.ClaimUse) -> str:
+def _missing(use: volume_claims.ClaimUse) -> str:
     if use.ephemeral:
         return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.claim}"'
-    return volumes.claim_not_found(use.claim)
+    return volume_claims.claim_not_found(use.claim)
 
 
-def _unusable(claim: objects.PersistentVolumeClaim, use: volumes.ClaimUse, pod: PodView) -> str:
+def _unusable(claim: objects.PersistentVolumeClaim, use: volume_claims.ClaimUse, pod: PodView) -> str:
     name = claim.metadata.name
     if claim.status.phase == "Lost":
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
     if claim.metadata.deletion_timestamp is not None:
         return f'persistentvolumeclaim "{name}" is being deleted'
-    return volumes.not_for(claim, pod) if use.ephemeral and not volumes.is_for(claim, pod) else ""
+    return volume_claims.not_for(claim, pod) if use.ephemeral and not volume_claims.is_for(claim, pod) else ""
 
 
 def _kind(claim: objects.PersistentVolumeClaim, store: ObjectStore) -> str:
     """Which list of `PodClaims` a claim belongs to; InvalidObject for a storage class without a binding mode."""
-    if volumes.fully_bound(claim):
+    if volume_claims.fully_bound(claim):
         return "bound"
-    storage_class = store.get(objects.StorageClass, volumes.claim_class(claim))
+    storage_class = store.get(objects.StorageClass, volume_claims.claim_class(claim))
     if storage_class is None:
         return "immediate"
     if storage_class.volume_binding_mode is None:
         raise InvalidObject(f'VolumeBindingMode not set for StorageClass "{storage_class.metadata.name}"')
-    waits = storage_class.volume_binding_mode == volumes.WAIT_FOR_FIRST_CONSUMER
+    waits = storage_class.volume_binding_mode == volume_claims.WAIT_FOR_FIRST_CONSUMER
     return "waiting" if waits and not claim.spec.volume_name else "immediate"
 
 
@@ -158,7 +157,7 @@ def _bound(claims: Sequence[objects.PersistentVolumeClaim], snapshot: Snapshot) 
         if volume is None:
             bits[bits == 0] = NO_SUCH_VOLUME
             break
-        bits[(bits == 0) & ~volume_matching.reachable(volume, snapshot)] = UNREACHABLE
+        bits[(bits == 0) & ~volume_claims.reachable(volume, snapshot)] = UNREACHABLE
     return bits
 
 
@@ -168,9 +167,9 @@ def _waiting(claims: Sequence[objects.PersistentVolumeClaim], snapshot: Snapshot
     chosen = [claim for claim in claims if SELECTED_NODE in claim.metadata.annotations]
     for claim in chosen:  # a provisioner has begun to make the volume for one node
         bits[~node_selection.named(claim.metadata.annotations[SELECTED_NODE], snapshot, slice(None))] = NO_VOLUME
-    matching = volume_matching.Matching(snapshot)
+    matching = volume_claims.Matching(snapshot)
     to_provision: list[tuple[objects.PersistentVolumeClaim, Mask]] = [(claim, np.ones(len(bits), np.bool_)) for claim in chosen]
-    others = volume_matching.by_size([claim for claim in claims if claim not in chosen])
+    others = volume_claims.by_size([claim for claim in claims if claim not in chosen])
     to_provision += [(claim, ~matching.give(claim)) for claim in others]
     for claim, without_volume in to_provision:
         asked = (bits == 0) & without_volume
@@ -182,7 +181,7 @@ def _waiting(claims: Sequence[objects.PersistentVolumeClaim], snapshot: Snapshot
 
 def _provision(claim: objects.PersistentVolumeClaim, snapshot: Snapshot) -> NDArray[np.uint8]:
     """The bits set where no volume can be made for a claim, `(n_nodes,)` (`checkVolumeProvisions`)."""
-    storage_class = snapshot.objects.get(objects.StorageClass, volumes.claim_class(claim))
+    storage_class = snapshot.objects.get(objects.StorageClass, volume_claims.claim_class(claim))
     if storage_class is None or storage_class.provisioner in {"", NO_PROVISIONER}:
         return np.full(snapshot.n_nodes, NO_VOLUME, np.uint8)
     bits = np.where(_capacity(claim, storage_class, snapshot), 0, NO_SPACE).astype(np.uint8)

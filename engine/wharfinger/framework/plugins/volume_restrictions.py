@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework import volumes
+from wharfinger.framework import volume_claims
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
@@ -48,10 +48,10 @@ class VolumeRestrictions(FilterPlugin):
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
         """Skip where neither a disk nor a claim for one pod alone is concerned; rejected where a claim does not exist."""
         cycle[NAME, "claims"] = snapshot.objects.revision_of(objects.PersistentVolumeClaim)
-        uses = [use.claim for use in volumes.claims_used(pod) if not use.ephemeral]
+        uses = [use.claim for use in volume_claims.claims_used(pod) if not use.ephemeral]
         for name in uses:
             if snapshot.objects.get(objects.PersistentVolumeClaim, name, pod.namespace) is None:
-                return Rejected((Reason(volumes.claim_not_found(name), resolvable=False),))
+                return Rejected((Reason(volume_claims.claim_not_found(name), resolvable=False),))
         cycle[NAME] = _facts(pod, snapshot)
         claims_taken, disks_taken = cycle[NAME]
         return None if claims_taken or disks_taken is not None else SKIP
@@ -114,14 +114,14 @@ def claims_in_use(pod: PodView, snapshot: Snapshot) -> int:
 
 def exclusive_claims(pod: PodView, snapshot: Snapshot) -> frozenset[str]:
     """The pod's ReadWriteOncePod claims, `namespace/name`."""
-    names = {use.claim for use in volumes.claims_used(pod) if not use.ephemeral}
+    names = {use.claim for use in volume_claims.claims_used(pod) if not use.ephemeral}
     found = (snapshot.objects.get(objects.PersistentVolumeClaim, name, pod.namespace) for name in names)
     return frozenset(objects.key_of(claim) for claim in found if claim is not None and "ReadWriteOncePod" in claim.spec.access_modes)
 
 
 def claims_of(placed: PodView) -> Iterator[str]:
     """The claims that a placed pod names, `namespace/name`, each once."""
-    yield from {f"{placed.namespace}/{use.claim}" for use in volumes.claims_used(placed) if not use.ephemeral}
+    yield from {f"{placed.namespace}/{use.claim}" for use in volume_claims.claims_used(placed) if not use.ephemeral}
 
 
 def mounted(pod: PodView, snapshot: Snapshot) -> Selection:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wharfinger.framework import volumes
+from wharfinger.framework import volume_claims
 from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
@@ -70,36 +70,36 @@ class VolumeZone(FilterPlugin):
 def _topologies(pod: PodView, store: ObjectStore) -> list[tuple[str, frozenset[str]]] | str:
     """(label, values) for each zone or region label of the pod's volumes, or why the pod cannot be placed."""
     found: list[tuple[str, frozenset[str]]] = []
-    for use in volumes.claims_used(pod):
+    for use in volume_claims.claims_used(pod):
         if use.ephemeral:
             continue
         if not use.claim:
             return "PersistentVolumeClaim had no name"
-        claim = volumes.claim_of(use, pod, store)
+        claim = volume_claims.claim_of(use, pod, store)
         if claim is None:
-            return volumes.claim_not_found(use.claim)
+            return volume_claims.claim_not_found(use.claim)
         if not claim.spec.volume_name:
             if refusal := _unbound(claim, store):
                 return refusal
             continue
         volume = store.get(objects.PersistentVolume, claim.spec.volume_name)
         if volume is None:
-            return volumes.volume_not_found(claim.spec.volume_name)
+            return volume_claims.volume_not_found(claim.spec.volume_name)
         found += _labels(volume)
     return found
 
 
 def _unbound(claim: objects.PersistentVolumeClaim, store: ObjectStore) -> str:
     """What speaks against a claim without a volume; "" if it gets one when its pod is placed."""
-    name = volumes.claim_class(claim)
+    name = volume_claims.claim_class(claim)
     if not name:
         return "PersistentVolumeClaim had no pv name and storageClass name"
     storage_class = store.get(objects.StorageClass, name)
     if storage_class is None:
-        return volumes.class_not_found(name)
+        return volume_claims.class_not_found(name)
     if storage_class.volume_binding_mode is None:
         return f'VolumeBindingMode not set for StorageClass "{name}"'
-    return "" if storage_class.volume_binding_mode == volumes.WAIT_FOR_FIRST_CONSUMER else "PersistentVolume had no name"
+    return "" if storage_class.volume_binding_mode == volume_claims.WAIT_FOR_FIRST_CONSUMER else "PersistentVolume had no name"
 
 
 def _labels(volume: objects.PersistentVolume) -> list[tuple[str, frozenset[str]]]:

@@ -19,16 +19,7 @@ The resource name is the one the trace's own scheduler used for shares. GPU mode
 from __future__ import annotations
 
 from wharfinger.runtime.openb.devices import device_overflow
-from wharfinger.runtime.openb.trace import (
-    EPOCH,
-    GPU,
-    GPU_MILLI,
-    GPU_PRODUCT,
-    Variant,
-    manifests_from_csv,
-    node_manifests,
-    pod_manifests,
-)
+from wharfinger.runtime.openb.trace import EPOCH, GPU, GPU_MILLI, GPU_PRODUCT, Variant, manifests_from_csv, node_manifests, pod_manifests
 
 __all__ = [
     "EPOCH",

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain, with_policies
-from wharfinger.framework.policy_source import Mode
+from wharfinger.framework.policy_status import Mode
 from wharfinger.runtime.policy_store.choosing import Choice, Claim
 
 

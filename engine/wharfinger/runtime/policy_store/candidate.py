@@ -14,9 +14,8 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import WharfingerError
-from wharfinger.framework import overrides
-from wharfinger.framework.policy_source import PolicyText
-from wharfinger.framework.policy_status import Finding
+from wharfinger.framework import lineup
+from wharfinger.framework.policy_status import Finding, PolicyText
 from wharfinger.framework.registry import default_registry
 from wharfinger.language import render, typed
 from wharfinger.language.codes import Severity
@@ -104,7 +103,7 @@ def _compiled(
         return None, failed
     try:
         compiled = once(policy, own_params(policy, params) | dict(text.params))
-        overrides.check([compiled], default_registry())
+        lineup.check([compiled], default_registry())
     except WharfingerError as error:
         return None, [Finding(severity="error", code="params", message=str(error), file=text.name)]
     diagnostics = Diagnostics()

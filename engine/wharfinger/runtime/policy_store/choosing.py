@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.framework import overrides
-from wharfinger.framework.policy_source import Mode
+from wharfinger.framework import lineup
+from wharfinger.framework.policy_status import Mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class _Taken:
             return f'there are two policies called "{policy.name}"; the one in {other.policy.source.name} was first'
         for (others_shadow, name), holding in self.by_name.items():
             in_its_place = shadow and name == policy.name
-            sentence = None if others_shadow or in_its_place else overrides.contradiction(holding, policy)
+            sentence = None if others_shadow or in_its_place else lineup.contradiction(holding, policy)
             if sentence is not None and policy.authority.restricted and holding.authority != policy.authority:
                 return "a policy of the cluster sets a built-in plugin that this one sets too, in another way, for the same pods"
             if sentence is not None:

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from wharfinger.framework.policy_source import FormerText, Mode, PolicyText
-from wharfinger.framework.policy_status import Finding, PolicyStatus, Result
+from wharfinger.framework.policy_status import Finding, FormerText, Mode, PolicyStatus, PolicyText, Result
 from wharfinger.runtime.policy_store.candidate import Outcome, Version, digest
 from wharfinger.runtime.policy_store.choosing import Choice
 from wharfinger.runtime.policy_store.last_known_good import Record

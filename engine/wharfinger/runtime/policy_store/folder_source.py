@@ -9,7 +9,7 @@ from pathlib import Path
 
 import watchfiles
 
-from wharfinger.framework.policy_source import Mode, PolicySink, PolicyText
+from wharfinger.framework.policy_status import Mode, PolicySink, PolicyText
 from wharfinger.language.partner import NONE_MEANT
 from wharfinger.runtime.policy_store import folder
 from wharfinger.runtime.policy_store.folder import Contents

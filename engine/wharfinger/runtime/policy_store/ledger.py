@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wharfinger.framework.policy_source import Mode, PolicySource, PolicyText
-from wharfinger.framework.policy_status import SourceStatus
+from wharfinger.framework.policy_status import Mode, PolicySource, PolicyText, SourceStatus
 from wharfinger.language.authority import TenantRights
 from wharfinger.language.partner import NONE_MEANT
 from wharfinger.language.text_set import TextSet

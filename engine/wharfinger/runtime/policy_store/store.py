@@ -13,8 +13,7 @@ from dataclasses import replace
 from operator import methodcaller
 from typing import TYPE_CHECKING
 
-from wharfinger.framework.policy_source import Mode, PolicyText
-from wharfinger.framework.policy_status import Finding, PolicyObserver, PolicyStatus, SilentPolicyObserver, SourceStatus
+from wharfinger.framework.policy_status import Finding, Mode, PolicyObserver, PolicyStatus, PolicyText, SilentPolicyObserver, SourceStatus
 from wharfinger.runtime.policy_store.active import ActivePolicies, activated
 from wharfinger.runtime.policy_store.beside import Beside, let_go
 from wharfinger.runtime.policy_store.candidate import Outcome, build

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.unit.runtime.clusters import policy
-from wharfinger.framework import overrides
-from wharfinger.framework.policy_source import Mode
+from wharfinger.framework import lineup
+from wharfinger.framework.policy_status import Mode
 from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.runtime.policy_store.choosing import Claim, choose
 
@@ -43,11 +43,11 @@ def test_a_policy_of_the_cluster_goes_first_however_late_it_comes(second, told):
     ],
 )
 def test_policies_contradict_each_other_only_where_they_surely_meet(left, right, meet):
-    assert (overrides.contradiction(left, right) is not None) is meet
-    assert (overrides.contradiction(right, left) is not None) is meet
+    assert (lineup.contradiction(left, right) is not None) is meet
+    assert (lineup.contradiction(right, left) is not None) is meet
 
 
 def test_where_both_govern_the_cluster_is_followed_whatever_the_names_are():
-    settled = overrides.settle([made("a", 1, A), made("z", 7, CLUSTER, SCOPE)])
+    settled = lineup.settle([made("a", 1, A), made("z", 7, CLUSTER, SCOPE)])
 
     assert settled.weights == {"NodeResourcesFit": 7.0}

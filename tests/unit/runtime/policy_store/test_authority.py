@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.runtime.policy_store.stores import BROKEN, World, policy, story
-from wharfinger.framework.policy_source import FormerText, PolicyText
+from wharfinger.framework.policy_status import FormerText, PolicyText
 from wharfinger.language.authority import CLUSTER, Authority
 
 TENANT = Authority("team-a")

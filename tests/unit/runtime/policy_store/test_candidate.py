@@ -2,7 +2,7 @@
 
 import pytest
 
-from wharfinger.framework.policy_source import PolicyText
+from wharfinger.framework.policy_status import PolicyText
 from wharfinger.language.text_set import TextSet
 from wharfinger.runtime import policy_tests
 from wharfinger.runtime.policy_store.candidate import build

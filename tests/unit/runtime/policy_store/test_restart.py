@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.runtime.policy_store.stores import BROKEN, Mode, Place, World, policy, story, text
-from wharfinger.framework.policy_source import FormerText
+from wharfinger.framework.policy_status import FormerText
 from wharfinger.language.partner import NONE_MEANT
 from wharfinger.runtime.policy_store.ledger import EMPTIED
 

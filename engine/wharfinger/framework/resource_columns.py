@@ -1,11 +1,11 @@
-"""The resource columns that a filter or score looks at, as lanes of one array.
+"""Resources as columns: which ones a filter or score looks at, and how they are named.
 
-A pod asks for a few resources by name; the columns are two-dimensional with one lane per resource. `Lanes` picks the lanes once per call,
-as a plain slice where they stand side by side (cpu and memory always do), which costs no copy.
+Names: `pkg/apis/core/v1/helper` and `pkg/scheduler/util`, Kubernetes 1.36.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,27 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wharfinger.framework import resource_names
-from wharfinger.framework.arguments import Arguments
+from wharfinger.framework.extension import Arguments
 from wharfinger.framework.verdict import Rows
 
 if TYPE_CHECKING:
     from wharfinger.model.pod import PodView
     from wharfinger.model.snapshot import Snapshot
+
+NATIVE = ("cpu", "memory", "ephemeral-storage")
+_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+# An extended resource must still be a qualified name with "requests." before it, which a quota calls it by.
+_QUALIFIED = re.compile(rf"(?=[^/]{{1,244}}/){_DOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?\Z")
+
+
+def is_extended(name: str) -> bool:
+    """Whether a device plugin or administrator made it up, such as `nvidia.com/gpu`."""
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.") and _QUALIFIED.match(name) is not None
+
+
+def is_scalar(name: str) -> bool:
+    """Whether nodes count it beside cpu, memory, ephemeral storage and pods: extended resources, huge pages and attachable volumes."""
+    return is_extended(name) or name.startswith(("hugepages-", "attachable-volumes-")) or "kubernetes.io/" in name
 
 
 class ResourceSpec(Arguments):
@@ -111,9 +125,9 @@ def scored_lanes(resources: Sequence[ResourceSpec], pod: PodView, *, exact: bool
 
     `exact` counts requests as they are; otherwise cpu and memory are counted with the defaults for containers that request none.
     """
-    counted = [spec for spec in resources if not resource_names.is_scalar(spec.name) or pod.requests.get(spec.name, 0)]
+    counted = [spec for spec in resources if not is_scalar(spec.name) or pod.requests.get(spec.name, 0)]
     amounts = dict(pod.requests) if exact else {**pod.requests, **dict(zip(_CPU_MEMORY, pod.score_nonzero, strict=True))}
-    known = [spec for spec in counted if spec.name in resource_names.NATIVE or resource_names.is_scalar(spec.name)]
+    known = [spec for spec in counted if spec.name in NATIVE or is_scalar(spec.name)]
     return ScoredLanes(
         names=tuple(spec.name for spec in known),
         added=np.array([amounts.get(spec.name, 0) for spec in known], np.int64).reshape(-1, 1),

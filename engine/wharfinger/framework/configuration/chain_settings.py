@@ -14,8 +14,9 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from wharfinger.errors import UnknownObject, UsageError
-from wharfinger.framework import extension, faults
-from wharfinger.framework.arguments import Arguments
+from wharfinger.framework import extension
+from wharfinger.framework.configuration import faults
+from wharfinger.framework.extension import Arguments
 from wharfinger.framework.registry import Registry
 
 MAX_WEIGHT = 1_000_000_000

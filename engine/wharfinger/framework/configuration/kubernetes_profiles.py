@@ -1,0 +1,354 @@
+"""Reads a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1, Kubernetes 1.36) as settings of the chain.
+
+People have this file already. Fields that Wharfinger does not need are accepted and named, unknown ones are refused. A profile says
+which scores count and with which weights (`plugins`), and gives plugins their arguments (`pluginConfig`), which each plugin checks itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic.alias_generators import to_camel
+
+from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.framework import extension
+from wharfinger.framework.configuration import faults
+from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.configuration.faults import exactly
+from wharfinger.framework.registry import DEFAULT_ORDER, Registry
+from wharfinger.language import suggest
+
+API_GROUP = "kubescheduler.config.k8s.io"
+API_VERSION = f"{API_GROUP}/v1"
+KIND = "KubeSchedulerConfiguration"
+DEFAULT_NAME = "default-scheduler"
+EVERY = "*"
+
+
+def _still_served(value: str) -> str:
+    if value.startswith(f"{API_GROUP}/v1beta"):
+        raise ValueError(f"{value} is no longer served by Kubernetes 1.36; write {API_VERSION}, the fields of profiles are the same")
+    return value
+
+
+class Part(BaseModel):
+    """A part of the document: names in camelCase, nothing unknown."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, defer_build=True)
+
+
+class PluginEntry(Part):
+    """A plugin that is enabled or disabled; `weight` counts where it scores, and 0 is 1, as in kube-scheduler."""
+
+    name: str
+    weight: int = Field(default=0, ge=0, le=1_000_000_000)
+
+
+class PluginSet(Part):
+    """What is enabled and disabled at an extension point; `*` in `disabled` is all that are on by default."""
+
+    enabled: tuple[PluginEntry, ...] = ()
+    disabled: tuple[PluginEntry, ...] = ()
+
+
+class Plugins(Part):
+    """The extension points; `multiPoint` stands for all that a plugin has."""
+
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    multi_point: PluginSet = PluginSet()
+
+    def points(self) -> Iterator[tuple[str, PluginSet]]:
+        """(point as it is written in the file, what is set there) for every point but `multiPoint`."""
+        for name in type(self).model_fields:
+            if name != "multi_point":
+                yield to_camel(name), getattr(self, name)
+
+
+class PluginConfig(Part):
+    """The arguments of a plugin; they may be typed with `apiVersion` and `kind`."""
+
+    name: str
+    args: dict[str, Any] = {}
+
+
+class Profile(Part):
+    """How the pods of one `spec.schedulerName` are scheduled."""
+
+    scheduler_name: str = Field(default=DEFAULT_NAME, min_length=1)
+    percentage_of_nodes_to_score: int | None = Field(default=None, ge=0, le=100)
+    plugins: Plugins = Plugins()
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+
+class SchedulerConfiguration(Part):
+    """The document. What is not about profiles is taken as it is: it concerns a running scheduler, not where pods go."""
+
+    api_version: Annotated[str, AfterValidator(_still_served), exactly(API_VERSION)]
+    kind: Annotated[str, exactly(KIND)]
+    profiles: tuple[Profile, ...] = ()
+    percentage_of_nodes_to_score: int | None = Field(default=None, ge=0, le=100)
+    extenders: tuple[dict[str, Any], ...] = ()
+    parallelism: int | None = Field(default=None, ge=1)
+    leader_election: dict[str, Any] | None = None
+    client_connection: dict[str, Any] | None = None
+    enable_profiling: bool | None = None
+    enable_contention_profiling: bool | None = None
+    pod_initial_backoff_seconds: int | None = Field(default=None, ge=1)
+    pod_max_backoff_seconds: int | None = Field(default=None, ge=1)
+    delay_cache_until_active: bool | None = None
+
+    @field_validator("extenders")
+    @classmethod
+    def _no_extenders(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        if value:
+            raise ValueError(
+                "extenders are not called: a decision asks nobody over the network, or a dry run could not repeat it; "
+                "write what they decide as a policy or as a plugin, and remove them"
+            )
+        return value
+
+
+def read_arguments(
+    entries: Sequence[PluginConfig], at: faults.Path, registry: Registry, found: faults.Findings
+) -> dict[str, dict[str, Any]]:
+    """The arguments by plugin name."""
+    arguments: dict[str, dict[str, Any]] = {}
+    for index, entry in enumerate(entries):
+        here = (*at, index)
+        if entry.name in arguments:
+            found.fault((*here, "name"), f"{entry.name} is configured already; join the two")
+        elif entry.name in registry:
+            arguments[entry.name] = _of_plugin(registry[entry.name], entry.args, (*here, "args"), found)
+        else:
+            unknown_plugin(entry.name, (*here, "name"), registry, found)
+    return arguments
+
+
+def unknown_plugin(name: str, path: faults.Path, registry: Registry, found: faults.Findings) -> None:
+    """None; a note about a plugin of kube-scheduler that has nothing to do here, a fault about any other."""
+    if name in DEFAULT_ORDER:
+        found.note(path, f"{name} does not run here; see the list of plugins")
+        return
+    near = suggest.closest(name, registry)
+    hint = f"did you mean {near}?" if near else f"there are {', '.join(registry)}; others can be installed as Python packages"
+    found.fault(path, f"there is no plugin {name}; {hint}")
+
+
+def _of_plugin(plugin: type[extension.Plugin], args: dict[str, Any], at: faults.Path, found: faults.Findings) -> dict[str, Any]:
+    """The arguments without their type, after asking the plugin whether it can work with them."""
+    for name, expected in (("apiVersion", API_VERSION), ("kind", f"{plugin.name}Args")):
+        if args.get(name, expected) != expected:
+            found.fault((*at, name), f"expected {expected}, not {args[name]!r}")
+    values = {name: value for name, value in args.items() if name not in ("apiVersion", "kind")}
+    try:
+        plugin(plugin.arguments_model.model_validate(values))
+    except ValidationError as error:
+        found.faults += faults.sentences(error, plugin.arguments_model, at)
+    except WharfingerError as error:
+        found.fault(at, str(error))
+    return values
+
+
+HARD = (extension.FilterPlugin, extension.PreEnqueuePlugin)
+SCORING = ("score", "preScore")
+FREE = ("postFilter", "queueSort")
+"""Points whose plugins may be switched off as a whole: they neither forbid a node nor prefer one."""
+
+NARROW = "is a hard constraint and always holds: settings narrow the choice of nodes, never widen it"
+
+
+class PluginChoice:
+    """What a profile enables and disables; faults are found while it is built."""
+
+    def __init__(self, plugins: Plugins, at: faults.Path, registry: Registry, found: faults.Findings) -> None:
+        self._plugins = plugins
+        self._registry = registry
+        self._found = found
+        self._dropped = dict(self._disabled_at("multiPoint", plugins.multi_point, at, [name for name in registry if name in DEFAULT_ORDER]))
+        self._unscored = dict(self._disabled_at("score", plugins.score, at, [name for name in registry if self._scores(name)]))
+        self._check(at)
+
+    def weights(self) -> dict[str, int]:
+        """The weights that the profile gives to scores; where `score` and `multiPoint` both give one, that of `score`."""
+        scoring = [entry for entry in self._plugins.multi_point.enabled if self._scores(entry.name)]
+        return {entry.name: entry.weight or 1 for entry in (*scoring, *self._plugins.score.enabled) if entry.name in self._registry}
+
+    def disabled_scores(self) -> set[str]:
+        """Scores that do not count."""
+        dropped = {name for name in self._dropped if self._scores(name) and not _lists(self._plugins.score, name)}
+        return {*self._unscored, *dropped}
+
+    def disabled(self) -> set[str]:
+        """Plugins that do not run at all; one that scores stays with weight 0, because a policy may give its score a weight again."""
+        soft = {name for name in self._dropped if not (self._is_hard(name) or self._scores(name) or self._enabled_somewhere(name))}
+        return soft | {
+            name
+            for point, chosen in self._plugins.points()
+            if point in FREE
+            for name, _ in self._disabled_at(point, chosen, (), self._at(point))
+            if name in self._registry
+        }
+
+    def _check(self, at: faults.Path) -> None:
+        for point, chosen in (("multiPoint", self._plugins.multi_point), *self._plugins.points()):
+            for word, entries in (("enabled", chosen.enabled), ("disabled", chosen.disabled)):
+                for index, entry in enumerate(entries):
+                    here = (*at, point, word, index)
+                    if entry.name not in self._registry and (word, entry.name) != ("disabled", EVERY):
+                        unknown_plugin(entry.name, here, self._registry, self._found)
+        for index, entry in enumerate(self._plugins.score.enabled):
+            if entry.name in self._registry and not self._scores(entry.name):
+                self._found.fault((*at, "score", "enabled", index), f"{entry.name} does not score nodes; remove it here")
+        self._check_dropped()
+        for point, chosen in self._plugins.points():
+            if point not in SCORING:
+                self._check_point(point, chosen, at)
+        self._check_pre_score(at)
+        self._check_queue_sort(at)
+
+    def _check_dropped(self) -> None:
+        """Hard constraints that `multiPoint` disables and no other point enables again."""
+        for name, path in self._dropped.items():
+            if self._is_hard(name) and not any(_lists(chosen, name) for chosen in (self._plugins.filter, self._plugins.pre_enqueue)):
+                fix = "to drop its score, disable it under `score`" if self._scores(name) else "list it under `enabled`"
+                self._found.fault(path, f"{name} {NARROW}; {fix}")
+
+    def _check_point(self, point: str, chosen: PluginSet, at: faults.Path) -> None:
+        for name, path in self._disabled_at(point, chosen, at, self._at(point)):
+            if self._is_hard(name):
+                self._found.fault(path, f"{name} {NARROW}; remove it from `disabled`")
+            elif point not in FREE:
+                self._found.fault(path, f"{name} cannot be switched off at one point; disable it under `multiPoint`")
+
+    def _check_pre_score(self, at: faults.Path) -> None:
+        for name, path in self._disabled_at("preScore", self._plugins.pre_score, at, ()):
+            if name != EVERY and self._scores(name) and name not in self.disabled_scores():
+                self._found.fault(path, f"the score of {name} needs what it prepares here; disable it under `score` too")
+
+    def _check_queue_sort(self, at: faults.Path) -> None:
+        sorting = self._at("queueSort")
+        if sorting and set(sorting) <= self.disabled():
+            self._found.fault((*at, "queueSort"), "no plugin is left that orders the queue; enable one")
+
+    def _disabled_at(
+        self, point: str, chosen: PluginSet, at: faults.Path, all_there: list[str] | tuple[str, ...]
+    ) -> Iterator[tuple[str, faults.Path]]:
+        """(name, path) of the plugins that a point disables and does not enable again."""
+        for index, entry in enumerate(chosen.disabled):
+            path = (*at, point, "disabled", index)
+            names = all_there if entry.name == EVERY else [entry.name] if entry.name in self._registry else []
+            yield from ((name, path) for name in names if not _lists(chosen, name))
+
+    def _at(self, point: str) -> list[str]:
+        """The plugins that have a point; `preFilter` belongs to `filter`."""
+        base = extension.POINTS.get("Filter" if point == "preFilter" else point[0].upper() + point[1:])
+        return [name for name in self._registry if base is not None and issubclass(self._registry[name], base)]
+
+    def _enabled_somewhere(self, name: str) -> bool:
+        return any(_lists(chosen, name) for _, chosen in self._plugins.points())
+
+    def _scores(self, name: str) -> bool:
+        return name in self._registry and issubclass(self._registry[name], extension.ScorePlugin)
+
+    def _is_hard(self, name: str) -> bool:
+        return name in self._registry and issubclass(self._registry[name], HARD)
+
+
+def _lists(chosen: PluginSet, name: str) -> bool:
+    return any(entry.name == name for entry in chosen.enabled)
+
+
+EVERY_NODE = "changes nothing: every node is always considered"
+RUNNING = "concerns a running scheduler, and changes nothing about where pods go"
+_ONLY_RUNNING = (
+    "leaderElection",
+    "clientConnection",
+    "enableProfiling",
+    "enableContentionProfiling",
+    "podInitialBackoffSeconds",
+    "podMaxBackoffSeconds",
+    "delayCacheUntilActive",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiles:
+    """The settings of each scheduler name, and `path: …` notes about fields that change nothing."""
+
+    settings: Mapping[str, ChainConfig]
+    notes: tuple[str, ...] = ()
+
+    def of(self, scheduler_name: str | None = None) -> ChainConfig:
+        """The settings of a profile: without a name the only one, or that of `default-scheduler`. `UsageError` names those there are."""
+        names = list(self.settings)
+        if scheduler_name is None:
+            scheduler_name = names[0] if len(names) == 1 else DEFAULT_NAME
+        if scheduler_name not in self.settings:
+            raise UsageError(f"there is no profile for scheduler name {scheduler_name}; there are {', '.join(names)}")
+        return self.settings[scheduler_name]
+
+
+def read_profiles(document: Any, registry: Registry) -> Profiles:
+    """The profiles of a KubeSchedulerConfiguration given as plain values; `UsageError` has a line for every fault."""
+    try:
+        read = SchedulerConfiguration.model_validate(without_nulls(document))
+    except ValidationError as error:
+        raise UsageError("\n".join(faults.sentences(error, SchedulerConfiguration))) from error
+    found = faults.Findings()
+    _notes(read, found)
+    settings: dict[str, ChainConfig] = {}
+    for index, profile in enumerate(read.profiles or (Profile(),)):
+        at: faults.Path = ("profiles", index)
+        if profile.scheduler_name in settings:
+            found.fault((*at, "schedulerName"), f"{profile.scheduler_name} has a profile already; give each its own name")
+        settings[profile.scheduler_name] = _settings(profile, at, registry, found)
+    if found.faults:
+        raise UsageError("\n".join(found.faults))
+    return Profiles(settings=settings, notes=tuple(found.notes))
+
+
+def _settings(profile: Profile, at: faults.Path, registry: Registry, found: faults.Findings) -> ChainConfig:
+    choice = PluginChoice(profile.plugins, (*at, "plugins"), registry, found)
+    return ChainConfig(
+        weights=choice.weights(),
+        disabled_scores=frozenset(choice.disabled_scores()),
+        disabled=frozenset(choice.disabled()),
+        arguments=read_arguments(profile.plugin_config, (*at, "pluginConfig"), registry, found),
+    )
+
+
+def _notes(read: SchedulerConfiguration, found: faults.Findings) -> None:
+    given = read.model_dump(by_alias=True, exclude_unset=True)
+    if "percentageOfNodesToScore" in given:
+        found.note(("percentageOfNodesToScore",), EVERY_NODE)
+    if "parallelism" in given:
+        found.note(("parallelism",), "changes nothing: all nodes are evaluated together")
+    for name in _ONLY_RUNNING:
+        if name in given:
+            found.note((name,), RUNNING)
+    for index, profile in enumerate(read.profiles):
+        if profile.percentage_of_nodes_to_score is not None:
+            found.note(("profiles", index, "percentageOfNodesToScore"), EVERY_NODE)
+
+
+def without_nulls(value: Any) -> Any:
+    """The value without fields that are null: to Kubernetes they are not there."""
+    if isinstance(value, dict):
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [without_nulls(inner) for inner in value]
+    return value
