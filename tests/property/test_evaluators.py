@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wharfinger.compiler.bound import BoundPolicy
+from wharfinger.compiler.evaluation.bound import BoundPolicy
 from wharfinger.compiler.interpreter import SKIP, Interpreter
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.language import typed

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 
+from wharfinger.compiler.evaluation.row_code import is_quick
 from wharfinger.compiler.program import compile_policy
-from wharfinger.compiler.row_code import is_quick
 from wharfinger.language import typed
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView

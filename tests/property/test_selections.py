@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.compiler import texts
+from wharfinger.compiler.evaluation.selections import ItemProgram
 from wharfinger.compiler.program import compile_policy
-from wharfinger.compiler.selections import ItemProgram
 from wharfinger.model import objects
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView

@@ -1,23 +1,37 @@
-"""Everything a policy may name, in one place: attributes of the model, the builtin functions, and the score plugins."""
+"""Everything that a policy may name: attributes of the model, the builtin functions, and Kubernetes' score plugins.
+
+The score plugins live in the framework, above this layer; a test compares the table here with the registry.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
 
-from wharfinger.builtins import images, metrics, numbers, pods, resources, spreading, strings, times, versions
-from wharfinger.builtins.plugins import SCORE_PLUGINS
+from wharfinger.builtins import metrics, nodes, numbers, resources, spreading, texts
+from wharfinger.builtins import metrics as times
 from wharfinger.language.catalogue import Attribute, Function, Subject
 from wharfinger.model import schema
 
+SCORE_PLUGINS: Mapping[str, frozenset[str]] = {
+    "ImageLocality": frozenset(),
+    "InterPodAffinity": frozenset({"hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"}),
+    "NodeAffinity": frozenset({"addedAffinity"}),
+    "NodeResourcesBalancedAllocation": frozenset({"resources"}),
+    "NodeResourcesFit": frozenset({"strategy", "resources", "shape"}),
+    "PodTopologySpread": frozenset({"defaultConstraints", "defaultingType"}),
+    "TaintToleration": frozenset(),
+}
+
+
 FUNCTIONS = (
     *numbers.NUMBERS,
-    *strings.STRINGS,
-    *versions.VERSIONS,
-    *pods.TAINTS,
+    *texts.STRINGS,
+    *texts.VERSIONS,
+    *nodes.TAINTS,
     *resources.RESOURCES,
     *spreading.SPREADING,
-    *images.IMAGES,
+    *nodes.IMAGES,
     *times.TIMES,
     *metrics.METRICS,
 )
@@ -52,7 +66,7 @@ class Builtins:
 
     def regex_fault(self, pattern: str) -> str | None:
         """What is wrong with a regular expression (not RE2 syntax, or too costly), or None."""
-        return strings.regex_fault(pattern)
+        return texts.regex_fault(pattern)
 
     def score_plugins(self) -> Mapping[str, frozenset[str]]:
         """Names of the built-in score plugins that `base kubernetes` may reweigh, each with the argument names it takes."""

@@ -1,20 +1,21 @@
-"""Load that a metric has not seen yet.
+"""Functions of time: the age of a timestamp, and requests that a metric does not show yet.
 
-A metric lags: pods that started after its last sample will use cpu and memory that it does not show. A policy that looks at
-the metric alone sends every pod to the node that was idle a minute ago. `unseen_requests(metric)` is the sum of requests of the
-pods on the node that started since its sample was taken, to be added to what the metric says. Pods that are assumed or bound but
-have not started count.
+A metric lags: pods that started after its last sample will use cpu and memory that it does not show. A policy that reads the metric alone
+sends every pod to the node that was idle a minute ago. `unseen_requests(metric)` is the sum of the requests of those pods on the node
+that started after its sample was taken, to be added to the metric. Pods that are assumed or bound but have not started count.
+
+Time is always relative to the snapshot's own time; a policy has no clock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.builtins.context import AtNode, AtRows
-from wharfinger.builtins.signatures import NOT_NEGATIVE, always
+from wharfinger.builtins.signature import NOT_NEGATIVE, UNBOUNDED, AtMoment, AtNode, AtRows, always
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.typed import MetricKey
 from wharfinger.language.types import NUMERIC, Kind, Shape
@@ -74,3 +75,27 @@ def _function(resource: str, kind: Kind) -> Function:
 
 
 METRICS = (_function("cpu", Kind.CPU), _function("memory", Kind.MEMORY))
+
+
+def _age(context: AtNode | AtMoment, time: float) -> float:
+    return float(context.now - time)
+
+
+def _age_kernel(context: AtRows, time: Any) -> Any:
+    return context.now - time
+
+
+TIMES = (
+    Function(
+        name="age",
+        parameters=(Parameter(name="time", kinds=frozenset({Kind.TIME})),),
+        result=always(Kind.DURATION),
+        doc="How long before the snapshot's own time that time was (negative when it is later).",
+        example="age(node.created) >= 1h",
+        scalar=_age,
+        vector=_age_kernel,
+        interval=lambda _: UNBOUNDED,
+        context=True,
+        volatility=Volatility.TIMED,
+    ),
+)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.builtins import elementary
-from wharfinger.builtins.signatures import UNBOUNDED, Interval, always, numeric, plain, quotient, same_dimension
+from wharfinger.builtins.signature import UNBOUNDED, Interval, always, numeric, plain, quotient, same_dimension
 from wharfinger.language.catalogue import Function, Parameter
 from wharfinger.language.types import NUMERIC, Kind
 

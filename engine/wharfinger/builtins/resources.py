@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.builtins.context import AtNode, AtRows
-from wharfinger.builtins.signatures import NOT_NEGATIVE, POINTS, always, plain, text
+from wharfinger.builtins.signature import NOT_NEGATIVE, POINTS, AtNode, AtRows, always, plain, text
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.types import Kind, Shape
 from wharfinger.model.pod import PodView

@@ -15,8 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.builtins.context import AtNode, AtRows
-from wharfinger.builtins.signatures import POINTS, always, text
+from wharfinger.builtins.signature import POINTS, AtNode, AtRows, always, text
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.types import Kind, Shape
 from wharfinger.model.pod import PodView

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wharfinger.compiler.cost import Cost, RuleCost
-from wharfinger.compiler.selection_parts import Lookup
+from wharfinger.compiler.evaluation.selections import Lookup
 from wharfinger.runtime import layout
 
 HEAD = ("per node", "kept", "per placed pod", "per template", "selections", "decided for")

@@ -14,12 +14,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wharfinger.builtins import CATALOGUE, by_code
-from wharfinger.compiler import leaves, ops, selection_parts, victims
-from wharfinger.compiler.ir import Module, Node, Stage, ordered
-from wharfinger.compiler.passes import optimized
-from wharfinger.compiler.roots import PolicyRoots
-from wharfinger.compiler.selection_parts import Lookup
+from wharfinger.builtins import CATALOGUE, text_kernels
+from wharfinger.compiler import rules as victims
+from wharfinger.compiler.evaluation import selections as selection_parts
+from wharfinger.compiler.evaluation.selections import Lookup
+from wharfinger.compiler.graph import leaves
+from wharfinger.compiler.graph import operations as ops
+from wharfinger.compiler.graph.ir import Module, Node, Stage, ordered
+from wharfinger.compiler.graph.passes import optimized
+from wharfinger.compiler.rules import PolicyRoots
 from wharfinger.language import typed
 from wharfinger.language.authority import Authority
 from wharfinger.language.catalogue import Volatility
@@ -202,7 +205,7 @@ class _Estimate:
                 span=self.module.places[node.number],
                 lookup=selection_parts.lookup(node),
                 operations=LOOK + _item_operations(node.args) + (WEIGHED if _adds_up(node) else 0),
-                captures=any(capture.stage is Stage.POD for capture in selection_parts.captures(selection_parts.counted(node))),
+                captures=any(capture.stage is Stage.POD for capture in selection_parts.captured_nodes(selection_parts.counted(node))),
             )
         return self.selections[node.number]
 
@@ -226,7 +229,7 @@ METRIC = 3
 REGEX = 20  # on a placed pod, whose annotations may be long
 _REGEX = "call matches_regex"
 _WEIGHTS = {ops.KNOWN.name: 0, "given": 0, ops.LOOKUP_PRESENT.name: 1, ops.SELECT.name: 0}
-_TEXTS = frozenset(f"call {function.name}" for function in CATALOGUE.functions() if isinstance(function.vector, by_code.Kernel))
+_TEXTS = frozenset(f"call {function.name}" for function in CATALOGUE.functions() if isinstance(function.vector, text_kernels.Kernel))
 _POD_TEXTS = dict.fromkeys(_TEXTS, 10) | {_REGEX: 100}
 
 

@@ -1,24 +1,266 @@
-"""The policy language once more, as slowly and plainly as possible: one node at a time, plain Python values, None for missing.
+"""Reference evaluator of the policy language: one node at a time, plain Python values, None for missing.
 
-It shares nothing with the compiled form but the typed tree, the schema and the scalar references of the builtins, and is there
-to be compared with it, to explain decisions and to fill in messages. Nothing on the fast path may import it.
+It is slow and obvious. It shares nothing with the compiled form but the typed tree, the schema and the scalar references of the builtins,
+and serves as the oracle of property tests, explains decisions and fills in messages. Nothing on the path of a decision may import it.
+
+`EVALUATE` holds the meaning of each kind of expression, as a function of the interpreter, the expression and a place.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from wharfinger.builtins.context import AtMoment, AtNode
-from wharfinger.compiler import freshness, messages, reads
-from wharfinger.compiler.meanings import EVALUATE, Place, Pods
+from wharfinger.builtins.signature import AtMoment, AtNode
+from wharfinger.compiler import messages, metrics, reads
 from wharfinger.language import typed
+from wharfinger.language.catalogue import Subject
 from wharfinger.language.describe import describe
-from wharfinger.language.types import Kind
+from wharfinger.language.types import NUMERIC, Kind, Type
+from wharfinger.model.domain_counts import exact_sum
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
+
+Pods = list[tuple[int, PodView]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an expression is evaluated at: a candidate node, and inside a selection a placed pod."""
+
+    row: int
+    item: PodView | None = None
+
+
+def _plain(value: Any, type_: Type) -> Any:
+    """A value with the language's numbers as floats."""
+    return float(value) if value is not None and type_.kind in NUMERIC else value
+
+
+def _number(value: float | None) -> float | None:
+    """A number; None, missing, for what is none: the difference of two infinities and the like."""
+    return None if value is None or math.isnan(value) else value
+
+
+def _number_or_missing(value: Any) -> Any:
+    """A value of any kind; None for what is no number."""
+    return _number(value) if isinstance(value, float) else value
+
+
+def _const(_: Interpreter, expr: typed.Const, __: Place) -> Any:
+    if isinstance(expr.value, frozenset) and expr.type.element in NUMERIC:
+        return frozenset(float(member) for member in expr.value)
+    return _plain(expr.value, expr.type)
+
+
+def _param(self: Interpreter, expr: typed.ParamRef, _: Place) -> Any:
+    return _plain(self.params[expr.name], expr.type)
+
+
+def _let(self: Interpreter, expr: typed.LetRef, place: Place) -> Any:
+    return self.let(expr.name, place)
+
+
+def _metric(self: Interpreter, expr: typed.MetricRef, place: Place) -> Any:
+    return self.metric(expr.name, place.row)
+
+
+def _subject(self: Interpreter, subject: Subject, place: Place) -> Any:
+    if subject is Subject.NODE:
+        return self.snapshot.node(place.row)
+    return self.pod if subject is Subject.POD else place.item
+
+
+def _subject_ref(self: Interpreter, expr: typed.SubjectRef, place: Place) -> Any:
+    return _subject(self, expr.subject, place)
+
+
+def _attribute(self: Interpreter, expr: typed.AttributeRef, place: Place) -> Any:
+    owner = _subject(self, expr.attribute.subject, place)
+    if expr.key is None:
+        return _plain(expr.attribute.read(owner), expr.type)
+    key = self.at(expr.key, place)
+    return None if key is None else _plain(expr.attribute.read(owner, key), expr.type)
+
+
+# ── operators ──
+
+
+def _operation(self: Interpreter, expr: typed.Operation, place: Place) -> Any:
+    values = [self.at(operand, place) for operand in expr.operands]
+    if expr.op in _KLEENE:
+        return _KLEENE[expr.op](*values)
+    return None if any(value is None for value in values) else _number_or_missing(_STRICT[expr.op](*values))
+
+
+def _kleene_and(a: bool | None, b: bool | None) -> bool | None:
+    if a is False or b is False:
+        return False
+    return None if a is None or b is None else True
+
+
+def _kleene_or(a: bool | None, b: bool | None) -> bool | None:
+    if a is True or b is True:
+        return True
+    return None if a is None or b is None else False
+
+
+_KLEENE: Mapping[typed.Op, Callable[..., Any]] = {
+    typed.Op.AND: _kleene_and,
+    typed.Op.OR: _kleene_or,
+    typed.Op.COALESCE: lambda a, b: b if a is None else a,
+}
+_STRICT: Mapping[typed.Op, Callable[..., Any]] = {
+    typed.Op.NOT: lambda a: not a,
+    typed.Op.NEG: lambda a: -a,
+    typed.Op.EQ: lambda a, b: a == b,
+    typed.Op.LT: lambda a, b: a < b,
+    typed.Op.LE: lambda a, b: a <= b,
+    typed.Op.GT: lambda a, b: a > b,
+    typed.Op.GE: lambda a, b: a >= b,
+    typed.Op.IN: lambda a, b: a in b,
+    typed.Op.ADD: lambda a, b: a + b,
+    typed.Op.SUB: lambda a, b: a - b,
+    typed.Op.MUL: lambda a, b: a * b,
+    typed.Op.DIV: lambda a, b: a / b if b != 0 else None,
+}
+
+
+def _if(self: Interpreter, expr: typed.If, place: Place) -> Any:
+    condition = self.at(expr.condition, place)
+    return None if condition is None else self.at(expr.then if condition else expr.otherwise, place)
+
+
+def _has(self: Interpreter, expr: typed.Has, place: Place) -> bool:
+    return self.at(expr.operand, place) is not None
+
+
+def _curve(self: Interpreter, expr: typed.Curve, place: Place) -> float | None:
+    x = self.at(expr.x, place)
+    points = [(self.at(at, place), self.at(y, place)) for at, y in expr.points]
+    if x is None or any(at is None or y is None for at, y in points):
+        return None
+    if x <= points[0][0]:
+        return float(points[0][1])
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
+        if x < x1:
+            return _number((y1 - y0) / (x1 - x0) * (x - x0) + y0 if x1 != x0 else math.nan)
+    return float(points[-1][1])
+
+
+def _matches(self: Interpreter, expr: typed.Matches, place: Place) -> bool:
+    labels = expr.labels
+    if not isinstance(labels, typed.AttributeRef):
+        raise TypeError("a label selector is matched against labels")
+    owner = _subject(self, labels.attribute.subject, place)
+    return all(holds(requirement, labels.attribute.read(owner, requirement.key)) for requirement in expr.requirements)
+
+
+def holds(requirement: typed.Requirement, value: str | None) -> bool:
+    """Whether a requirement of a selector holds of the value of a label, None where there is none."""
+    match requirement.op:
+        case typed.SelectorOp.EXISTS:
+            return value is not None
+        case typed.SelectorOp.DOES_NOT_EXIST:
+            return value is None
+        case typed.SelectorOp.NOT_IN:
+            return value is None or value not in requirement.values
+        case typed.SelectorOp.IN:
+            return value is not None and value in requirement.values
+        case _:
+            return value is not None and _compares(requirement.op, value, requirement.values[0])
+
+
+def _compares(op: typed.SelectorOp, value: str, bound: str) -> bool:
+    """Gt and Lt of label selectors: both sides must spell an int64 in decimal digits."""
+    try:
+        left, right = (int(text) for text in (value, bound) if text.isascii() and not set(text) & set(" _"))
+    except ValueError:
+        return False
+    if not all(-(2**63) <= number < 2**63 for number in (left, right)):
+        return False
+    return left > right if op is typed.SelectorOp.GT else left < right
+
+
+# ── pods ──
+
+
+def _select(self: Interpreter, expr: typed.Select, place: Place) -> Pods:
+    return self.selected(expr, place)
+
+
+def _aggregate(self: Interpreter, expr: typed.Aggregate, place: Place) -> float | None:
+    selected: Pods = self.at(expr.selection, place)
+    rows = _rows_over(self, expr, place)
+    if rows is None:
+        return None
+    inside = [(row, pod) for row, pod in selected if row in rows]
+    if expr.value is None:
+        return float(len(inside))
+    values = [(row, self.at(expr.value, replace(place, item=pod))) for row, pod in inside]
+    return _number(_REDUCE[expr.reduction]([(row, value) for row, value in values if value is not None]))
+
+
+def _rows_over(self: Interpreter, expr: typed.Aggregate, place: Place) -> Collection[int] | None:
+    """The nodes that an aggregate is taken over; None on a node that is in no domain."""
+    everything = range(self.snapshot.n_nodes)
+    if expr.per is typed.Per.CLUSTER:
+        return everything
+    if expr.per is typed.Per.NODE:
+        return [place.row]
+    key = expr.topology_key or ""
+    domain = self.snapshot.node(place.row).labels.get(key)
+    return None if domain is None else self.domain(key, domain)
+
+
+def _sum(values: list[tuple[int, float]]) -> float:
+    """The sum of each node's sum, as a sum over a domain is one over its nodes."""
+    by_row: dict[int, list[float]] = {}
+    for row, value in values:
+        by_row.setdefault(row, []).append(value)
+    return exact_sum([exact_sum(numbers) for numbers in by_row.values()])
+
+
+_REDUCE: Mapping[typed.Reduction, Callable[[list[tuple[int, float]]], float | None]] = {
+    typed.Reduction.SUM: _sum,
+    typed.Reduction.AVG: lambda values: _sum(values) / len(values) if values else None,
+    typed.Reduction.MIN: lambda values: min((value for _, value in values), default=None),
+    typed.Reduction.MAX: lambda values: max((value for _, value in values), default=None),
+}
+
+
+def _call(self: Interpreter, expr: typed.Call, place: Place) -> Any:
+    function = expr.function
+    arguments = [
+        self.metric_key(a.name) if function.context and isinstance(a, typed.MetricRef) else self.at(a, place) for a in expr.arguments
+    ]
+    named = {name: self.at(a, place) for name, a in expr.named.items()}
+    if any(value is None for value in (*arguments, *named.values())):
+        return None
+    before = [self.context(place)] if function.context else []
+    return _number_or_missing(_plain(function.scalar(*before, *arguments, **named), expr.type))
+
+
+EVALUATE: Mapping[type[typed.Expr], Callable[[Interpreter, Any, Place], Any]] = {
+    typed.Const: _const,
+    typed.ParamRef: _param,
+    typed.LetRef: _let,
+    typed.MetricRef: _metric,
+    typed.AttributeRef: _attribute,
+    typed.SubjectRef: _subject_ref,
+    typed.Operation: _operation,
+    typed.If: _if,
+    typed.Has: _has,
+    typed.Curve: _curve,
+    typed.Matches: _matches,
+    typed.Select: _select,
+    typed.Aggregate: _aggregate,
+    typed.Call: _call,
+}
 
 
 class Outcome(Enum):
@@ -40,7 +282,7 @@ class Interpreter:
         self.snapshot = snapshot
         self._lets = {let.name: let.value for let in policy.lets}
         self._metrics = {metric.name: metric for metric in policy.metrics}
-        self._suspended = {m.name for m in policy.metrics if freshness.coverage(snapshot, m) < m.min_coverage}
+        self._suspended = {m.name for m in policy.metrics if metrics.coverage(snapshot, m) < m.min_coverage}
         self._memo: dict[Hashable, Any] = {}
 
     # ── rules ──

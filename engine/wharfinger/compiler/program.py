@@ -1,35 +1,166 @@
-"""A policy, compiled: what the rest of the program asks of a policy.
+"""A compiled policy: what the rest of the program asks of a policy.
 
-`compile_policy` lowers every rule into one graph, so that rules share what they have in common, runs the passes and schedules the result. A
-compiled policy says which pods it governs; bound to one of them (`bind`) it evaluates rules for any set of nodes.
+`compile_policy` checks the values of the params, lowers every rule into one graph (so that rules share subexpressions), optimises the
+graph and schedules it. A `CompiledPolicy` says which pods it governs; bound to one of them (`bind`) it evaluates rules for any set of
+nodes. Its `revision` is a hash of everything that decides: two files that differ in comments, layout or tests have the same one.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
+import re
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from wharfinger.compiler import leaves, reads, schedule
-from wharfinger.compiler.bound import BoundPolicy
-from wharfinger.compiler.freshness import Freshness
-from wharfinger.compiler.ir import Graph, Module, ordered
-from wharfinger.compiler.lower import Lowering
-from wharfinger.compiler.params import resolve
-from wharfinger.compiler.passes import optimized
-from wharfinger.compiler.reasons import Reasons
-from wharfinger.compiler.resolved import Resolved
-from wharfinger.compiler.revision import revision
-from wharfinger.compiler.roots import PolicyRoots
-from wharfinger.compiler.row_code import row_code
-from wharfinger.compiler.rules import BaseWeight, CompiledFilter, CompiledScore, CompiledTieKey
-from wharfinger.compiler.selection_parts import take_apart
-from wharfinger.compiler.static_columns import StaticColumns
-from wharfinger.compiler.victims import victims_of
-from wharfinger.language import typed
+from wharfinger.compiler import reads
+from wharfinger.compiler.evaluation import schedule
+from wharfinger.compiler.evaluation.bound import BoundPolicy, StaticColumns
+from wharfinger.compiler.evaluation.row_code import row_code
+from wharfinger.compiler.evaluation.selections import take_apart
+from wharfinger.compiler.graph import leaves
+from wharfinger.compiler.graph.ir import Graph, Module, ordered
+from wharfinger.compiler.graph.lower import Lowering
+from wharfinger.compiler.graph.passes import optimized
+from wharfinger.compiler.messages import Reasons
+from wharfinger.compiler.metrics import Freshness
+from wharfinger.compiler.rules import BaseWeight, CompiledFilter, CompiledScore, CompiledTieKey, PolicyRoots, Resolved, victims_of
+from wharfinger.errors import UsageError
+from wharfinger.language import typed, units
+from wharfinger.language.describe import describe, value_text
+from wharfinger.language.suggest import closest
+from wharfinger.language.types import DIMENSIONLESS, NUMERIC, Kind, Type
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
 from wharfinger.model.strings import StringTable
+
+LITERAL = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\s*")
+
+
+def resolve(policy: typed.Policy, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The value of each param of a policy, in base units.
+
+    `given` holds texts as on a command line (`"10%"`, `"a,b"` for a set) or plain values in base units. Raises UsageError.
+    """
+    known = {param.name: param for param in policy.params}
+    for name in given:
+        if name not in known:
+            near = closest(name, known)
+            hint = f"; did you mean {near}?" if near else f"; it has {', '.join(known)}" if known else "; it has none"
+            raise UsageError(f"policy {policy.name} has no param {name}{hint}")
+    return {name: _value(policy, param, given) for name, param in known.items()}
+
+
+def _value(policy: typed.Policy, param: typed.Param, given: Mapping[str, Any]) -> Any:
+    if param.name not in given:
+        if param.default is None:
+            raise UsageError(f"param {param.name} of policy {policy.name} needs a value ({param.type})")
+        return _plain(param.default, param.type)
+    value = _read(given[param.name], param.type)
+    where = f"param {param.name} of policy {policy.name}"
+    if value is None:
+        raise UsageError(f"{where} is {param.type}; {given[param.name]!r} is not")
+    if isinstance(value, float) and not _within(value, param):
+        raise UsageError(f"{where} is {value_text(value, param.type.kind)}, outside of its range {_range_text(param)}")
+    return value
+
+
+def _within(value: float, param: typed.Param) -> bool:
+    low = -math.inf if param.low is None else param.low
+    high = math.inf if param.high is None else param.high
+    return low <= value <= high
+
+
+def _range_text(param: typed.Param) -> str:
+    ends = ("" if end is None else value_text(end, param.type.kind) for end in (param.low, param.high))
+    return "..".join(ends)
+
+
+def _plain(value: Any, type_: Type) -> Any:
+    if type_.kind in NUMERIC:
+        return float(value)
+    return frozenset(value) if type_.kind is Kind.SET else value
+
+
+def _read(value: Any, type_: Type) -> Any:
+    """A value of that type, or None when it is none."""
+    if type_.kind is Kind.SET:
+        return _members(value, Type(type_.element or Kind.STRING))
+    if type_.kind is Kind.BOOL:
+        return value if isinstance(value, bool) else {"true": True, "false": False}.get(str(value))
+    if type_.kind is Kind.STRING:
+        return value if isinstance(value, str) else None
+    if isinstance(value, str):
+        return _number(value, type_.kind)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) else None
+
+
+def _members(value: Any, element: Type) -> frozenset[Any] | None:
+    items: Iterable[Any] = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple, set, frozenset)):
+        return None
+    members = [_read(item, element) for item in items]
+    return None if any(member is None for member in members) else frozenset(members)
+
+
+def _number(text: str, kind: Kind) -> float | None:
+    """A literal of that kind in base units; a bare number is one only for kinds without a unit."""
+    found = LITERAL.fullmatch(text)
+    if found is None:
+        return None
+    sign, digits, unit = found.groups()
+    value = units.base_value(digits, unit)
+    fits = units.literal_kind(digits, unit) is kind or (kind in DIMENSIONLESS and units.literal_kind(digits, unit) in DIMENSIONLESS)
+    if value is None or not fits or (kind is Kind.COUNT and not value.is_integer()):
+        return None
+    return -value if sign == "-" else value
+
+
+def revision(policy: typed.Policy, params: Mapping[str, Any]) -> str:
+    """The sha256 of the canonical text of a policy and the values of its params, 64 hexadecimal digits."""
+    return hashlib.sha256("\n".join(_lines(policy, params)).encode()).hexdigest()
+
+
+def _lines(policy: typed.Policy, params: Mapping[str, Any]) -> Iterator[str]:
+    yield f"policy {policy.name!r} version {policy.version!r} for {_text(policy.scope)}"
+    if policy.authority.namespace is not None:
+        yield f"authority {policy.authority.namespace!r} {policy.authority.allowed.value}"
+    for param in policy.params:
+        yield f"param {param.name}: {param.type} = {_value_text(params[param.name], param.type)}"
+    for let in policy.lets:
+        yield f"let {let.name} = {describe(let.value)}"
+    for metric in policy.metrics:
+        timing = f"{metric.refresh!r} {metric.max_age!r} {metric.min_coverage!r} {metric.window!r}"
+        yield f"metric {metric.name}: {metric.type} = {metric.source} {metric.query!r} {sorted(metric.options.items())!r} {timing}"
+    for rule in policy.filters:
+        yield f"filter {rule.name} when {_text(rule.when)}"
+        yield from (_clause(clause) for clause in rule.clauses)
+    yield from (_score(rule) for rule in policy.scores)
+    for entry in policy.base:
+        yield f"base {entry.plugin} weight {_text(entry.weight)} with {entry.arguments!r}"
+    yield f"quantum {sorted(policy.quantum.items())!r}"
+    yield from (f"tie_break {describe(key.value)} {key.descending}" for key in policy.tie_break)
+    yield from (f"victim {describe(rule.condition)} missing {rule.missing_evicts}" for rule in policy.victims)
+
+
+def _text(expr: typed.Expr | None) -> str:
+    return "-" if expr is None else describe(expr)
+
+
+def _value_text(value: Any, type_: Type) -> str:
+    return value_text(value, type_.element or type_.kind)
+
+
+def _clause(clause: typed.Clause) -> str:
+    message = "".join(part if isinstance(part, str) else f"{{{describe(part)}}}" for part in clause.message.parts)
+    return f"require {describe(clause.condition)} else {message!r} missing {clause.missing_passes}"
+
+
+def _score(rule: typed.Score) -> str:
+    how = f"{rule.normalize.value} {_text(rule.min_spread)} {rule.on_missing} {_text(rule.missing_points)}"
+    return f"score {rule.name} tier {rule.tier} weight {_text(rule.weight)} when {_text(rule.when)} = {describe(rule.value)} {how}"
+
 
 __all__ = ["BaseWeight", "BoundPolicy", "CompiledFilter", "CompiledPolicy", "CompiledScore", "CompiledTieKey", "compile_policy"]
 

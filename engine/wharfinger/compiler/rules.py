@@ -1,16 +1,34 @@
-"""Rules of a compiled policy, as the framework and reports see them. How to compute them is in the program, under `plan`."""
+"""The rules of a policy: lowered into one graph (`PolicyRoots`), then compiled with all numbers resolved (`Resolved`).
+
+The parts of rule number i are roots of the graph with these names: `filter i when`, `filter i k` (bit k), `score i
+value|present|when|weight|spread|points`, `tie i value|present`, `base i`. The `plan` of a compiled rule computes its parts.
+
+Rules of `preemption { … }` (`Victims`) are one small program over a placed pod, as the predicate of `pods where …` is. What they need of
+the pod that needs room is computed once for that pod.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wharfinger.compiler.schedule import Plan
+from wharfinger.compiler import reads
+from wharfinger.compiler.evaluation import schedule
+from wharfinger.compiler.evaluation.schedule import Plan, Program
+from wharfinger.compiler.evaluation.selections import item_program
+from wharfinger.compiler.graph import leaves
+from wharfinger.compiler.graph.ir import CONST, Graph, Module, Node, Stage, ordered
+from wharfinger.compiler.graph.lower import Lowering
+from wharfinger.compiler.graph.lower_calls import visible
+from wharfinger.compiler.graph.passes import optimized
+from wharfinger.compiler.normalize import default_spread
+from wharfinger.errors import UsageError
 from wharfinger.language import typed
 from wharfinger.language.ast import MissingAction, Normalize
 from wharfinger.language.catalogue import Volatility
 from wharfinger.language.source import Span
+from wharfinger.model.pod import PodView
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +97,197 @@ class BaseWeight:
     span: Span
     weight: float | None
     arguments: Mapping[str, Any]
+
+
+MOST_BITS = 64  # a filter's answer for one node is one uint64
+BitMeaning = tuple[int | None, bool]
+
+
+class PolicyRoots:
+    """The roots of one policy.
+
+    `groups` lists the names that are computed together, `bits` for each filter what its bits mean: (number of the clause,
+    whether it is missing).
+    """
+
+    def __init__(self, policy: typed.Policy) -> None:
+        self._graph = Graph()
+        self._lower = Lowering(policy, self._graph)
+        self._roots: dict[str, Node] = {}
+        self.groups: dict[str, list[str]] = {}
+        self.bits: list[list[BitMeaning]] = []
+        for i, rule in enumerate(policy.filters):
+            self._filter(f"filter {i}", rule)
+        for i, score in enumerate(policy.scores):
+            self._score(f"score {i}", score)
+        for i, key in enumerate(policy.tie_break):
+            self._value(f"tie {i}", key.value)
+        for i, entry in enumerate(policy.base):
+            self._constant(f"base {i}", entry.weight)
+
+    @property
+    def module(self) -> Module:
+        """The graph with its roots, not yet optimised."""
+        return Module(graph=self._graph, roots=self._roots, places=self._lower.places)
+
+    def _root(self, group: str, part: str, node: Node) -> None:
+        self._roots[f"{group} {part}"] = node
+        self.groups.setdefault(group, []).append(f"{group} {part}")
+
+    def _constant(self, name: str, expr: typed.Expr | None) -> None:
+        if expr is not None:
+            self._roots[name] = self._lower(expr).node
+
+    def _filter(self, group: str, rule: typed.Filter) -> None:
+        self.groups[group] = []
+        fails: list[tuple[Node, int | None, bool]] = []
+        for number, clause in enumerate(rule.clauses):
+            fails += [(node, number, missing) for node, missing in self._fails(clause)]
+        if len(fails) > MOST_BITS:
+            rest = self._lower.disjunction(*(node for node, _, _ in fails[MOST_BITS - 1 :]))
+            fails = [*fails[: MOST_BITS - 1], (rest, None, False)]
+        for k, (node, _, _) in enumerate(fails):
+            self._root(group, str(k), node)
+        self.bits.append([(number, missing) for _, number, missing in fails])
+        self._guard(group, rule.when)
+
+    def _fails(self, clause: typed.Clause) -> list[tuple[Node, bool]]:
+        """Where a clause is false (False) and, if missing rejects, where it is missing (True); in the order of the rule's bits."""
+        condition = self._lower(clause.condition)
+        false = self._lower.negated(condition.node)
+        if condition.present is None:
+            return [(false, False)]
+        # A clause that says nothing of missing values has none, but for arithmetic that leaves the numbers.
+        missing = [] if clause.missing_passes else [(self._lower.negated(condition.present), True)]
+        return [(self._lower.conjunction(condition.present, false), False), *missing]
+
+    def _guard(self, group: str, when: typed.Expr | None) -> None:
+        if when is not None:
+            self._root(group, "when", self._lower.certainly(self._lower(when)))
+
+    def _score(self, group: str, rule: typed.Score) -> None:
+        self._value(group, rule.value)
+        self._guard(group, rule.when)
+        self._constant(f"{group} weight", rule.weight)
+        self._constant(f"{group} spread", rule.min_spread)
+        self._constant(f"{group} points", rule.missing_points)
+
+    def _value(self, group: str, expr: typed.Expr) -> None:
+        value = self._lower(expr)
+        self._root(group, "value", value.node)
+        if value.present is not None:
+            self._root(group, "present", value.present)
+
+
+HEAVIEST = 1e9  # times 100 points, a float64 still tells millionths apart: the default quantum
+
+
+class Resolved:
+    """The compiled rules of one policy."""
+
+    def __init__(self, policy: typed.Policy, program: Program, bits: list[list[BitMeaning]]) -> None:
+        self._program = program
+        self._lets: Mapping[str, typed.Expr] = {let.name: let.value for let in policy.lets}
+        self.filters = tuple(self._filter(f"filter {i}", rule, bits[i]) for i, rule in enumerate(policy.filters))
+        self.scores = tuple(self._score(f"score {i}", rule) for i, rule in enumerate(policy.scores))
+        self.tie_break = tuple(self._tie_key(f"tie {i}", key) for i, key in enumerate(policy.tie_break))
+        self.base = tuple(self._base(f"base {i}", entry) for i, entry in enumerate(policy.base))
+
+    def _volatility(self, name: str) -> Volatility:
+        return self._program.module.roots[name].volatility
+
+    def _constant(self, name: str) -> float:
+        node = self._program.module.roots[name]
+        if node.op is not CONST:
+            raise TypeError(f"{name} is not constant")
+        return float(node.value)
+
+    def _weight(self, name: str, span: Span) -> float:
+        weight = self._constant(name)
+        if not weight <= HEAVIEST:
+            raise UsageError(f"{span}: the weight is {weight:g}; the heaviest is {HEAVIEST:g}, beyond which totals lose their last points")
+        return weight
+
+    def _common(self, group: str, name: str, span: Span, *exprs: typed.Expr | None) -> dict[str, Any]:
+        parts, guard = self._program.groups[group], f"{group} when"
+        metrics = frozenset(metric for expr in exprs if expr is not None for metric in reads.metrics_read(expr, self._lets))
+        runs = guard in parts and self._program.module.roots[guard].stage is Stage.RUN
+        return {
+            "name": name,
+            "span": span,
+            "plan": self._program.plans[group],
+            "volatility": max((*map(self._volatility, parts), Volatility.TIMED if metrics else Volatility.STATIC)),
+            "metrics": metrics,
+            "pod_guard": self._program.registers[guard] if guard in parts and not runs else None,
+            "guarded": runs,
+            "optional": f"{group} present" in parts,
+        }
+
+    def _filter(self, group: str, rule: typed.Filter, bits: list[BitMeaning]) -> CompiledFilter:
+        return CompiledFilter(
+            **self._common(group, rule.name, rule.span, rule.when, *(clause.condition for clause in rule.clauses)),
+            bits=tuple(Bit(clause, missing, self._volatility(f"{group} {k}")) for k, (clause, missing) in enumerate(bits)),
+            clauses=rule.clauses,
+        )
+
+    def _score(self, group: str, rule: typed.Score) -> CompiledScore:
+        return CompiledScore(
+            **self._common(group, rule.name, rule.span, rule.when, rule.value),
+            tier=rule.tier,
+            weight=self._weight(f"{group} weight", rule.weight.span),
+            normalize=rule.normalize,
+            min_spread=default_spread(rule.value.type.kind) if rule.min_spread is None else self._constant(f"{group} spread"),
+            on_missing=rule.on_missing,
+            missing_points=0.0 if rule.missing_points is None else min(max(self._constant(f"{group} points"), 0.0), 100.0),
+            value=rule.value,
+        )
+
+    def _tie_key(self, group: str, key: typed.TieKey) -> CompiledTieKey:
+        return CompiledTieKey(**self._common(group, group, key.value.span, key.value), descending=key.descending)
+
+    def _base(self, name: str, entry: typed.BaseOverride) -> BaseWeight:
+        weight = None if entry.weight is None else self._weight(name, entry.weight.span)
+        return BaseWeight(plugin=entry.plugin, span=entry.span, weight=weight, arguments=entry.arguments)
+
+
+ALLOWED = "allowed"
+
+
+class Victims:
+    """The rules of one policy about victims; `timed` says that an answer may change with time alone.
+
+    Those of a namespace can only be about its own pods. Of others nothing says that they may go, so they stay.
+    """
+
+    def __init__(self, policy: typed.Policy, params: Mapping[str, Any]) -> None:
+        module = lowered(policy, params)
+        self._item = item_program(module.roots[ALLOWED])
+        captures = {str(place): node for place, node in enumerate(self._item.captures)}
+        self._captured = schedule.schedule(Module(graph=module.graph, roots=captures), {})
+        self.timed = any(node.op is leaves.NOW_GIVEN for node in ordered(module.roots.values()))
+
+    def allowed(self, pod: PodView, now: float) -> Callable[[PodView], bool]:
+        """The predicate that says of a placed pod whether it may be evicted for `pod` at time `now`."""
+        registers = schedule.bound(self._captured, pod, now=now)
+        captured = [registers[self._captured.registers[str(place)]] for place in range(len(self._item.captures))]
+        return lambda placed: bool(self._item.run(captured, placed))
+
+
+def lowered(policy: typed.Policy, params: Mapping[str, Any]) -> Module:
+    """The optimised program whose root `ALLOWED` says whether a placed pod may be evicted; of a policy that has rules about it."""
+    lowering = Lowering(policy, Graph(), given_time=True)
+    allowed = visible(lowering, lowering.conjunction(*(_allowed(lowering, rule) for rule in policy.victims)))
+    return optimized(Module(graph=lowering.graph, roots={ALLOWED: allowed}), params)
+
+
+def victims_of(policy: typed.Policy, params: Mapping[str, Any]) -> Victims | None:
+    """The compiled rules; None where the policy has none."""
+    return Victims(policy, params) if policy.victims else None
+
+
+def _allowed(lowering: Lowering, rule: typed.VictimRule) -> Node:
+    """Where a rule lets a pod be evicted."""
+    condition = lowering(rule.condition)
+    if condition.present is None or not rule.missing_evicts:
+        return lowering.certainly(condition)
+    return lowering.disjunction(lowering.negated(condition.present), condition.node)

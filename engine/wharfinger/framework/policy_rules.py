@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.compiler.row_code import is_quick
+from wharfinger.compiler.evaluation.row_code import is_quick
 from wharfinger.framework import cluster_event
 from wharfinger.framework.cluster_event import Change
 from wharfinger.framework.cycle_state import CycleState

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from wharfinger.compiler import freshness, reads
+from wharfinger.compiler import metrics, reads
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.crd.names import APP_LABEL, POLICY_LABEL
 from wharfinger.language import suggest, typed
@@ -91,7 +91,7 @@ def nearest(key: str, known: Iterable[str]) -> str | None:
 def suspensions(policy: CompiledPolicy, snapshot: Snapshot) -> Iterator[str]:
     """One sentence for each metric of a policy that too few nodes have fresh samples of."""
     for metric in policy.policy.metrics:
-        covered = freshness.coverage(snapshot, metric)
+        covered = metrics.coverage(snapshot, metric)
         if covered < metric.min_coverage:
             fresh = round(covered * snapshot.n_nodes)
             yield (

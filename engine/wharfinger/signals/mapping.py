@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from wharfinger.builtins import strings
+from wharfinger.builtins import texts
 from wharfinger.language.types import Kind
 from wharfinger.model.metric_table import MetricColumn, Samples, column_of
 from wharfinger.signals.failure import on_one_line
@@ -112,7 +112,7 @@ class _Mapping:
     def __init__(self, query: Query, nodes: NodeNames, came: float) -> None:
         self._label = query.node
         self._came = came
-        self._pattern = None if query.relabel is None else strings.compiled(query.relabel)
+        self._pattern = None if query.relabel is None else texts.compiled(query.relabel)
         self._nodes = nodes
         self._scale = MILLICORES if query.kind is Kind.CPU and query.source == "prometheus" else 1.0
         self._never_negative = query.kind in _NEVER_NEGATIVE

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wharfinger.compiler import freshness
+from wharfinger.compiler import metrics
 from wharfinger.language import typed
 from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.language.counts import count
@@ -91,7 +91,7 @@ def look(policy: str, metric: typed.Metric, snapshot: Snapshot) -> Suspension:
     return Suspension(
         policy=policy,
         metric=metric,
-        coverage=freshness.coverage(snapshot, metric),
+        coverage=metrics.coverage(snapshot, metric),
         n_nodes=snapshot.n_nodes,
         age=snapshot.now - newest,
         oldest=snapshot.now - oldest if math.isfinite(oldest) else math.inf,

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wharfinger.builtins import CATALOGUE
-from wharfinger.builtins.plugins import SCORE_PLUGINS
-from wharfinger.builtins.pods import tolerates
-from wharfinger.builtins.strings import regex_fault
+from wharfinger.builtins.catalogue import SCORE_PLUGINS
+from wharfinger.builtins.nodes import tolerates
+from wharfinger.builtins.texts import regex_fault
 from wharfinger.framework import extension, registry
 from wharfinger.language.catalogue import Function, Subject
 from wharfinger.language.diagnostics import Diagnostics

@@ -8,8 +8,8 @@ import pytest
 from tests.unit.compiler import texts
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
+from wharfinger.compiler.evaluation.selections import Lookup
 from wharfinger.compiler.program import compile_policy
-from wharfinger.compiler.selection_parts import Lookup
 from wharfinger.language import load
 from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies
 from wharfinger.language.diagnostics import Diagnostics, PolicyError

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from tests.unit.compiler.texts import compiled
-from wharfinger.compiler.freshness import Freshness
+from wharfinger.compiler.metrics import Freshness
 from wharfinger.model.strings import StringTable
 
 POLICY = """policy "p"

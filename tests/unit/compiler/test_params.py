@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from wharfinger.compiler.params import resolve
+from wharfinger.compiler.program import resolve
 from wharfinger.errors import UsageError
 
 from .texts import typed_policy

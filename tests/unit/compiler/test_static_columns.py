@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from wharfinger.compiler.static_columns import StaticColumns
+from wharfinger.compiler.evaluation.bound import StaticColumns
 
 from .texts import cluster, compiled, node, pod
 

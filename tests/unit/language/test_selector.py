@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.language.policies import policy
 from tests.work import calls
-from wharfinger.compiler.meanings import holds
+from wharfinger.compiler.interpreter import holds
 from wharfinger.compiler.program import compile_policy
 from wharfinger.language.describe import selector_text
 from wharfinger.language.selector import SelectorError, merged, parse_selector

@@ -1,16 +1,27 @@
-"""What builtins have in common in their signatures: parameter shapes, result types and intervals.
+"""What a builtin declares (parameters, result type, interval) and what it is given to read the cluster.
 
-Result functions look at kinds only; shape and optionality of the arguments are joined by the checker. A result that is
-`optional` says that the function itself can be missing even when all its arguments are there (`ratio` of something to zero).
+Result functions look at kinds only; the checker joins shape and optionality of the arguments. An `optional` result says that the function
+can be missing although all its arguments are present (`ratio` of something to zero).
+
+A builtin with `context=True` takes an evaluation context first: `AtNode` in its scalar reference (one candidate node), `AtRows` in its
+kernel (any set of rows). A selection of pods arrives as a sequence of `(row, pod)` in scalar references and as the snapshot's running
+counts in kernels; a metric arrives as its key (`typed.MetricKey`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from wharfinger.language.catalogue import ArgumentMismatch, Parameter
 from wharfinger.language.types import DIMENSIONLESS, NUMERIC, Kind, Shape, Type
+from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
 
 type_of = Callable[[tuple[Type, ...]], Type]
 Interval = tuple[float, float]
@@ -70,3 +81,47 @@ def corners(operation: Callable[[float, float], float], a: Interval, b: Interval
     """The interval of an operation that is monotone in each operand, from the four corners."""
     found = [operation(x, y) for x in a for y in b]
     return (-math.inf, math.inf) if any(math.isnan(f) for f in found) else (min(found), max(found))
+
+
+Rows = slice | NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class AtMoment:
+    """A point in time and nothing else: for what is asked about a pod alone (`for pods where`, `pods where`)."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class AtNode:
+    """One candidate node; `memo` keeps what is the same for every candidate, so that a reference need not recount the cluster per node."""
+
+    snapshot: Snapshot
+    pod: PodView
+    row: int
+    memo: dict[Hashable, Any] = field(default_factory=dict)
+
+    @property
+    def now(self) -> float:
+        """The snapshot's own time, in seconds since 1970."""
+        return self.snapshot.now
+
+
+@dataclass(frozen=True, slots=True)
+class AtRows:
+    """A set of candidate rows: `slice(None)` for all, or an index array."""
+
+    snapshot: Snapshot
+    pod: PodView
+    rows: Rows
+
+    @property
+    def now(self) -> float:
+        """The snapshot's own time, in seconds since 1970."""
+        return self.snapshot.now
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return self.snapshot.n_nodes if isinstance(self.rows, slice) else len(self.rows)

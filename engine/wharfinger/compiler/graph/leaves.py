@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from wharfinger.builtins.context import AtNode, AtRows
-from wharfinger.compiler import ops
-from wharfinger.compiler.ir import IDENTITY, Graph, Node, Op, Rep, Stage, Value
+from wharfinger.builtins.signature import AtNode, AtRows
+from wharfinger.compiler.graph import operations
+from wharfinger.compiler.graph.ir import IDENTITY, Graph, Node, Op, Rep, Stage, Value
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Attribute, Subject, Volatility
 from wharfinger.language.types import NUMERIC, Kind, Type
@@ -71,14 +71,14 @@ def _read(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> Va
     op = Op(name=f"{record.subject.value}.{record.path}", scalar=_reader(record, type_), key=IDENTITY if record.identity else None)
     operands = (view,) if key is None else (view, key.node)
     maybe = graph.apply(op, operands, Rep.OBJECT)
-    value = graph.apply(ops.given(rep_of(type_, maybe.stage)), (maybe,), rep_of(type_, maybe.stage))
+    value = graph.apply(operations.given(rep_of(type_, maybe.stage)), (maybe,), rep_of(type_, maybe.stage))
     return Value(value, _presence(graph, record, maybe, key))
 
 
 def _presence(graph: Graph, record: Attribute, maybe: Node, key: Value | None) -> Node | None:
     """Where an attribute is there: its key is, and so is what the key stands for."""
     may_be_absent = record.type.optional or record.type.kind is Kind.LABELS
-    own = graph.apply(ops.KNOWN, (maybe,), Rep.BOOL) if may_be_absent else None
+    own = graph.apply(operations.KNOWN, (maybe,), Rep.BOOL) if may_be_absent else None
     return both(graph, key.present if key else None, own)
 
 
@@ -102,7 +102,7 @@ def _column(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> 
     operands = () if key is None else (key.node,)
     pair = graph.apply(op, operands, Rep.OBJECT, at=Stage.RUN, volatility=record.volatility)
     rep = rep_of(type_, Stage.RUN)
-    return Value(graph.apply(ops.given(rep), (pair,), rep), _presence(graph, record, pair, key))
+    return Value(graph.apply(operations.given(rep), (pair,), rep), _presence(graph, record, pair, key))
 
 
 def _vector_reader(column: Any) -> Any:
@@ -134,7 +134,7 @@ def metric(graph: Graph, record: typed.Metric) -> Value:
         framed=True,
     )
     pair = graph.leaf(op, Stage.RUN, Rep.OBJECT, volatility=Volatility.TIMED)
-    return Value(graph.apply(ops.given(Rep.FLOAT), (pair,), Rep.FLOAT), graph.apply(ops.KNOWN, (pair,), Rep.BOOL))
+    return Value(graph.apply(operations.given(Rep.FLOAT), (pair,), Rep.FLOAT), graph.apply(operations.KNOWN, (pair,), Rep.BOOL))
 
 
 def fresh_samples(frame: AtRows, names: Sequence[str], max_age: float) -> tuple[Any, Any]:
@@ -162,5 +162,5 @@ def both(graph: Graph, *presences: Node | None) -> Node | None:
     found: Node | None = None
     for present in presences:
         if present is not None:
-            found = present if found is None else graph.apply(ops.AND, (found, present), Rep.BOOL)
+            found = present if found is None else graph.apply(operations.AND, (found, present), Rep.BOOL)
     return found

@@ -1,27 +1,172 @@
-"""Selections of placed pods when a policy runs: the predicate as a Python function, and the model's running counts for it.
+"""Selections of placed pods (`pods where …`): which counts of the model answer them, and what is corrected for the pod to be placed.
 
-The predicate of `pods where …` is a small program over one pod. What it needs of the pod to be placed is captured when the selection is
-asked for and is part of the selection's key, so that pods whose captured values are equal share one set of counts.
+The predicate is a small program over one placed pod. What it needs of the pod to be placed is captured when the selection is evaluated
+and is part of the selection's key, so that pods with equal captured values share one set of counts.
+
+`pods where it.name != pod.name and it.priority > 3` selects other pods for each pod to be placed. But `it.name == pod.name` is true of
+few placed pods, which an index by name finds, and false of all others. So the counts of `it.priority > 3` are kept for every pod to be
+placed alike, and corrected by the pods that the index finds (`take_apart`). This works for every equality between an attribute of the
+placed pod and a value that differs between pods of one template, wherever it stands in the predicate or in the value.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from typing import Any
 
-from wharfinger.builtins.context import AtRows
-from wharfinger.compiler import leaves, ops, selection_parts
-from wharfinger.compiler.ir import Node, Stage, ordered
-from wharfinger.compiler.plain_code import INLINE, byte_code
-from wharfinger.compiler.selection_parts import Parts
+from wharfinger.builtins.signature import AtRows
+from wharfinger.compiler.graph import leaves, operations
+from wharfinger.compiler.graph.ir import IDENTITY, Graph, Node, Op, Rep, Stage, ordered
+from wharfinger.compiler.graph.operations import INLINE, byte_code
+from wharfinger.compiler.graph.passes import again, fold_constants, simplify
 from wharfinger.model.corrected import CorrectedSelection, Corrections
 from wharfinger.model.pod import PodView
 from wharfinger.model.pod_table import Placement, PodClass
 from wharfinger.model.selection import Selection
 from wharfinger.model.snapshot import Snapshot
+
+
+class Lookup(Enum):
+    """How a selection is answered for a pod to be placed."""
+
+    KEPT = "kept counts"
+    INDEX = "kept counts, and an index"
+    PODS = "kept counts, for which each placed pod is asked"
+    SCAN = "all placed pods, for each decision"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A selection that was taken apart.
+
+    `others` is what is counted of pods for which no comparison holds, `few` what is counted of those that the comparisons find (a single
+    comparison is taken to hold there). `by` is compared with `captured`, place by place; `of_classes` says that pods of one template are
+    alike in all of it.
+    """
+
+    others: tuple[Node, ...]
+    few: tuple[Node, ...]
+    by: tuple[Node, ...]
+    captured: tuple[Node, ...]
+    of_classes: bool
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        """All of them, as operands of one operation."""
+        return (*self.others, *self.few, *self.by, *self.captured)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    outputs: int
+    comparisons: int
+    of_classes: bool
+
+
+def is_selection(node: Node) -> bool:
+    """Whether a node is a selection, taken apart or not."""
+    return node.op.name == operations.SELECT.name
+
+
+def parts(node: Node) -> Parts | None:
+    """The parts of a selection that was taken apart; None for one that was not."""
+    layout = node.op.key
+    if not isinstance(layout, _Layout):
+        return None
+    n, m = layout.outputs, layout.comparisons
+    args = node.args
+    return Parts(args[:n], args[n : 2 * n], args[2 * n : 2 * n + m], args[2 * n + m :], layout.of_classes)
+
+
+def lookup(node: Node) -> Lookup:
+    """How a selection is answered."""
+    apart = parts(node)
+    if apart is None and any(is_passing(capture) for capture in captured_nodes(node.args)):
+        return Lookup.SCAN
+    if reads_identity(counted(node)):
+        return Lookup.PODS
+    return Lookup.KEPT if apart is None else Lookup.INDEX
+
+
+def counted(node: Node) -> tuple[Node, ...]:
+    """The program by which all pods are counted."""
+    apart = parts(node)
+    return node.args if apart is None else apart.others
+
+
+def captured_nodes(outputs: Sequence[Node]) -> tuple[Node, ...]:
+    """What a program over one placed pod needs that is known before, in order."""
+    inner = [node for node in ordered(outputs) if node.stage is Stage.ITEM and node.op is not leaves.ITEM]
+    needed = {arg.number: arg for node in inner for arg in node.args} | {node.number: node for node in outputs}
+    return tuple(node for node in needed.values() if node.stage is not Stage.ITEM)
+
+
+def is_passing(node: Node) -> bool:
+    """Whether a value may be another one at the next decision about the same template: it reads the identity of the pod, or the time."""
+    return node.stage is Stage.RUN or node.own
+
+
+def reads_identity(outputs: Sequence[Node]) -> bool:
+    """Whether a program may differ between placed pods of one template."""
+    return any(node.stage is Stage.ITEM and node.op.key == IDENTITY for node in ordered(outputs))
+
+
+def take_apart(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
+    """The selection with its parts as operands; None where that is not needed, or would not do."""
+    if node.op is not operations.SELECT or not any(is_passing(capture) for capture in captured_nodes(args)):
+        return None
+    comparisons = _comparisons(args)
+    of_classes = not reads_identity(args)
+    if not of_classes:
+        comparisons = [comparison for comparison in comparisons if _of_one_pod(comparison[1])]
+    if not comparisons:
+        return None
+    others = _assuming(graph, args, {equal.number: False for equal, _, _ in comparisons})
+    if any(is_passing(capture) for capture in captured_nodes(others)):
+        return None
+    few = _assuming(graph, args, {comparisons[0][0].number: True}) if len(comparisons) == 1 else args
+    found = Parts(others, few, tuple(by for _, by, _ in comparisons), tuple(captured for _, _, captured in comparisons), of_classes)
+    op = Op(name=operations.SELECT.name, key=_Layout(len(args), len(comparisons), of_classes))
+    return graph.apply(op, found.operands, Rep.OBJECT, at=Stage.RUN, volatility=node.volatility)
+
+
+def _comparisons(outputs: Sequence[Node]) -> list[tuple[Node, Node, Node]]:
+    """Each `by == captured` whose left side is of the placed pod alone, and whose right side passes."""
+    found = []
+    for node in ordered(outputs):
+        if node.stage is not Stage.ITEM or node.op is not operations.EQ:
+            continue
+        for by, captured in (node.args, node.args[::-1]):
+            if by.stage is Stage.ITEM and by.rep is Rep.TEXT and captured.stage is not Stage.ITEM:
+                alone = all(capture.stage is Stage.CONST for capture in captured_nodes([by]))
+                if alone and is_passing(captured):
+                    found.append((node, by, captured))
+    return found
+
+
+def _of_one_pod(by: Node) -> bool:
+    """Whether a text is the name, the uid or the node of the placed pod itself: few pods have the same."""
+    (maybe,) = by.args if by.op.name == "given" else (by,)
+    return maybe.op.key == IDENTITY and all(arg.op is leaves.ITEM for arg in maybe.args)
+
+
+def _assuming(graph: Graph, outputs: Sequence[Node], known: Mapping[int, bool]) -> tuple[Node, ...]:
+    """The outputs where some conditions are known."""
+    done: dict[int, Node] = {}
+    for node in ordered(outputs, skip=lambda node: node.stage is not Stage.ITEM):
+        args = tuple(done.get(arg.number, arg) for arg in node.args)
+        if node.number in known:
+            done[node.number] = graph.const(known[node.number], Rep.BOOL)
+        elif args == node.args:
+            done[node.number] = node
+        else:
+            done[node.number] = simplify(graph, node, args) or fold_constants(graph, node, args) or again(graph, node, args)
+    return tuple(done.get(output.number, output) for output in outputs)
+
 
 CALL, KNOWN, GIVEN = "{f}({all})", "{0} is not None", "{f} if {0} is None else {0}"
 
@@ -60,7 +205,7 @@ def weighing(outputs: Sequence[Node]) -> ItemProgram:
 def _program(outputs: Sequence[Node], answer: str) -> ItemProgram:
     nodes = ordered(outputs)
     inner = [node for node in nodes if node.stage is Stage.ITEM and node.op is not leaves.ITEM]
-    captures = selection_parts.captures(outputs)
+    captures = captured_nodes(outputs)
     places = {node.number: place for place, node in enumerate(captures)}
     places |= {node.number: len(captures) for node in nodes if node.op is leaves.ITEM}
     places |= {node.number: len(captures) + 1 + step for step, node in enumerate(inner)}
@@ -68,7 +213,7 @@ def _program(outputs: Sequence[Node], answer: str) -> ItemProgram:
         captures=captures,
         function=_function(inner, places, answer.format(*(f"v{places[node.number]}" for node in outputs)), len(captures)),
         text=_text(inner, places, outputs),
-        per_pod=selection_parts.reads_identity(outputs),
+        per_pod=reads_identity(outputs),
     )
 
 
@@ -78,8 +223,8 @@ def _function(inner: Sequence[Node], places: dict[int, int], answer: str, n_capt
     lines = [f"{''.join(f'v{place}, ' for place in range(n_captures))}= captured"] if n_captures else []
     for node in inner:
         place, arguments = places[node.number], [f"v{places[arg.number]}" for arg in node.args]
-        template = GIVEN if node.op.name == "given" else KNOWN if node.op is ops.KNOWN else INLINE.get(node.op, CALL)
-        names[f"f{place}"] = ops.ARBITRARY[node.rep] if template is GIVEN else node.op.scalar
+        template = GIVEN if node.op.name == "given" else KNOWN if node.op is operations.KNOWN else INLINE.get(node.op, CALL)
+        names[f"f{place}"] = operations.ARBITRARY[node.rep] if template is GIVEN else node.op.scalar
         if node.op.scalar is None:
             raise TypeError(f"{node.op.name} cannot be asked of a placed pod")
         lines.append(f"v{place} = " + template.format(*arguments, f=f"f{place}", all=", ".join(arguments)))
@@ -103,7 +248,7 @@ class _Counted:
     def __init__(self, outputs: Sequence[Node], captures: Sequence[Node]) -> None:
         self._program = weighing(outputs)
         self._places = [captures.index(capture) for capture in self._program.captures]
-        self._passing = any(selection_parts.is_passing(capture) for capture in self._program.captures)
+        self._passing = any(is_passing(capture) for capture in self._program.captures)
 
     def weigh(self, captured: Sequence[Any]) -> Weigh:
         """The function that says what a pod counts, None for nothing."""
@@ -144,8 +289,8 @@ def select_kernel(node: Node) -> tuple[Callable[..., Selection | CorrectedSelect
 
     The pod being decided is not selected, where the cluster has it already.
     """
-    captures = selection_parts.captures(node.args)
-    apart = selection_parts.parts(node)
+    captures = captured_nodes(node.args)
+    apart = parts(node)
     if apart is not None:
         return _Apart(apart, captures).select, captures
     counted = _Counted(node.args, captures)

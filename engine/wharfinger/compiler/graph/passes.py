@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wharfinger.compiler import leaves, ops
-from wharfinger.compiler.ir import CONST, Graph, Module, Node, Rep, ordered
+from wharfinger.compiler.graph import leaves, operations
+from wharfinger.compiler.graph.ir import CONST, Graph, Module, Node, Rep, ordered
 
 Rule = Callable[[Graph, Node, tuple[Node, ...]], Node | None]
 
@@ -70,9 +70,9 @@ def fold_constants(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | N
 
 def fix_curves(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
     """Curves whose points are known by now become one interpolation."""
-    if node.op is not ops.CURVE or any(point.op is not CONST for point in args[1:]):
+    if node.op is not operations.CURVE or any(point.op is not CONST for point in args[1:]):
         return None
-    return graph.apply(ops.fixed_curve([point.value for point in args[1:]]), args[:1], Rep.FLOAT)
+    return graph.apply(operations.fixed_curve([point.value for point in args[1:]]), args[:1], Rep.FLOAT)
 
 
 def _simple_and(_: Graph, args: tuple[Node, ...]) -> Node | None:
@@ -92,7 +92,7 @@ def _simple_or(_: Graph, args: tuple[Node, ...]) -> Node | None:
 def _simple_not(graph: Graph, args: tuple[Node, ...]) -> Node | None:
     if args[0].op is CONST:
         return graph.const(not args[0].value, Rep.BOOL)
-    return args[0].args[0] if args[0].op is ops.NOT else None
+    return args[0].args[0] if args[0].op is operations.NOT else None
 
 
 def _simple_where(_: Graph, args: tuple[Node, ...]) -> Node | None:
@@ -103,8 +103,8 @@ def _simple_where(_: Graph, args: tuple[Node, ...]) -> Node | None:
 
 
 _BOOLEAN: dict[str, Callable[[Graph, tuple[Node, ...]], Node | None]] = {
-    ops.AND.name: _simple_and,
-    ops.OR.name: _simple_or,
-    ops.NOT.name: _simple_not,
-    ops.WHERE.name: _simple_where,
+    operations.AND.name: _simple_and,
+    operations.OR.name: _simple_or,
+    operations.NOT.name: _simple_not,
+    operations.WHERE.name: _simple_where,
 }

@@ -1,8 +1,8 @@
 """The operations of the intermediate representation that read nothing but their operands.
 
-Each is given twice, for plain Python values and for arrays, as the same IEEE operation, so that a subexpression has the same
-value whether it was hoisted out or not. Operands that are not present hold arbitrary values: no operation may fail on them
-(dividing by zero included).
+Each is given for plain Python values and for arrays, as the same IEEE operation, so that a subexpression has the same value whether or
+not it is computed once for all rows. Operands that are not present hold arbitrary values: no operation may fail on them (division by zero
+included).
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 import numpy as np
 
-from wharfinger.builtins import by_code
-from wharfinger.compiler.ir import Op, Rep
+from wharfinger.builtins import text_kernels
+from wharfinger.compiler.graph.ir import Op, Rep
 from wharfinger.language import typed
 
 
@@ -74,10 +76,10 @@ LOOKUP_PRESENT = Op(
 
 def table(name: str, test: Callable[[str], bool], key: Hashable) -> Op:
     """The operation that makes a lookup table of a test of texts, given the string table."""
-    return Op(name=f"table {name}", scalar=lambda strings: by_code.CodeTable(strings, test, bool), key=key)
+    return Op(name=f"table {name}", scalar=lambda strings: text_kernels.CodeTable(strings, test, bool), key=key)
 
 
-MEMBERSHIP = Op(name="table member", scalar=lambda strings, members: by_code.CodeTable(strings, members.__contains__, bool))
+MEMBERSHIP = Op(name="table member", scalar=lambda strings, members: text_kernels.CodeTable(strings, members.__contains__, bool))
 
 # ── piecewise linear ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,3 +152,29 @@ def whole(text: str) -> int | None:
         return None
     number = int(text) if len(digits) <= 19 else 2**64
     return number if -(2**63) <= number < 2**63 else None
+
+
+INLINE: dict[Op, str] = {
+    ADD: "{0} + {1}",
+    SUB: "{0} - {1}",
+    MUL: "{0} * {1}",
+    DIV: "{0} / {1} if {1} else nan",
+    NEG: "-{0}",
+    EQ: "{0} == {1}",
+    NE: "{0} != {1}",
+    LT: "{0} < {1}",
+    LE: "{0} <= {1}",
+    GT: "{0} > {1}",
+    GE: "{0} >= {1}",
+    AND: "{0} and {1}",
+    OR: "{0} or {1}",
+    NOT: "not {0}",
+    WHERE: "{1} if {0} else {2}",
+}
+"""The operations that Python has a word for, on plain values; `nan` has to be a name."""
+
+
+@lru_cache(maxsize=1000)
+def byte_code(source: str) -> CodeType:
+    """The byte code of a text: policies of one shape, and editions of one policy that differ in numbers, have the same."""
+    return compile(source, "<policy>", "exec")

@@ -1,7 +1,10 @@
-"""Functions of strings.
+"""Functions of strings, and of versions as Semantic Versioning 2.0.0 (semver.org, section 11) orders them.
 
-Each is one plain Python function; its kernel evaluates it per distinct text (`by_code`). Regular expressions run on RE2, whose
-matching time grows with the text only linearly: a policy cannot hang the scheduler.
+Each is one plain Python function; its kernel evaluates it once per distinct text (`text_kernels`). Regular expressions run on RE2, whose
+matching time is linear in the length of the text, so no policy can block the scheduler with one.
+
+Kubernetes and its nodes write versions loosely (`v1.28`, `5.15.0-105-generic`): a leading `v` and missing minor or patch numbers are
+accepted, and build metadata (`+…`) is ignored.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from typing import Any
 
 import re2
 
-from wharfinger.builtins import by_code
-from wharfinger.builtins.signatures import always, text
+from wharfinger.builtins import text_kernels
+from wharfinger.builtins.signature import always, text
 from wharfinger.language.catalogue import Function
 from wharfinger.language.types import Kind
 
@@ -66,7 +69,7 @@ STRINGS = (
         doc="Whether `text` begins with `prefix`.",
         example='starts_with(node.name, "gpu-")',
         scalar=str.startswith,
-        vector=by_code.Kernel(str.startswith, bool),
+        vector=text_kernels.Kernel(str.startswith, bool),
     ),
     Function(
         name="ends_with",
@@ -75,7 +78,7 @@ STRINGS = (
         doc="Whether `text` ends with `suffix`.",
         example='ends_with(pod.namespace, "-prod")',
         scalar=str.endswith,
-        vector=by_code.Kernel(str.endswith, bool),
+        vector=text_kernels.Kernel(str.endswith, bool),
     ),
     Function(
         name="contains",
@@ -84,7 +87,7 @@ STRINGS = (
         doc="Whether `part` occurs in `text`.",
         example='contains(node.name, "spot")',
         scalar=_contains,
-        vector=by_code.Kernel(_contains, bool),
+        vector=text_kernels.Kernel(_contains, bool),
     ),
     Function(
         name="lower",
@@ -93,7 +96,7 @@ STRINGS = (
         doc="`text` in lower case.",
         example='lower(node.name) == "a100"',
         scalar=str.lower,
-        vector=by_code.Kernel(str.lower, str),
+        vector=text_kernels.Kernel(str.lower, str),
     ),
     Function(
         name="upper",
@@ -102,7 +105,7 @@ STRINGS = (
         doc="`text` in upper case.",
         example='upper(pod.namespace) == "TEAM-A"',
         scalar=str.upper,
-        vector=by_code.Kernel(str.upper, str),
+        vector=text_kernels.Kernel(str.upper, str),
     ),
     Function(
         name="matches_regex",
@@ -111,7 +114,7 @@ STRINGS = (
         doc="Whether the RE2 regular expression `pattern` matches somewhere in `text`; write `^…$` to match all of it.",
         example='matches_regex(node.name, "^rack-[0-9]+-")',
         scalar=_matches_regex,
-        vector=by_code.Kernel(_matches_regex, bool),
+        vector=text_kernels.Kernel(_matches_regex, bool),
     ),
     Function(
         name="number",
@@ -120,6 +123,68 @@ STRINGS = (
         doc="The decimal number that `text` spells; missing where it does not spell one.",
         example='(number(node.labels["gpu-generation"]) ?? 0) >= 8',
         scalar=_number,
-        vector=by_code.Kernel(_number, float),
+        vector=text_kernels.Kernel(_number, float),
+    ),
+)
+
+
+VERSION = re.compile(r"v?([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII)
+
+Identifier = tuple[int, int, str]
+Ordered = tuple[int, int, int, bool, tuple[Identifier, ...]]
+
+
+@lru_cache(maxsize=1024)
+def ordered(version: str) -> Ordered | None:
+    """A tuple that orders as the version does, or None when the text is not a version."""
+    found = VERSION.fullmatch(version)
+    if found is None:
+        return None
+    major, minor, patch, pre = found.groups()
+    identifiers = tuple(_identifier(part) for part in pre.split(".")) if pre else ()
+    return (int(major), int(minor or 0), int(patch or 0), pre is None, identifiers)
+
+
+def _identifier(part: str) -> Identifier:
+    """Numeric identifiers order by value and before the others, which order by their characters."""
+    return (0, int(part), "") if part.isdigit() else (1, 0, part)
+
+
+def version_fault(version: object) -> str | None:
+    """What is wrong with a version written in a policy, or None."""
+    return None if ordered(str(version)) else 'not a version; write it as "1.28" or "1.28.3-rc.1"'
+
+
+def _compare(a: str, b: str) -> float | None:
+    left, right = ordered(a), ordered(b)
+    if left is None or right is None:
+        return None
+    return float((left > right) - (left < right))
+
+
+def _at_least(version: str, minimum: str) -> bool | None:
+    order = _compare(version, minimum)
+    return None if order is None else order >= 0
+
+
+VERSIONS = (
+    Function(
+        name="version_compare",
+        parameters=(text("a"), text("b")),
+        result=always(Kind.NUMBER, optional=True),
+        doc="-1, 0 or 1 as version `a` is older than, equal to or newer than `b` (Semantic Versioning); missing where one is no version.",
+        example='(version_compare(node.labels["driver"], "535.104") ?? -1) >= 0',
+        scalar=_compare,
+        vector=text_kernels.Kernel(_compare, float),
+        interval=lambda *_: (-1.0, 1.0),
+    ),
+    Function(
+        name="version_at_least",
+        parameters=(text("version"), text("minimum", literal=True, validate=version_fault)),
+        result=always(Kind.BOOL, optional=True),
+        doc="Whether `version` is `minimum` or newer (Semantic Versioning); missing where it is not a version.",
+        example='version_at_least(node.labels["driver"], "535.104") ?? false',
+        scalar=_at_least,
+        vector=text_kernels.Kernel(_at_least, bool),
     ),
 )

@@ -1,10 +1,11 @@
-"""The rules of a policy as one Python function about one node.
+"""The rules of a policy as one generated Python function about one node.
 
-A placement changes one row. Asking the kernels about an array of one costs ten times the arithmetic, and walking the graph step by step
-still costs most of that. So for the rules that can change with a row's pods, the graph is written out as straight Python code, once per
-policy: every operation one line on local names, each computed once however many rules need it.
+A placement changes one row. Evaluating the kernels on an array of one row costs ten times the arithmetic, and interpreting the graph step
+by step still costs most of that. So the rules that can change with the pods of a row are written out as straight Python code, once per
+policy: one line per operation on local names, each computed once however many rules need it. `OneRow` asks that function for one bound
+policy.
 
-The operations are those of the kernels on plain values, so the results are the same to the last bit; a property test says so.
+The operations are those of the kernels on plain values, so the results are equal to the last bit; a property test compares them.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from wharfinger.builtins.context import AtNode
-from wharfinger.compiler import ops
-from wharfinger.compiler.plain_code import INLINE, byte_code
+from wharfinger.builtins.signature import AtNode
+from wharfinger.compiler.evaluation.schedule import Registers, RowStep, StaticPart
+from wharfinger.compiler.graph import operations
+from wharfinger.compiler.graph.operations import INLINE, byte_code
 from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
-from wharfinger.compiler.schedule import Registers, RowStep, StaticPart
 from wharfinger.language.catalogue import Volatility
+from wharfinger.model.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from wharfinger.model.pod import PodView
 
 KNOWN = "{0}[1]"  # what may be missing is a pair of value and presence
 GIVEN = "{0}[0]"  # the operations made by `ops.given`
@@ -109,7 +114,7 @@ class _Text:
 
     def _expression(self, step: RowStep) -> str:
         arguments = [self._name(register) for register in step.arguments]
-        template = GIVEN if step.op.name == "given" else KNOWN if step.op is ops.KNOWN else INLINE.get(step.op)
+        template = GIVEN if step.op.name == "given" else KNOWN if step.op is operations.KNOWN else INLINE.get(step.op)
         if template is not None:
             return template.format(*arguments)
         self.names[f"f{step.register}"] = step.function
@@ -119,3 +124,48 @@ class _Text:
         if register not in self._written and register not in self.static:
             self._given.setdefault(register, f"v{register} = start[{register}]")
         return f"v{register}"
+
+
+Static = Callable[[StaticPart, Snapshot], Any]
+
+
+class OneRow:
+    """The rules of one policy for one pod, one node at a time: all of them at once, kept until another node is asked about.
+
+    `static` gives the column of a static part for all rows.
+    """
+
+    __slots__ = ("_answers", "_code", "_columns", "_pod", "_row", "_since", "_snapshot", "_start", "_static")
+
+    def __init__(self, code: RowCode, start: Registers, static: Static) -> None:
+        self._code = code
+        self._start = start
+        self._static = static
+        self._columns: list[Any] | None = None  # those of static parts, as they have been since the revision `_since`
+        self._since = 0
+        self._snapshot: Snapshot | None = None
+        self._pod: PodView | None = None
+        self._row = -1
+        self._answers: tuple[Any, ...] = ()
+
+    def filter_bits(self, index: int, pod: PodView, snapshot: Snapshot, row: int) -> int:
+        """Why filter number `index` rejects the node of a row: one bit per reason, 0 lets the node pass."""
+        if row != self._row or snapshot is not self._snapshot or pod is not self._pod:
+            self._evaluate(pod, snapshot, row)
+        bits: int = self._answers[self._code.filters[index]]
+        return bits
+
+    def score(self, index: int, pod: PodView, snapshot: Snapshot, row: int) -> float:
+        """The raw value of score number `index` at the node of a row; NaN where it is missing, infinite where the rule is left out."""
+        if row != self._row or snapshot is not self._snapshot or pod is not self._pod:
+            self._evaluate(pod, snapshot, row)
+        value: float = self._answers[self._code.scores[index]]
+        return value
+
+    def _evaluate(self, pod: PodView, snapshot: Snapshot, row: int) -> None:
+        changed = snapshot.node_changes(self._since)
+        columns = self._columns
+        if columns is None or changed is None or len(changed):
+            columns = self._columns = [self._static(part, snapshot) for part in self._code.static]
+        self._since, self._snapshot, self._pod, self._row = snapshot.revision, snapshot, pod, row
+        self._answers = self._code.run(AtNode(snapshot, pod, row), self._start, columns)

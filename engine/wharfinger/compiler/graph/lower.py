@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from wharfinger.compiler import leaves, ops
-from wharfinger.compiler.ir import Graph, Node, Op, Rep, Stage, Value
-from wharfinger.compiler.lower_calls import lower_call
-from wharfinger.compiler.lower_pods import lower_aggregate, lower_select
-from wharfinger.compiler.magnitude import Magnitudes
+from wharfinger.compiler.graph import leaves, operations
+from wharfinger.compiler.graph.ir import Graph, Node, Op, Rep, Stage, Value
+from wharfinger.compiler.graph.lower_calls import lower_aggregate, lower_call, lower_select
+from wharfinger.compiler.graph.magnitude import Magnitudes
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Subject
 from wharfinger.language.source import Span
@@ -42,7 +41,7 @@ class Lowering:
         value = _LOWER[type(expr)](self, expr)
         if value.node.rep is not Rep.FLOAT or not self._magnitudes.may_be_no_number(expr):
             return value
-        number = self.graph.apply(ops.EQ, (value.node, value.node), Rep.BOOL)  # NaN is not equal to itself
+        number = self.graph.apply(operations.EQ, (value.node, value.node), Rep.BOOL)  # NaN is not equal to itself
         return Value(value.node, self.both(value.present, number))
 
     def let(self, name: str) -> Value:
@@ -61,7 +60,7 @@ class Lowering:
         """A text as the code it has in string columns; other values as they are."""
         if node.rep is not Rep.TEXT:
             return node
-        return self.graph.apply(ops.CODE, (leaves.strings(self.graph), node), Rep.CODE)
+        return self.graph.apply(operations.CODE, (leaves.strings(self.graph), node), Rep.CODE)
 
     def both(self, *presences: Node | None) -> Node | None:
         """Where all of them are present."""
@@ -69,20 +68,20 @@ class Lowering:
 
     def negated(self, node: Node) -> Node:
         """The boolean opposite."""
-        return self.graph.apply(ops.NOT, (node,), Rep.BOOL)
+        return self.graph.apply(operations.NOT, (node,), Rep.BOOL)
 
     def conjunction(self, *nodes: Node) -> Node:
         """Where all of them are true."""
         found = nodes[0]
         for node in nodes[1:]:
-            found = self.graph.apply(ops.AND, (found, node), Rep.BOOL)
+            found = self.graph.apply(operations.AND, (found, node), Rep.BOOL)
         return found
 
     def disjunction(self, *nodes: Node) -> Node:
         """Where one of them is true."""
         found = nodes[0]
         for node in nodes[1:]:
-            found = self.graph.apply(ops.OR, (found, node), Rep.BOOL)
+            found = self.graph.apply(operations.OR, (found, node), Rep.BOOL)
         return found
 
     def certainly(self, value: Value) -> Node:
@@ -144,12 +143,12 @@ def _operation(lowering: Lowering, expr: typed.Operation) -> Value:
 def _strict(lowering: Lowering, expr: typed.Operation, a: Value, b: Value) -> Value:
     """Arithmetic and comparison: missing where an operand is."""
     present = lowering.both(a.present, b.present)
-    if expr.op in ops.COMPARISONS:
-        return Value(lowering.apply(ops.COMPARISONS[expr.op], a.node, b.node, rep=Rep.BOOL), present)
-    value = lowering.apply(ops.ARITHMETIC[expr.op], a.node, b.node, rep=Rep.FLOAT)
+    if expr.op in operations.COMPARISONS:
+        return Value(lowering.apply(operations.COMPARISONS[expr.op], a.node, b.node, rep=Rep.BOOL), present)
+    value = lowering.apply(operations.ARITHMETIC[expr.op], a.node, b.node, rep=Rep.FLOAT)
     if expr.op is typed.Op.DIV:
         zero = lowering.graph.const(0.0, Rep.FLOAT)
-        present = lowering.both(present, lowering.apply(ops.NE, b.node, zero, rep=Rep.BOOL))
+        present = lowering.both(present, lowering.apply(operations.NE, b.node, zero, rep=Rep.BOOL))
     return Value(value, present)
 
 
@@ -158,7 +157,7 @@ def _not(lowering: Lowering, _: typed.Operation, a: Value) -> Value:
 
 
 def _negative(lowering: Lowering, _: typed.Operation, a: Value) -> Value:
-    return Value(lowering.apply(ops.NEG, a.node, rep=Rep.FLOAT), a.present)
+    return Value(lowering.apply(operations.NEG, a.node, rep=Rep.FLOAT), a.present)
 
 
 def _and(lowering: Lowering, _: typed.Operation, a: Value, b: Value) -> Value:
@@ -183,16 +182,16 @@ def _decided(lowering: Lowering, a: Value, b: Value, decisive: list[Node]) -> No
 def _in(lowering: Lowering, _: typed.Operation, a: Value, members: Value) -> Value:
     present = lowering.both(a.present, members.present)
     if a.node.rep is Rep.CODE:
-        table = lowering.graph.apply(ops.MEMBERSHIP, (leaves.strings(lowering.graph), members.node), Rep.OBJECT)
-        return Value(lowering.graph.apply(ops.LOOKUP, (table, a.node), Rep.BOOL), present)
-    return Value(lowering.graph.apply(ops.MEMBER, (a.node, members.node), Rep.BOOL), present)
+        table = lowering.graph.apply(operations.MEMBERSHIP, (leaves.strings(lowering.graph), members.node), Rep.OBJECT)
+        return Value(lowering.graph.apply(operations.LOOKUP, (table, a.node), Rep.BOOL), present)
+    return Value(lowering.graph.apply(operations.MEMBER, (a.node, members.node), Rep.BOOL), present)
 
 
 def _coalesce(lowering: Lowering, _: typed.Operation, a: Value, b: Value) -> Value:
     if a.present is None:
         return a
     present = None if b.present is None else lowering.disjunction(a.present, b.present)
-    return Value(lowering.apply(ops.WHERE, a.present, a.node, b.node, rep=a.node.rep), present)
+    return Value(lowering.apply(operations.WHERE, a.present, a.node, b.node, rep=a.node.rep), present)
 
 
 _OPERATORS: Mapping[typed.Op, Callable[..., Value]] = {
@@ -209,11 +208,11 @@ _OPERATORS: Mapping[typed.Op, Callable[..., Value]] = {
 
 def _if(lowering: Lowering, expr: typed.If) -> Value:
     condition, then, otherwise = lowering(expr.condition), lowering(expr.then), lowering(expr.otherwise)
-    value = lowering.apply(ops.WHERE, condition.node, then.node, otherwise.node, rep=then.node.rep)
+    value = lowering.apply(operations.WHERE, condition.node, then.node, otherwise.node, rep=then.node.rep)
     branch = None
     if then.present is not None or otherwise.present is not None:
         sides = (side.present or lowering.graph.true() for side in (then, otherwise))
-        branch = lowering.apply(ops.WHERE, condition.node, *sides, rep=Rep.BOOL)
+        branch = lowering.apply(operations.WHERE, condition.node, *sides, rep=Rep.BOOL)
     return Value(value, lowering.both(condition.present, branch))
 
 
@@ -224,7 +223,7 @@ def _has(lowering: Lowering, expr: typed.Has) -> Value:
 def _curve(lowering: Lowering, expr: typed.Curve) -> Value:
     x = lowering(expr.x)
     points = [lowering(coordinate) for point in expr.points for coordinate in point]
-    value = lowering.apply(ops.CURVE, x.node, *(point.node for point in points), rep=Rep.FLOAT)
+    value = lowering.apply(operations.CURVE, x.node, *(point.node for point in points), rep=Rep.FLOAT)
     return Value(value, lowering.both(x.present, *(point.present for point in points)))
 
 
@@ -253,12 +252,12 @@ def _requirement(lowering: Lowering, labels: typed.AttributeRef, requirement: ty
 def _satisfies(lowering: Lowering, label: Node, requirement: typed.Requirement) -> Node:
     """Whether a present label satisfies a requirement (for NotIn: whether it is in)."""
     if len(requirement.values) == 1 and requirement.op in (typed.SelectorOp.IN, typed.SelectorOp.NOT_IN):
-        return lowering.apply(ops.EQ, label, lowering.graph.const(requirement.values[0], Rep.TEXT), rep=Rep.BOOL)
-    test = ops.requirement_test(requirement)
+        return lowering.apply(operations.EQ, label, lowering.graph.const(requirement.values[0], Rep.TEXT), rep=Rep.BOOL)
+    test = operations.requirement_test(requirement)
     if label.rep is Rep.TEXT:
         return lowering.graph.apply(Op(name="satisfies", scalar=test, key=requirement), (label,), Rep.BOOL)
-    table = lowering.graph.apply(ops.table("satisfies", test, requirement), (leaves.strings(lowering.graph),), Rep.OBJECT)
-    return lowering.graph.apply(ops.LOOKUP, (table, label), Rep.BOOL)
+    table = lowering.graph.apply(operations.table("satisfies", test, requirement), (leaves.strings(lowering.graph),), Rep.OBJECT)
+    return lowering.graph.apply(operations.LOOKUP, (table, label), Rep.BOOL)
 
 
 _LOWER: Mapping[type[typed.Expr], Callable[..., Value]] = {

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wharfinger.builtins.context import AtRows
-from wharfinger.compiler import leaves, selections
-from wharfinger.compiler.ir import CONST, Module, Node, Op, Rep, Stage, ordered
-from wharfinger.compiler.selection_parts import is_selection
+from wharfinger.builtins.signature import AtRows
+from wharfinger.compiler.evaluation import selections
+from wharfinger.compiler.evaluation.selections import is_selection
+from wharfinger.compiler.graph import leaves
+from wharfinger.compiler.graph.ir import CONST, Module, Node, Op, Rep, Stage, ordered
 from wharfinger.language.catalogue import Volatility
 from wharfinger.model.pod import PodView
 from wharfinger.model.strings import StringTable

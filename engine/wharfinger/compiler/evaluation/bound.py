@@ -1,28 +1,74 @@
 """A compiled policy bound to one pod: evaluates its rules for any set of nodes.
 
-Between questions about the same rows of the same snapshot, registers are kept: whatever two rules have in common is computed
-once. What only depends on the node objects is kept longer, see `static_columns`.
+Registers are kept between questions about the same rows of the same snapshot, so what two rules have in common is computed once. Columns
+that depend on node objects alone (`StaticColumns`) are kept longer and updated row by row: a node object changes seldom, pods come and go
+all the time. These columns belong to one policy and one cluster and are shared by all pods whose values in them are equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.builtins.context import AtRows, Rows
-from wharfinger.compiler import schedule
-from wharfinger.compiler.one_row import OneRow
+from wharfinger.builtins.signature import AtRows, Rows
+from wharfinger.compiler.evaluation import schedule
+from wharfinger.compiler.evaluation.row_code import OneRow
 from wharfinger.compiler.rules import CompiledScore, Rule
-from wharfinger.compiler.static_columns import whole
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
 from wharfinger.model.strings import StringTable
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
+
+MOST_CELLS = 2**22  # 32 MB at most per policy and cluster
+
+
+@dataclass(slots=True)
+class _Kept:
+    revision: int
+    values: NDArray[Any]
+
+
+class StaticColumns:
+    """A bounded cache of columns; what was not used the longest is dropped first."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: Hashable, snapshot: Snapshot, evaluate: Callable[[Rows], Any]) -> NDArray[Any]:
+        """The column of a key for all rows; `evaluate` computes it for the rows that changed since it was last asked for."""
+        kept = self._kept.get(key)
+        changed = None if kept is None else snapshot.node_changes(kept.revision)
+        if kept is None or changed is None:
+            kept = self._kept[key] = _Kept(snapshot.revision, whole(evaluate(slice(None)), snapshot.n_nodes))
+            self._drop_oldest(snapshot.n_nodes)
+        elif len(changed):
+            kept.values = kept.values.copy()  # whoever read the old ones keeps them as they were
+            kept.values[changed] = evaluate(changed)
+        kept.revision = snapshot.revision
+        self._kept.move_to_end(key)
+        return kept.values
+
+    def _drop_oldest(self, n_nodes: int) -> None:
+        while len(self._kept) > max(8, MOST_CELLS // max(1, n_nodes)):
+            self._kept.popitem(last=False)
+
+
+def whole(values: Any, n_nodes: int) -> NDArray[Any]:
+    """A column of its own, also where one value stands for all rows."""
+    return np.array(np.broadcast_to(values, (n_nodes,)))
+
 
 VALUE, MISSING, SKIPPED = range(3)  # states of a raw score
 _NO_ROWS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)

@@ -1,0 +1,279 @@
+"""Calls of builtins, selections of pods and aggregates over them, to the graph.
+
+A builtin that can be missing by itself (`ratio` by zero) returns its value and its presence as a pair that is taken apart here. A call on
+what is known of the pod alone uses the scalar reference, a call on nodes the kernel.
+
+The predicate of a selection is a subgraph of stage ITEM. The model keeps the count of each selection up to date as pods come and go, so
+an aggregate is a lookup: per node, per topology domain, or one number for the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from wharfinger.builtins import text_kernels
+from wharfinger.builtins.signature import AtMoment, AtRows
+from wharfinger.compiler.graph import leaves, operations
+from wharfinger.compiler.graph.ir import Node, Op, Rep, Stage, Value
+from wharfinger.language import typed
+from wharfinger.language.catalogue import Function, Subject, Volatility
+from wharfinger.language.source import Source, Span
+from wharfinger.model import schema
+from wharfinger.model.selection import Selection
+from wharfinger.model.strings import StringTable
+
+if TYPE_CHECKING:
+    from wharfinger.compiler.graph.lower import Lowering
+
+
+def lower_call(lowering: Lowering, expr: typed.Call) -> Value:
+    """The value of a call."""
+    function = expr.function
+    arguments = [_argument(lowering, function, argument) for argument in (*expr.arguments, *expr.named.values())]
+    present = lowering.both(*(argument.present for argument in arguments))
+    nodes = [argument.node for argument in arguments]
+    about_a_pod = lowering.given_time or any(node.stage is Stage.ITEM for node in nodes)
+    if function.context and not about_a_pod:
+        return _unpacked(lowering, expr, _framed(lowering, expr, nodes), present)
+    if about_a_pod or not any(node.stage is Stage.RUN for node in nodes):
+        return _unpacked(lowering, expr, _scalar(lowering, expr, nodes), present)
+    if isinstance(function.vector, text_kernels.Kernel):
+        return _textual(lowering, expr, nodes, present)
+    return _unpacked(lowering, expr, _vector(lowering, expr, nodes), present)
+
+
+def _argument(lowering: Lowering, function: Function, argument: typed.Expr) -> Value:
+    if function.context and isinstance(argument, typed.MetricRef):
+        return Value(lowering.graph.const(lowering.metrics[argument.name].key, Rep.OBJECT))
+    return lowering(argument)
+
+
+def _names(expr: typed.Call) -> tuple[str, ...]:
+    return tuple(expr.named)
+
+
+def _with_names(function: Any, expr: typed.Call) -> Any:
+    """The function with its last arguments passed by name."""
+    names = _names(expr)
+    if not names:
+        return function
+
+    def call(*arguments: Any) -> Any:
+        return function(*arguments[: -len(names)], **dict(zip(names, arguments[-len(names) :], strict=True)))
+
+    return call
+
+
+def can_be_absent(expr: typed.Call) -> bool:
+    """Whether the function may be missing although all its arguments are present."""
+    return expr.function.result(tuple(argument.type.present() for argument in expr.arguments)).optional
+
+
+def _run_rep(expr: typed.Call) -> Rep:
+    """What the kernel of a call returns: values, or a pair of values and presence."""
+    return Rep.OBJECT if can_be_absent(expr) else leaves.rep_of(expr.type, Stage.RUN)
+
+
+def _framed(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
+    """A call that reads the cluster."""
+    call = _with_names(expr.function.vector, expr)
+    op = Op(
+        name=f"call {expr.function.name}",
+        vector=call,
+        row=_at_row(expr, nodes),
+        framed=True,
+        of_pod=True,
+        timed=expr.function.volatility is Volatility.TIMED,
+        hazardous=True,
+        key=_names(expr),
+    )
+    return lowering.graph.apply(op, nodes, _run_rep(expr), at=Stage.RUN, volatility=expr.function.volatility)
+
+
+def _vector(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
+    """A call on columns that reads nothing but them."""
+    row = _at_row(expr, nodes)
+    op = Op(name=f"call {expr.function.name}", vector=_with_names(expr.function.vector, expr), row=row, hazardous=True, key=_names(expr))
+    return lowering.graph.apply(op, [lowering.code(node) for node in nodes], _run_rep(expr))
+
+
+def _at_row(expr: typed.Call, nodes: list[Node]) -> Callable[..., Any] | None:
+    """The form for one row: the function's own, or its scalar reference; None where that takes or gives selections, metrics or texts."""
+    rep = _run_rep(expr)
+    if expr.function.row is not None:
+        call: Callable[..., Any] = _with_names(expr.function.row, expr)
+    elif any(node.rep in {Rep.OBJECT, Rep.CODE} for node in nodes) or leaves.rep_of(expr.type, Stage.RUN) is Rep.CODE:
+        return None
+    else:
+        call = _with_names(expr.function.scalar, expr)
+    if rep is not Rep.OBJECT:
+        return call
+
+    def pair(*arguments: Any) -> tuple[Any, bool]:
+        found = call(*arguments)
+        return (0.0, False) if found is None else (found, True)
+
+    return pair
+
+
+def _scalar(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
+    """A call on plain values; a builtin with a context is told the time."""
+    call = _with_names(expr.function.scalar, expr)
+    name = f"call {expr.function.name}"
+    if not expr.function.context:
+        return lowering.graph.apply(Op(name=name, scalar=call, key=("scalar", *_names(expr))), nodes, Rep.OBJECT)
+    op = Op(name=name, scalar=lambda at, *arguments: call(AtMoment(at), *arguments), key=("moment", *_names(expr)))
+    return lowering.graph.apply(op, [leaves.now(lowering.graph, given=lowering.given_time), *nodes], Rep.OBJECT)
+
+
+def _unpacked(lowering: Lowering, expr: typed.Call, call: Node, present: Node | None) -> Value:
+    """The value and presence of a finished call."""
+    if call.rep is not Rep.OBJECT:
+        return Value(call, present)
+    rep = leaves.rep_of(expr.type, call.stage)
+    own = lowering.graph.apply(operations.KNOWN, (call,), Rep.BOOL) if can_be_absent(expr) else None
+    return Value(lowering.graph.apply(operations.given(rep), (call,), rep), lowering.both(present, own))
+
+
+def _on_columns(kernel: text_kernels.Kernel, columns: list[int]) -> Callable[..., Any]:
+    """The kernel, told which of its arguments are codes; one code for all rows is a column too."""
+
+    def call(strings: StringTable, *arguments: Any) -> Any:
+        return kernel(strings, *(np.asarray(argument) if index in columns else argument for index, argument in enumerate(arguments)))
+
+    return call
+
+
+def _textual(lowering: Lowering, expr: typed.Call, nodes: list[Node], present: Node | None) -> Value:
+    """A function of texts: of one column, a lookup by code; of several, the kernel itself."""
+    kernel = cast("text_kernels.Kernel", expr.function.vector)
+    rep = leaves.rep_of(expr.type, Stage.RUN)
+    table_of = leaves.strings(lowering.graph)
+    columns = [index for index, node in enumerate(nodes) if node.stage is Stage.RUN]
+    if len(columns) > 1 or nodes[columns[0]].rep is not Rep.CODE:
+        op = Op(name=f"call {expr.function.name}", vector=_on_columns(kernel, columns), key=tuple(columns))
+        pair = lowering.graph.apply(op, (table_of, *nodes), Rep.OBJECT)
+        own = lowering.graph.apply(operations.KNOWN, (pair,), Rep.BOOL) if can_be_absent(expr) else None
+        return Value(lowering.graph.apply(operations.given(rep), (pair,), rep), lowering.both(present, own))
+    column = columns[0]
+    make = Op(name=f"table {expr.function.name}", scalar=lambda strings, *rest: kernel.table(strings, column, *rest), key=column)
+    table = lowering.graph.apply(make, (table_of, *(node for index, node in enumerate(nodes) if index != column)), Rep.OBJECT)
+    own = lowering.graph.apply(operations.LOOKUP_PRESENT, (table, nodes[column]), Rep.BOOL) if can_be_absent(expr) else None
+    return Value(lowering.graph.apply(operations.LOOKUP, (table, nodes[column]), rep), lowering.both(present, own))
+
+
+_NAMESPACE = next(each for each in schema.ATTRIBUTES if (each.subject, each.path) == (Subject.ITEM, "namespace"))
+_NO_PLACE = Span(source=Source(name="", text=""), start=0, end=0)  # written by nobody
+VOLATILITY = {typed.Per.NODE: Volatility.ROW, typed.Per.DOMAIN: Volatility.GLOBAL, typed.Per.CLUSTER: Volatility.GLOBAL}
+
+
+def lower_select(lowering: Lowering, expr: typed.Select) -> Value:
+    """The selection itself, as builtins such as `spread` take it; where the predicate is missing a pod is not selected."""
+    selected = lowering.graph.true() if expr.where is None else lowering.certainly(lowering(expr.where))
+    return Value(_select(lowering, expr.span, visible(lowering, selected)))
+
+
+def visible(lowering: Lowering, selected: Node) -> Node:
+    """Where a placed pod is selected and the policy may look at it, whatever its text says."""
+    namespace = lowering.authority.confined_to
+    if namespace is None:
+        return selected
+    of_pod = leaves.attribute(lowering.graph, typed.AttributeRef(span=_NO_PLACE, type=_NAMESPACE.type, attribute=_NAMESPACE), None)
+    own = lowering.apply(operations.EQ, of_pod.node, lowering.graph.const(namespace, Rep.TEXT), rep=Rep.BOOL)
+    return lowering.conjunction(own, selected)
+
+
+def _select(lowering: Lowering, span: Span, *operands: Node) -> Node:
+    selection = lowering.graph.apply(operations.SELECT, operands, Rep.OBJECT, at=Stage.RUN)
+    lowering.places.setdefault(selection.number, span)
+    return selection
+
+
+def lower_aggregate(lowering: Lowering, expr: typed.Aggregate) -> Value:
+    """The value of an aggregate; pods whose value is missing are left out."""
+    selected = lowering(expr.selection).node.args[0]
+    if expr.value is None:
+        return _total(lowering, expr, _select(lowering, expr.selection.span, selected))
+    value = lowering(expr.value)
+    weighed = _select(lowering, expr.span, selected, value.node, value.present or lowering.graph.true())
+    if expr.reduction is typed.Reduction.SUM:
+        return _total(lowering, expr, weighed)
+    if expr.reduction is typed.Reduction.AVG:
+        counted = selected if value.present is None else lowering.conjunction(selected, value.present)
+        return _mean(lowering, expr, weighed, _select(lowering, expr.span, counted))
+    return _extreme(lowering, expr, weighed)
+
+
+def _read(lowering: Lowering, expr: typed.Aggregate, selection: Node, name: str, read: Any) -> Node:
+    """What `read(frame, selection)` gives, as a node."""
+    row = _total_at_row(name, highest=expr.reduction is typed.Reduction.MAX) if expr.per is typed.Per.NODE else None
+    op = Op(name=f"{name} per {expr.per.value}", vector=read, row=row, framed=True, key=expr.topology_key)
+    return lowering.graph.apply(op, (selection,), Rep.FLOAT, volatility=VOLATILITY[expr.per])
+
+
+def _total_at_row(name: str, *, highest: bool) -> Any:
+    """What is read of one row: taken from the counts of all, which are there anyway."""
+    if name == "sum":
+        return lambda frame, selection: selection.by_node.item(frame.row)
+    return lambda frame, selection: selection.extreme_by_node(highest=highest).item(frame.row)
+
+
+def _sum(lowering: Lowering, expr: typed.Aggregate, selection: Node) -> Node:
+    return _read(lowering, expr, selection, "sum", _sum_reader(expr))
+
+
+def _sum_reader(expr: typed.Aggregate) -> Any:
+    key = expr.topology_key or ""
+
+    def per_node(frame: AtRows, selection: Selection) -> Any:
+        return selection.by_node[frame.rows]
+
+    def per_domain(frame: AtRows, selection: Selection) -> Any:
+        return selection.in_domain(key)[frame.rows]
+
+    def in_cluster(_: AtRows, selection: Selection) -> Any:
+        return selection.total
+
+    return {typed.Per.NODE: per_node, typed.Per.DOMAIN: per_domain, typed.Per.CLUSTER: in_cluster}[expr.per]
+
+
+def _total(lowering: Lowering, expr: typed.Aggregate, selection: Node) -> Value:
+    """A count or sum; missing only on nodes that are in no domain."""
+    total = _sum(lowering, expr, selection)
+    return Value(total, _in_a_domain(lowering, expr.topology_key) if expr.per is typed.Per.DOMAIN else None)
+
+
+def _in_a_domain(lowering: Lowering, topology_key: str | None) -> Node:
+    key = topology_key or ""
+    op = Op(name="in a domain", vector=lambda frame: np.greater_equal(frame.snapshot.domain(key)[0][frame.rows], 0), framed=True, key=key)
+    return lowering.graph.leaf(op, Stage.RUN, Rep.BOOL)
+
+
+def _mean(lowering: Lowering, expr: typed.Aggregate, weighed: Node, counted: Node) -> Value:
+    """The sum divided by the number; missing where there is none."""
+    total = _sum(lowering, expr, weighed)
+    number = _sum(lowering, expr, counted)
+    some = lowering.apply(operations.GT, number, lowering.graph.const(0.0, Rep.FLOAT), rep=Rep.BOOL)
+    return Value(lowering.apply(operations.DIV, total, number, rep=Rep.FLOAT), some)
+
+
+def _extreme(lowering: Lowering, expr: typed.Aggregate, weighed: Node) -> Value:
+    """The smallest or largest value; missing where no pod has one."""
+    highest = expr.reduction is typed.Reduction.MAX
+    key = expr.topology_key or ""
+
+    def per_node(frame: AtRows, selection: Selection) -> Any:
+        return selection.extreme_by_node(highest=highest)[frame.rows]
+
+    def per_domain(frame: AtRows, selection: Selection) -> Any:
+        return selection.extreme_in_domain(key, highest=highest)[frame.rows]
+
+    def in_cluster(_: AtRows, selection: Selection) -> Any:
+        return (np.fmax if highest else np.fmin).reduce(selection.extreme_by_node(highest=highest), initial=np.nan)
+
+    read = {typed.Per.NODE: per_node, typed.Per.DOMAIN: per_domain, typed.Per.CLUSTER: in_cluster}[expr.per]
+    extreme = _read(lowering, expr, weighed, expr.reduction.value, read)
+    return Value(extreme, lowering.apply(operations.EQ, extreme, extreme, rep=Rep.BOOL))  # NaN, "none", is not equal to itself
