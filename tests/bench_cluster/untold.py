@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from wharfinger.cli import main
 from wharfinger.daemon import serve
+from wharfinger.daemon.observation import Telling
 from wharfinger.daemon.settings import Settings
-from wharfinger.daemon.telling import Telling
 from wharfinger.framework.ports import Clock, SilentObserver
 from wharfinger.runtime.scheduler import Scheduler
 from wharfinger.telemetry import logs

@@ -13,10 +13,9 @@ from typing import Any, Self, TypeVar
 from prometheus_client import CollectorRegistry
 
 from tests.in_memory import InMemoryCluster
-from wharfinger.daemon.live.page import live_page
-from wharfinger.daemon.policy_changes import connect
-from wharfinger.daemon.policy_pages import policies_told
-from wharfinger.daemon.seeing import ToldToo, decisions_shown
+from wharfinger.daemon.active_policies import connect
+from wharfinger.daemon.observation import ToldToo, decisions_shown
+from wharfinger.daemon.pages import live_page, policies_told
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import SilentObserver
 from wharfinger.kube.contact import Contact

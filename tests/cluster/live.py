@@ -13,7 +13,7 @@ from unittest.mock import Mock
 
 from tests.cluster.waiting import PATIENCE
 from wharfinger.daemon.compose import Daemon, connection_of
-from wharfinger.daemon.connecting import first_contact
+from wharfinger.daemon.serve import first_contact
 from wharfinger.daemon.settings import ClientConnection, LeaderElection, Settings
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.ports import Attempt, Clock, SilentObserver

@@ -13,9 +13,9 @@ from tests.cluster.permissions import ACCOUNT, NAMESPACE, RBAC, allowed, granted
 from tests.cluster.process import WharfProcess
 from tests.cluster.test_preemption import priority_class
 from tests.cluster.waiting import eventually
-from wharfinger.crd.app import PolicyAppSpec
+from wharfinger.crd.policy_app import PolicyAppSpec
 from wharfinger.model.objects_meta import ObjectMeta
-from wharfinger.reconcile import app_objects
+from wharfinger.operator import app_objects
 
 SETTINGS = Path(__file__).parents[2] / "deploy" / "base" / "wharf.yaml"
 REFUSED = (

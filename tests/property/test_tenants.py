@@ -30,10 +30,10 @@ from wharfinger.language.text_set import TextSet
 from wharfinger.model import objects
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
-from wharfinger.reconcile.judgement import Judge, eligible, violations
-from wharfinger.reconcile.object_cache import ObjectCache
-from wharfinger.reconcile.preview import PreviewReconciler
-from wharfinger.reconcile.preview_question import Questions
+from wharfinger.operator.judgement import Judge, eligible, violations
+from wharfinger.operator.object_cache import ObjectCache
+from wharfinger.operator.preview import PreviewReconciler
+from wharfinger.operator.preview_question import Questions
 from wharfinger.runtime import explained_pod
 from wharfinger.runtime.policy_store.sample import sample_of
 from wharfinger.runtime.policy_store.trial import tried

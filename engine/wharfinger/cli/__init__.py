@@ -30,22 +30,22 @@ from wharfinger.language import render
 from wharfinger.language.diagnostics import PolicyError
 
 VERBS: Mapping[str, str] = {
-    "check": "wharfinger.cli.check",
-    "fmt": "wharfinger.cli.fmt",
-    "test": "wharfinger.cli.test",
-    "dry-run": "wharfinger.cli.dry_run",
-    "snapshot": "wharfinger.cli.snapshot",
-    "explain": "wharfinger.cli.explain",
-    "replay": "wharfinger.cli.replay",
-    "run": "wharfinger.cli.run",
-    "status": "wharfinger.cli.status",
-    "top": "wharfinger.cli.top",
-    "signals": "wharfinger.cli.signals",
-    "config": "wharfinger.cli.config",
-    "install": "wharfinger.cli.install",
-    "bench": "wharfinger.cli.bench",
-    "demo": "wharfinger.cli.demo",
-    "version": "wharfinger.cli.version",
+    "check": "wharfinger.cli.verbs.check",
+    "fmt": "wharfinger.cli.verbs.fmt",
+    "test": "wharfinger.cli.verbs.test",
+    "dry-run": "wharfinger.cli.verbs.dry_run",
+    "snapshot": "wharfinger.cli.verbs.snapshot",
+    "explain": "wharfinger.cli.verbs.explain",
+    "replay": "wharfinger.cli.verbs.replay",
+    "run": "wharfinger.cli.verbs.run",
+    "status": "wharfinger.cli.verbs.status",
+    "top": "wharfinger.cli.verbs.top",
+    "signals": "wharfinger.cli.verbs.signals",
+    "config": "wharfinger.cli.verbs.config",
+    "install": "wharfinger.cli.verbs.install",
+    "bench": "wharfinger.cli.verbs.bench",
+    "demo": "wharfinger.cli.verbs.demo",
+    "version": "wharfinger.cli.verbs.version",
 }
 """Verb to module, in the order of `--help`."""
 
@@ -115,7 +115,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        importlib.import_module("wharfinger.cli.version").command()
+        importlib.import_module("wharfinger.cli.verbs.version").command()
         raise typer.Exit
 
 

@@ -1,4 +1,4 @@
-"""The cluster as it is now, for commands that end: `wharf snapshot`, and dry runs with `--live`."""
+"""The live cluster and its metrics, for commands that read once and end: `wharf snapshot`, `wharf signals check`, and `--live`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from wharfinger.cli import chosen_policies, streams
 from wharfinger.errors import UsageError
+from wharfinger.language import typed
 from wharfinger.model import read
+from wharfinger.model.metric_table import Samples
 from wharfinger.runtime import cluster
 from wharfinger.runtime.cluster import Cluster
 
 if TYPE_CHECKING:
+    from wharfinger.daemon.settings import Settings
     from wharfinger.kube.capture import Captured
+    from wharfinger.model.cluster_state import ClusterState
+    from wharfinger.signals.ports import Source
 
 
 def cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | None, *, live: bool, skip_invalid: bool) -> Cluster:
@@ -58,3 +65,100 @@ def ended_tidily() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def settings_of(config: str | None, prometheus: str | None) -> Settings:
+    """The settings of a file, or the defaults, with a URL as the `default` server; UsageError for what does not fit."""
+    from wharfinger.daemon import settings_file  # noqa: PLC0415 — half a second of imports that no other verb needs
+    from wharfinger.daemon.settings import Settings  # noqa: PLC0415 — likewise
+
+    settings = Settings() if config is None else settings_file.read(config)
+    if prometheus is None:
+        return settings
+    document = settings.model_dump(by_alias=True)
+    document["prometheus"] = {**document["prometheus"], "default": {"url": prometheus}}
+    return settings_file.validated(document, "--prometheus")
+
+
+def state_of(paths: Sequence[str], kubeconfig: str | None, context: str | None, *, live: bool) -> ClusterState | None:
+    """The cluster whose nodes are meant, without what cannot be read of it, which is told; None when none is named."""
+    if not paths and not live:
+        return None
+    found = cluster_of(paths, kubeconfig if live else None, context if live else None, live=live, skip_invalid=True)
+    for sentence in found.skipped:
+        streams.complain(f"warning: {sentence}")
+    return found.state
+
+
+def policy_paths(settings: Settings) -> list[str]:
+    """The files and folders with the policies of all profiles."""
+    return list(dict.fromkeys(path for profile in settings.profiles for path in (*profile.policies, *profile.shadow_policies)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The samples of signals, and what could not be had of them, in sentences."""
+
+    samples: Mapping[str, Samples] = field(default_factory=dict)
+    not_read: Sequence[str] = ()
+
+
+def captured(  # noqa: PLR0913, PLR0917 — the options of a verb
+    found: Captured,
+    paths: Sequence[str] | None,
+    config: str | None,
+    prometheus: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+) -> Measured:
+    """What the metrics of policies say of a cluster that was captured; nothing where no policy is named. UsageError, PolicyError."""
+    if not paths and config is None:
+        if prometheus is not None:
+            raise UsageError("--prometheus says where metrics are read; say with --policy or --config which ones")
+        return Measured()
+    settings = settings_of(config, prometheus)
+    chosen = list(paths or policy_paths(settings))
+    policies = [policy for policy in chosen_policies.loaded(chosen) if policy.metrics] if chosen else []
+    if not policies:
+        return Measured()
+    return asyncio.run(_measured(found, policies, settings, kubeconfig, context))
+
+
+async def _measured(
+    found: Captured, policies: Sequence[typed.Policy], settings: Settings, kubeconfig: str | None, context: str | None
+) -> Measured:
+    from wharfinger.runtime.system_clock import SystemClock  # noqa: PLC0415 — imports that no other verb needs
+    from wharfinger.signals.node_names import NodeNames  # noqa: PLC0415 — likewise
+    from wharfinger.signals.query import queries_of  # noqa: PLC0415 — likewise
+    from wharfinger.signals.survey import asked, samples_of  # noqa: PLC0415 — likewise
+
+    nodes = NodeNames(*cluster.cluster_of(read.read_bytes(found.content, "the cluster")).state.nodes_listed())
+    async with sources(policies, settings, kubeconfig, context) as opened:
+        answers = await asked(queries_of(policies).values(), opened, nodes, SystemClock())
+    lost = [f"no samples of {', '.join(each.query.users)}: {each.failure}" for each in answers.values() if each.failure is not None]
+    return Measured(samples=samples_of(answers), not_read=lost)
+
+
+@contextlib.asynccontextmanager
+async def sources(
+    policies: Sequence[typed.Policy], settings: Settings, kubeconfig: str | None, context: str | None
+) -> AsyncIterator[Mapping[str, Source]]:
+    """The sources of the settings; the cluster is connected to only if a policy asks its Metrics API."""
+    from wharfinger.signals.sources import sources_of  # noqa: PLC0415 — imports that no other verb needs
+
+    servers = [server.server(name) for name, server in settings.prometheus.items()]
+    metrics = [metric for policy in policies for metric in policy.metrics]
+    if not servers and any(metric.source == "prometheus" for metric in metrics):
+        raise UsageError("which Prometheus server? Give its URL with --prometheus, or a file with --config that names it")
+    if not any(metric.source == "metrics_api" for metric in metrics):
+        yield sources_of(servers)
+        return
+    from wharfinger.daemon.active_policies import node_metrics  # noqa: PLC0415 — likewise
+    from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — likewise
+    from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — likewise
+    from wharfinger.runtime.system_clock import SystemClock  # noqa: PLC0415 — likewise
+
+    named = settings.client_connection
+    credentials = Credentials(kubeconfig or named.kubeconfig, context or named.context, SystemClock().monotonic)
+    async with Connection(credentials, Limits(request_timeout=10.0), user_agent="wharf-signals") as connection:
+        yield sources_of(servers, node_metrics(connection))

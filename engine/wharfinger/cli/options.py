@@ -1,15 +1,62 @@
-"""Parts of the command line that several verbs share."""
+"""Command-line options that several verbs share, and the shell completion of their values.
+
+The shell waits for completions, so only small files are read. A file that cannot be read offers nothing: the command
+itself reports why.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wharfinger.cli import completion
-from wharfinger.errors import UsageError
+from wharfinger.errors import UsageError, WharfingerError
+
+if TYPE_CHECKING:
+    from wharfinger.model.read import Objects
+
+MOST_BYTES = 16 << 20
+"""Snapshots of up to this size are read; that takes a fraction of a second."""
+
+
+def offered_params(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """`NAME=` of each param of the policies, with the value that it has by default."""
+    from wharfinger.builtins import CATALOGUE  # noqa: PLC0415 — a command line that is run, not completed, has no need of it
+    from wharfinger.language import load  # noqa: PLC0415 — likewise
+
+    paths = ctx.params.get("policy") or ()
+    try:
+        policies, _ = load.load_policies(paths, CATALOGUE)
+    except (WharfingerError, OSError):
+        return []
+    declared = {f"{param.name}=": param.span.text for policy in policies if policy is not None for param in policy.params}
+    return sorted((name, text) for name, text in declared.items() if name.startswith(incomplete))
+
+
+def offered_nodes(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The nodes of the snapshot."""
+    return sorted(node.metadata.name for found in _read(ctx) for node in found.nodes if node.metadata.name.startswith(incomplete))
+
+
+def offered_pods(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The pods of the snapshot as `namespace/name`."""
+    keys = {f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}" for found in _read(ctx) for pod in found.pods}
+    return sorted(key for key in keys if key.startswith(incomplete))
+
+
+def _read(ctx: typer.Context) -> Iterator[Objects]:
+    """What the files of `--snapshot` hold, as far as they are small files."""
+    from wharfinger.model import read  # noqa: PLC0415 — as above
+
+    for path in ctx.params.get("snapshot") or ():
+        try:
+            if Path(path).is_file() and Path(path).stat().st_size <= MOST_BYTES:
+                yield read.read_objects([path], skip_invalid=True)
+        except (WharfingerError, OSError):
+            continue
+
 
 Paths = Annotated[
     list[str] | None,
@@ -32,7 +79,7 @@ Params = Annotated[
         "--param",
         metavar="NAME=VALUE",
         help="Sets a param, as it would be written in the file: keep_free=20%.",
-        autocompletion=completion.params,
+        autocompletion=offered_params,
     ),
 ]
 Config = Annotated[

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from wharfinger.cli import options
-from wharfinger.daemon import files
+from wharfinger.daemon import settings_file
 from wharfinger.daemon.settings import Settings
 from wharfinger.errors import UsageError
 from wharfinger.language import suggest
@@ -138,7 +138,7 @@ def taking_flags(verb: Callable[[Flags], int], **arguments: Any) -> Callable[...
 
 def settings_of(flags: Flags) -> Settings:
     """The settings of the file, or the defaults, with the flags in their places; UsageError for what does not fit."""
-    settings = Settings() if flags.config is None else files.read(flags.config)
+    settings = Settings() if flags.config is None else settings_file.read(flags.config)
     document = settings.model_dump(by_alias=True)
     _set(document["clientConnection"], kubeconfig=flags.kubeconfig, context=flags.context)
     _set(document["leaderElection"], leaderElect=flags.leader_elect)
@@ -157,7 +157,7 @@ def settings_of(flags: Flags) -> Settings:
     if flags.decision_log is not None:
         document["decisionLog"] = {**(document["decisionLog"] or {}), "path": flags.decision_log}
     document["profiles"] = _profiles(list(document["profiles"]), flags)
-    return files.validated(document, "flags")
+    return settings_file.validated(document, "flags")
 
 
 def _profiles(profiles: list[dict[str, Any]], flags: Flags) -> list[dict[str, Any]]:

@@ -1,10 +1,12 @@
-"""Where output goes."""
+"""Standard output and standard error: encoding, colours, warnings, and a progress bar for terminals."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -39,3 +41,20 @@ def complain_all(text: str) -> None:
     """None; writes text to stderr as it is."""
     sys.stdout.flush()
     sys.stderr.write(text)
+
+
+WORTH_A_BAR = 500
+
+
+@contextmanager
+def bar(stream: TextIO, title: str, total: int) -> Iterator[Callable[[], None]]:
+    """A function to call once per step done; it draws on `stream` if that is a terminal and there is enough to do."""
+    if not stream.isatty() or total < WORTH_A_BAR:
+        yield lambda: None
+        return
+    from rich.console import Console  # noqa: PLC0415 — 40 ms that only a terminal is worth
+    from rich.progress import Progress  # noqa: PLC0415 — likewise
+
+    with Progress(console=Console(file=stream), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda: progress.advance(task)

@@ -1,4 +1,8 @@
-"""The CustomResourceDefinitions of Wharfinger, as API servers take them and as files."""
+"""The CustomResourceDefinitions of Wharfinger, as the API server takes them and as files, made from the models.
+
+`structural` turns the JSON Schema of a model into the subset that `apiextensions.k8s.io/v1` accepts: without references, unions with null
+and titles. The result accepts the same objects, as long as they have no nulls.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,76 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from wharfinger.crd.app import PolicyAppSpec, PolicyAppStatus
-from wharfinger.crd.names import GROUP, MANAGED_BY, MANAGER, VERSION
-from wharfinger.crd.policy import SchedulingPolicySpec, SchedulingPolicyStatus
-from wharfinger.crd.preview import PlacementPreviewSpec, PlacementPreviewStatus
-from wharfinger.crd.schema import structural
+from wharfinger.crd.fields import GROUP, MANAGED_BY, MANAGER, VERSION
+from wharfinger.crd.placement_preview import PlacementPreviewSpec, PlacementPreviewStatus
+from wharfinger.crd.policy_app import PolicyAppSpec, PolicyAppStatus
+from wharfinger.crd.scheduling_policy import SchedulingPolicySpec, SchedulingPolicyStatus
+
+_KEPT = (
+    "type",
+    "format",
+    "description",
+    "default",
+    "enum",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "minItems",
+    "maxItems",
+    "maxProperties",
+    "required",
+)
+_EXTENSION = "x-kubernetes-"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+
+
+def structural(model: type[BaseModel]) -> dict[str, Any]:
+    """The schema of a model without references, nulls and titles."""
+    whole = model.model_json_schema(by_alias=True)
+    return _plain(whole, whole.get("$defs", {}))
+
+
+def _plain(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    schema = _resolved(schema, definitions)
+    kept = {key: schema[key] for key in _KEPT if _given(schema, key)}
+    if "const" in schema:
+        kept["enum"] = [schema["const"]]
+    kept |= {key: value for key, value in schema.items() if key.startswith(_EXTENSION)}
+    if kept.get(_INT_OR_STRING):
+        kept.pop("type", None)
+    if isinstance(kept.get("description"), str):
+        kept["description"] = " ".join(kept["description"].split())
+    if schema.get("properties"):
+        kept["properties"] = {name: _plain(part, definitions) for name, part in schema["properties"].items()}
+    if isinstance(schema.get("items"), Mapping):
+        kept["items"] = _plain(schema["items"], definitions)
+    if isinstance(schema.get("additionalProperties"), Mapping):
+        kept["additionalProperties"] = _plain(schema["additionalProperties"], definitions)
+    return kept
+
+
+def _given(schema: Mapping[str, Any], key: str) -> bool:
+    """Whether a keyword says anything; an empty default only says that the field may be left out, which it may anyway."""
+    value = schema.get(key)
+    return value is not None and not (key == "default" and value in ((), [], {}))
+
+
+def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema with what it refers to, and the one member of its union that is not null, merged in; its own keywords win."""
+    found = dict(schema)
+    while True:
+        members = [member for member in found.get("anyOf") or () if member.get("type") != "null"]
+        if "$ref" in found:
+            referred = definitions[found.pop("$ref").rpartition("/")[2]]
+        elif len(members) == 1:
+            referred = members[0]
+            del found["anyOf"]
+        else:
+            return found
+        found = {**referred, **found}
+
 
 _HEADER = "# Made from the models in engine/wharfinger/crd by `make docs`.\n"
 _AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}

@@ -1,26 +1,159 @@
-"""The webhook in the running process: served beside everything else by every replica, leader or not, whether or not the API server answers.
+"""The validating webhook of the running process, and the worker processes that check policies for it.
 
-It serves from the start, so that a port that is taken is found then. As long as its certificate is not there it can answer nobody, which
-is no reason not to schedule.
+Every replica serves it, leader or not. The server starts with the process, so a port that is taken is found at the start; without a
+certificate it refuses connections, which does not stop scheduling.
+
+A thread that computes for too long cannot be stopped, and it holds Python's lock against the event loop. So each check runs in a worker
+process that is killed at its deadline; a few run at a time, in fair turns.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from wharfinger.daemon.admission_settings import AdmissionSettings
-from wharfinger.daemon.judging import Judges, TooLong, judging_with
-from wharfinger.daemon.tasks import Tasks
+import msgspec
+
+from wharfinger.daemon.background_tasks import Tasks
+from wharfinger.daemon.settings import AdmissionSettings
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.language.authority import TenantRights
-from wharfinger.signals.fair_queue import Asker, TooMany
+from wharfinger.operator.policy_admission import MOST_MEMORY, READY, Judgement, Question
+from wharfinger.signals.fair_queue import Asker, Places, TooMany
+from wharfinger.signals.turns import Turns
 from wharfinger.web.admission import Admission, Busy, Caller, Callers, Judge, Late, Verdict
-from wharfinger.web.server import Server
-from wharfinger.web.serving_certificate import ServingCertificate
+from wharfinger.web.server import Server, ServingCertificate
+
+PROCESSES = 3
+SECONDS = 2.0
+"""For one judgement, of which a usual text takes a hundredth."""
+PLACES = Places(number=PROCESSES, of_group=PROCESSES - 1, of_asker=1, waiting=64, waiting_of_asker=8)
+_START_SECONDS = 30.0
+_LONGEST_LINE = 2**20
+
+
+def judging_with(rights: TenantRights) -> tuple[str, ...]:
+    """The command of a process that judges, where policies of namespaces have these rights."""
+    return sys.executable, "-P", "-m", "wharfinger.operator.policy_admission", msgspec.json.encode(rights).decode()
+
+
+class TooLong(WharfingerError):
+    """A judgement was not made in time."""
+
+
+class Judges:
+    """Processes that judge, started when they are needed."""
+
+    def __init__(self, monotonic: Callable[[], float], *, command: tuple[str, ...], seconds: float = SECONDS) -> None:
+        self.turns = Turns(PLACES, monotonic)
+        self._command = command
+        self._seconds = seconds
+        self._idle: list[Process] = []
+        self._coming: list[asyncio.Task[Process]] = []
+        self._all: set[Process] = set()
+        self._ended: list[Process] = []
+        self._closed = False
+
+    def prepare(self) -> None:
+        """A process starts at once: that takes a second, which is better spent before somebody waits for it."""
+        if not self._closed:
+            self._coming.append(asyncio.get_running_loop().create_task(self._started(), name="judging"))
+
+    async def __call__(self, obj: Mapping[str, Any], asker: Asker) -> Judgement:
+        """The judgement about an object. TooMany where too many wait, TooLong, WharfingerError where the process ended.
+
+        Cancelling it ends the process that is thinking about it.
+        """
+        async with self.turns.of(asker):
+            process = self._idle.pop() if self._idle else await self._next()
+            answered = False
+            try:
+                answer = await self._asked(process, obj)
+                answered = True
+            finally:
+                if answered:
+                    self._idle.append(process)
+                else:
+                    self._end(process)
+                    self.prepare()
+            return answer
+
+    async def close(self) -> None:
+        """Ends all processes; what they were thinking about is not waited for."""
+        self._closed = True
+        self._idle.clear()
+        for task in self._coming:
+            task.cancel()
+        await asyncio.gather(*self._coming, return_exceptions=True)
+        for process in list(self._all):
+            self._end(process)
+        for process in self._ended:
+            await process.wait()
+
+    async def _next(self) -> Process:
+        """The next process that has started; it goes on starting for others if this is cancelled."""
+        if not self._coming:
+            self.prepare()
+        if self._closed:
+            raise WharfingerError("the process stops")
+        task = self._coming.pop(0)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._coming.append(task)
+            raise
+
+    async def _asked(self, process: Process, obj: Mapping[str, Any]) -> Judgement:
+        assert process.stdin is not None  # noqa: S101 — as it is started
+        assert process.stdout is not None  # noqa: S101 — likewise
+        question = msgspec.json.encode(Question(object=dict(obj), seconds=self._seconds))
+        with suppress(ConnectionError):  # it has ended; how, is said below
+            process.stdin.write(question + b"\n")
+            await process.stdin.drain()
+        try:
+            async with asyncio.timeout(2 * self._seconds):  # it stops itself; this is for one that does not get to run
+                line = await process.stdout.readline()
+        except TimeoutError:
+            line = b""
+            self._end(process)  # only then: asyncio cannot tell any more how one ended that is killed as it ends
+        if line.endswith(b"\n"):
+            return msgspec.json.decode(line, type=Judgement)
+        status = await process.wait()
+        if status in {-14, -9}:  # SIGALRM of its own, SIGKILL of ours
+            raise TooLong(f"the text was not judged within {self._seconds:g} s; `wharf check` says what it costs")
+        raise WharfingerError(f"the process that judged the text ended with status {status}; it may take {MOST_MEMORY >> 20} MiB of memory")
+
+    async def _started(self) -> Process:
+        process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=_LONGEST_LINE, start_new_session=True
+        )
+        self._all.add(process)
+        assert process.stdout is not None  # noqa: S101 — as it is started
+        ready = b""
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                ready = await process.stdout.readline()
+        except TimeoutError:
+            pass
+        finally:
+            if ready != READY:
+                self._end(process)
+        if ready != READY:
+            raise WharfingerError(f"the process that judges texts cannot be started: {' '.join(self._command)}")
+        return process
+
+    def _end(self, process: Process) -> None:
+        self._all.discard(process)
+        self._ended = [other for other in self._ended if other.returncode is None and other is not process]
+        self._ended.append(process)
+        with suppress(ProcessLookupError):
+            process.kill()
+
 
 LOOK = 10.0
 """Seconds between two looks at the files of the certificate."""

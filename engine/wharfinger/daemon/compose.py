@@ -1,26 +1,25 @@
-"""The running scheduler, put together: the API server's ports, the scheduler's loop, the election, and an orderly end.
+"""The running scheduler, put together: the ports to the API server, the scheduling loop, leader election, and an orderly stop.
 
-The informers and the event recorder run from the start to the very end. The scheduler runs while this process leads: it starts with the
-election, and a stop lets it finish what is under way before the lease is given back. Who loses the lease stops writing at that moment and
-ends with an error, as kube-scheduler does: whoever supervises the process starts it again, with a picture of the cluster that is fresh.
+Informers and the event recorder run from start to end. The scheduler runs while this process leads. A stop lets work in progress finish
+before the lease is given back. A process that loses the lease stops writing at once and ends with an error, as kube-scheduler does; its
+supervisor starts it again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+import socket
+from dataclasses import dataclass
 from typing import Any
 
-from wharfinger.daemon.custom import Custom
-from wharfinger.daemon.identity import identity
-from wharfinger.daemon.measured import connect_signals, measure, signals_of
-from wharfinger.daemon.policy_changes import POLICIES, announced, connect
-from wharfinger.daemon.policy_events import PolicyEvents
-from wharfinger.daemon.ports import reporting, writing
+from wharfinger.daemon.active_policies import POLICIES, announced, connect, connect_signals, measure, signals_of
+from wharfinger.daemon.background_tasks import Tasks
+from wharfinger.daemon.cluster_events import PolicyEvents, SignalEvents, SignalObservers
+from wharfinger.daemon.custom_resources import Custom
 from wharfinger.daemon.settings import Settings
-from wharfinger.daemon.signal_events import SignalEvents, SignalObservers
-from wharfinger.daemon.tasks import Tasks
 from wharfinger.errors import WharfingerError
-from wharfinger.framework.ports import Clock, Observer
+from wharfinger.framework.ports import Clock, ClusterSink, Observer
 from wharfinger.kube.api_server import ApiServer, ports_of
 from wharfinger.kube.connection import Connection, Limits
 from wharfinger.kube.contact import keep_asking
@@ -30,12 +29,57 @@ from wharfinger.kube.events import EventSettings
 from wharfinger.kube.lease import LeaseSettings
 from wharfinger.kube.resources import SCHEDULING
 from wharfinger.model.cluster_state import ClusterState
-from wharfinger.reconcile.compose import StorePolicies
+from wharfinger.operator.compose import StorePolicies
 from wharfinger.runtime.garbage import collect_in_quiet
 from wharfinger.runtime.policy_budget import BudgetSettings
 from wharfinger.runtime.policy_store.store import PolicyStore
+from wharfinger.runtime.reporting_ports import NoEvents, ReportingBinder, ReportingWriter, Supposed
 from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
+from wharfinger.runtime.world import Ports
 from wharfinger.signals.ports import SignalObserver
+
+
+def identity() -> str:
+    """A name that no other process has: the host, and something random, as kube-scheduler makes it."""
+    return f"{socket.gethostname()}_{secrets.token_hex(8)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """The ports, and what stands between the watches and the scheduler, if anything does."""
+
+    ports: Ports
+    between: Supposed | None = None
+
+    def sink(self, scheduler: ClusterSink) -> ClusterSink:
+        """Who is to be told what the watches say, so that the scheduler is."""
+        if self.between is None:
+            return scheduler
+        self.between.sink = scheduler
+        return self.between
+
+
+def writing(server: ApiServer, clock: Clock, observer: Observer) -> Ways:
+    """The ways to and from an API server."""
+    ports = Ports(
+        binder=server.binder,
+        writer=server.writer,
+        volumes=server.volumes,
+        events=server.events,
+        leadership=server.leadership,
+        clock=clock,
+        observer=observer,
+    )
+    return Ways(ports=ports)
+
+
+def reporting(clock: Clock, observer: Observer) -> Ways:
+    """The ways of a run that writes nothing."""
+    supposed = Supposed()
+    writer = ReportingWriter(supposed)
+    ports = Ports(binder=ReportingBinder(), writer=writer, volumes=writer, events=NoEvents(), clock=clock, observer=observer)
+    return Ways(ports=ports, between=supposed)
+
 
 CONTROLLER = "wharfinger"
 """`reportingController` of events."""

@@ -1,29 +1,117 @@
-"""The policies of a running process: from the places that the settings name to the chains that decide.
+"""The policies of a running process: from the sources in the settings to the policy store.
 
-What files say is known before anything is connected to, and a file that was never good ends the process there: whoever starts it is
-watching. One that has been good before starts with what it was (`state_directory`). ConfigMaps and resources are read when there is a
-connection; until then nothing is decided, and a text there that was never good is left out, loudly.
+Files are read before anything is connected to. A file that has never been valid ends the process with an error; one that was valid before
+starts with its last good version (`state_directory`). ConfigMaps and custom resources are read when there is a connection; until then
+nothing is decided, and an invalid text there is left out and reported.
+
+Rights of policies that belong to a namespace, and the libraries that they may import, come from the settings too; libraries are read once,
+at the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from posixpath import basename
 
-from wharfinger.daemon.chains import Note, chain_config, chains_of
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.daemon.settings import Profile, Settings
 from wharfinger.errors import UsageError, WharfingerError
-from wharfinger.framework.chain import assemble
+from wharfinger.framework.chain import Chain, assemble
+from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.policy_status import Mode, PolicyObserver, PolicySource, PolicyStatus
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.policy_configmap import ConfigMapSource
 from wharfinger.kube.reflector import Report
-from wharfinger.language.authority import TenantRights
+from wharfinger.language import load, partner
+from wharfinger.language.authority import TenantPolicies, TenantRights
+from wharfinger.language.diagnostics import Diagnostics, PolicyError
+from wharfinger.language.load import policy_files
+from wharfinger.language.parser import parse
+from wharfinger.language.source_file import read_source
+from wharfinger.runtime import configuration_file, policies
 from wharfinger.runtime.policy_store.folder_source import FolderSource
 from wharfinger.runtime.policy_store.last_known_good import LastKnownGood
 from wharfinger.runtime.policy_store.ledger import Supply
 from wharfinger.runtime.policy_store.store import PolicyStore
+
+Note = Callable[[str], None]
+
+
+def chains_of(settings: Settings, note: Note) -> Mapping[str, Chain]:
+    """The chain of each scheduler name. PolicyError with every finding, or UsageError; remarks go to `note`."""
+    return {profile.scheduler_name: assemble(compiled(profile), chain_config(profile, note)) for profile in settings.profiles}
+
+
+def compiled(profile: Profile) -> tuple[CompiledPolicy, ...]:
+    """The policies of a profile with its params; PolicyError with every finding, UsageError for a path that is not there."""
+    for path in profile.policies:
+        if fault := _fault_of(path):
+            raise UsageError(f"profile {profile.scheduler_name}: {path}: {fault}")
+    if not profile.policies:
+        return policies.compile_all((), profile.params)
+    found, diagnostics = load.load_policies(list(profile.policies), CATALOGUE)
+    if diagnostics.has_errors:
+        raise PolicyError(diagnostics)
+    return policies.compile_all([policy for policy in found if policy is not None], profile.params)
+
+
+def _fault_of(path: str) -> str:
+    """Why a path cannot be followed as a file or folder of policies, "" if it can. Nothing is opened: a pipe would wait for its writer."""
+    found = Path(path)
+    if not found.exists():
+        return "no such file or folder"
+    if found.is_dir():
+        empty = not (found / partner.NONE_MEANT).exists() and not any(found.rglob(f"*{partner.SUFFIX}"))
+        return f"no *{partner.SUFFIX} files in this folder; where none is meant, a file {partner.NONE_MEANT} says so" if empty else ""
+    if not found.is_file():
+        return "no regular file, so nobody can tell when it changes"
+    return "" if path.endswith(partner.SUFFIX) else f"only files whose names end in {partner.SUFFIX} are read; rename it"
+
+
+def chain_config(profile: Profile, note: Note) -> ChainConfig | None:
+    """The settings of the built-in plugins for a profile: in the file, the profile of the same name or else its only one."""
+    path = profile.kube_scheduler_configuration
+    if path is None:
+        return None
+    found = configuration_file.read(path)
+    for remark in found.notes:
+        note(f"{path}: {remark}")
+    name = profile.scheduler_name if profile.scheduler_name in found.settings else None
+    try:
+        return found.of(name)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}; profile {profile.scheduler_name} needs one of its own name there") from error
+
+
+MOST_BYTES = 65_536
+"""Of all libraries together: they are handed to the process that judges for the webhook as an argument of its command."""
+
+
+def rights_of(settings: Settings) -> TenantRights:
+    """What policies of namespaces may do; UsageError or PolicyError for libraries that cannot be read, or are none."""
+    texts: dict[str, str] = {}
+    for path in policy_files(settings.tenant_libraries):
+        name = basename(Path(path).as_posix())
+        if name in texts:
+            raise UsageError(f"tenantLibraries: there are two files called {name}; policies import them by that name")
+        texts[name] = _library(path)
+    if sum(len(text.encode()) for text in texts.values()) > MOST_BYTES:
+        raise UsageError(f"tenantLibraries: together they have more than {MOST_BYTES:,} bytes")
+    return TenantRights(TenantPolicies(settings.tenant_policies), frozenset(settings.tenant_servers), tuple(sorted(texts.items())))
+
+
+def _library(path: str) -> str:
+    diagnostics = Diagnostics()
+    source = read_source(path, diagnostics)
+    file = None if source is None else parse(source, diagnostics)
+    if diagnostics.has_errors:
+        raise PolicyError(diagnostics)
+    if source is None or file is None or file.policy is not None:
+        raise UsageError(f"tenantLibraries: {path} is a policy, not a library; take its `policy` line and rules out")
+    return source.text
 
 
 class PoliciesRefused(WharfingerError):

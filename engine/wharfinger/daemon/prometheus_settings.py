@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 
 from pydantic import Field, field_validator, model_validator
 
-from wharfinger.daemon import urls
-from wharfinger.daemon.duration import Duration
-from wharfinger.daemon.part import Part
+from wharfinger.daemon import settings_fields
+from wharfinger.daemon.settings_fields import Duration, Part
 from wharfinger.signals.settings import PrometheusServer
 
 _SECRET = ("authorization", "cookie", "token", "secret", "password", "api-key", "apikey")
@@ -70,14 +69,14 @@ class Prometheus(Part):
     @field_validator("url")
     @classmethod
     def _reachable(cls, value: str) -> str:
-        parts = urls.split(value)
-        if parts is None or not urls.is_http(parts):
+        parts = settings_fields.split(value)
+        if parts is None or not settings_fields.is_http(parts):
             raise ValueError("expected a URL such as https://prometheus.monitoring:9090")
         if parts.username is not None or parts.password is not None:
             raise ValueError("the URL has a password in it; name the file that holds it as basicAuth.passwordFile")
         if parts.query or parts.fragment:
             raise ValueError("expected the server's URL, without a query")
-        if not urls.has_port(parts):
+        if not settings_fields.has_port(parts):
             raise ValueError("expected a port from 1 to 65535, as in https://prometheus.monitoring:9090")
         if parts.path.rstrip("/").endswith(_API):
             raise ValueError("expected the path before /api/v1 only, which is added")

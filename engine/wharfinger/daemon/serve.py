@@ -1,46 +1,73 @@
-"""`wharf run` from its settings to its end: policies, logs, the web server, the connection, the daemon."""
+"""`wharf run` from its settings to its end: policies, logs, web server, connection, daemon.
+
+The API server is asked for its version until it answers. Errors that waiting cannot cure end the process with a message: refused
+credentials, an untrusted certificate.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
+import aiohttp
+
 from wharfinger.daemon.admission import admission_served
-from wharfinger.daemon.cache_report import cache_report
+from wharfinger.daemon.background_tasks import Tasks
 from wharfinger.daemon.compose import Daemon, connection_of
-from wharfinger.daemon.connecting import first_contact
-from wharfinger.daemon.custom import Custom
-from wharfinger.daemon.health import Health
-from wharfinger.daemon.live.page import live_page
-from wharfinger.daemon.policies import policies_of, remote_sources
-from wharfinger.daemon.policy_pages import policies_told
-from wharfinger.daemon.readings import read_from
-from wharfinger.daemon.seeing import decisions_shown
+from wharfinger.daemon.custom_resources import Custom
+from wharfinger.daemon.gauges import read_from
+from wharfinger.daemon.observation import Telling, decisions_shown, telling_of
+from wharfinger.daemon.pages import Health, cache_report, live_page, policies_told
+from wharfinger.daemon.policies import policies_of, remote_sources, rights_of
 from wharfinger.daemon.settings import Settings
-from wharfinger.daemon.signal_telemetry import TelemetrySignalObserver
-from wharfinger.daemon.tasks import Tasks
-from wharfinger.daemon.telling import Telling, telling_of
-from wharfinger.daemon.tenants import rights_of
-from wharfinger.errors import WharfingerError
+from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework.ports import Clock
+from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection
-from wharfinger.kube.discovery import ServerVersion
+from wharfinger.kube.discovery import ServerVersion, server_version
+from wharfinger.kube.waits import Backoff
 from wharfinger.language.authority import TenantRights
 from wharfinger.runtime.policy_store.store import PolicyStore
 from wharfinger.runtime.system_clock import SystemClock
-from wharfinger.telemetry.admission import reviews_seen
-from wharfinger.telemetry.loop_steps import LoopSteps
+from wharfinger.telemetry.event_loop import LoopSteps
 from wharfinger.telemetry.policies import TelemetryPolicyObserver
-from wharfinger.telemetry.reconciles import TelemetryReconcileObserver
-from wharfinger.telemetry.requests import requests_seen
+from wharfinger.telemetry.requests import TelemetryReconcileObserver, requests_seen, reviews_seen
+from wharfinger.telemetry.signals import TelemetrySignalObserver
 from wharfinger.web import decisions, policies
 from wharfinger.web.app import application
 from wharfinger.web.debug import Debug
 from wharfinger.web.server import Server
 from wharfinger.web.ui import pages as ui
+
+Complain = Callable[[str], None]
+
+_PASSING = (refusals.Unreachable, refusals.ServerError, refusals.TooManyRequests)
+
+
+async def first_contact(connection: Connection, clock: Clock, complain: Complain) -> ServerVersion:
+    """The version of the API server, as soon as it answers; UsageError when it never will answer us."""
+    waits = Backoff(first=0.5)
+    while True:
+        try:
+            return await server_version(connection)
+        except _PASSING as error:
+            if _is_about_trust(error):
+                raise UsageError(f"cannot trust the API server {connection.credentials.server}: {error}") from error
+            complain(f"the API server {connection.credentials.server} does not answer yet, asking again: {error}")
+            await clock.sleep(waits.after(error))
+        except refusals.Unauthorized as error:
+            raise UsageError(f"the API server {connection.credentials.server} refuses the credentials: {error}") from error
+        except refusals.Forbidden:
+            return ServerVersion(release=(0, 0), text="unknown")  # nobody needs it; lists are then asked for in pages
+        except refusals.ApiError as error:
+            raise UsageError(f"{connection.credentials.server} does not answer as an API server does: {error}") from error
+
+
+def _is_about_trust(error: refusals.ApiError) -> bool:
+    return isinstance(error.__cause__, aiohttp.ClientConnectorCertificateError)
 
 
 async def serve(settings: Settings, *, stop: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""Settings of `wharf run`: a `WharfingerConfiguration`, in the manner and with the names of kube-scheduler's own file.
+"""Settings of `wharf run`: the `WharfingerConfiguration`, with the names of kube-scheduler's own file.
 
     apiVersion: config.wharfinger.dev/v1alpha1
     kind: WharfingerConfiguration
@@ -7,23 +7,91 @@
       policies: [policies/]
       params: {keep_free: 20%}
 
-Everything has a default; without a policy, pods are placed by Kubernetes' own rules.
+Everything has a default; without a policy, pods are placed by Kubernetes' own rules..
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from wharfinger.daemon.admission_settings import AdmissionSettings
-from wharfinger.daemon.duration import Duration
-from wharfinger.daemon.part import Part
+from wharfinger.daemon import settings_fields
 from wharfinger.daemon.prometheus_settings import Prometheus
-from wharfinger.daemon.seeing_settings import DecisionLogSettings, TracingSettings
+from wharfinger.daemon.settings_fields import Duration, Part
 from wharfinger.framework.configuration.faults import exactly
+
+ADMISSION_PORT = 10262
+
+
+class AdmissionSettings(Part):
+    """Files of the certificate with which the webhook is served, and its key; the port, at the bind address; and who may ask.
+
+    Who may ask proves it with a certificate that one of `client_ca_file` has signed, for one of `client_names` if there are any: the API
+    server, which gets its certificate by `--admission-control-config-file`. Where that cannot be set, `any_caller` has to be said.
+    """
+
+    certificate: str = Field(min_length=1)
+    key: str = Field(min_length=1)
+    port: int = Field(default=ADMISSION_PORT, ge=0, le=65535)
+    client_ca_file: str | None = Field(default=None, min_length=1)
+    client_names: tuple[str, ...] = ()
+    any_caller: bool = False
+
+    @model_validator(mode="after")
+    def _callers_are_known(self) -> Self:
+        if not self.any_caller and self.client_ca_file is None:
+            raise ValueError(
+                "who may ask? name with clientCaFile who signs the certificate of the API server; "
+                "where it can have none, say anyCaller: true, and anybody who reaches the port may have texts judged"
+            )
+        if self.any_caller and (self.client_ca_file is not None or self.client_names):
+            raise ValueError("anyCaller asks nobody for a certificate; leave it out, or clientCaFile and clientNames")
+        return self
+
+    def with_paths(self, change: Callable[[str], str]) -> Self:
+        """The same with every path changed."""
+        update = {"certificate": change(self.certificate), "key": change(self.key)}
+        if self.client_ca_file is not None:
+            update["client_ca_file"] = change(self.client_ca_file)
+        return self.model_copy(update=update)
+
+
+MEBIBYTE = 2**20
+
+
+class DecisionLogSettings(Part):
+    """A log of decisions that can be replayed: the file that is written, the size at which another is begun, and how many there are."""
+
+    path: str = Field(min_length=1)
+    max_mebibytes: int = Field(default=256, ge=1, le=1_000_000)
+    max_files: int = Field(default=8, ge=1, le=10_000)
+
+    def with_paths(self, change: Callable[[str], str]) -> Self:
+        """The same with its path changed."""
+        return self.model_copy(update={"path": change(self.path)})
+
+
+class TracingSettings(Part):
+    """Traces of pods: the collector that takes OTLP over HTTP, and which part of those is recorded that belong to no trace yet."""
+
+    endpoint: str
+    sampling_ratio: float = Field(default=0.01, ge=0, le=1, strict=True)
+
+    @field_validator("endpoint")
+    @classmethod
+    def _reachable(cls, value: str) -> str:
+        parts = settings_fields.split(value)
+        if parts is None or not settings_fields.is_http(parts) or not settings_fields.has_port(parts):
+            raise ValueError("expected a URL such as http://collector:4318")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("the URL has a password in it; give it as a header, in the variable OTEL_EXPORTER_OTLP_HEADERS")
+        if parts.query or parts.fragment:
+            raise ValueError("expected the collector's URL, without a query")
+        return value
+
 
 API_VERSION = "config.wharfinger.dev/v1alpha1"
 KIND = "WharfingerConfiguration"

@@ -29,7 +29,7 @@ from typing import Any, TypeAlias, cast
 from msgspec import field
 
 from wharfinger.crd import definition
-from wharfinger.crd.names import API_VERSION, GROUP, MANAGED_BY, MANAGER, VERSION
+from wharfinger.crd.fields import API_VERSION, GROUP, MANAGED_BY, MANAGER, VERSION
 from wharfinger.framework.ports import Reference
 from wharfinger.kube.reflector import ReflectorSettings
 from wharfinger.kube.resources import Resource

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from wharfinger.crd.names import MANAGER
+from wharfinger.crd.fields import MANAGER
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.kube.connection import JSON, MERGE_PATCH, Connection
 from wharfinger.kube.custom_resources import API_VERSIONS, Deployment, PlainObject, collection

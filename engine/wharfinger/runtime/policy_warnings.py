@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wharfinger.compiler import metrics, reads
 from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.crd.names import APP_LABEL, POLICY_LABEL
+from wharfinger.crd.fields import APP_LABEL, POLICY_LABEL
 from wharfinger.language import suggest, typed
 from wharfinger.language.counts import count
 from wharfinger.model.pod import PodView

@@ -1,17 +1,23 @@
 """Structured logs on standard error: one JSON object per line, or lines for people.
 
-Every line has `time`, `level` and `event`; what else is in it depends on the event (docs/operations.md lists them). What other libraries
-log through `logging` comes out the same way. What looks like a credential is blotted out wherever it turns up.
+Every line has `time`, `level` and `event`; docs/operations.md lists the other fields. Lines that libraries write through `logging` have
+the same form. Credentials are redacted.
+
+Lines are written by a thread of their own, so a slow disk or reader never blocks the scheduler. All lines are written before the process
+ends. While `MOST_BYTES` wait, further lines are dropped and counted, and a line says how many are missing.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import re
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,12 +25,122 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from wharfinger.model.printable import printable, printable_lines
-from wharfinger.telemetry.line_writer import LineWriter
-from wharfinger.telemetry.plain_console import plain_line
-from wharfinger.telemetry.plain_structlog import structlog
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor
+
+GATHERING = 0.05
+"""Seconds between the first line and its being written."""
+
+MOST_BYTES = 16 * 2**20
+
+PATIENCE = 5.0
+"""Seconds that the end of the process waits for lines that nobody reads."""
+
+
+class LineWriter:
+    """Writes lines by `write`, which may block; `gap` makes the line that stands for so many that were left out."""
+
+    def __init__(
+        self, write: Callable[[bytes], object], *, gap: Callable[[int], bytes], most_bytes: int = MOST_BYTES, gathering: float = GATHERING
+    ) -> None:
+        self._write = write
+        self._gap = gap
+        self._most_bytes = most_bytes
+        self._gathering = gathering
+        self._lock = threading.Lock()
+        self._lines: list[bytes] = []
+        self._n_bytes = 0
+        self._missing = 0
+        self.left_out = 0
+        self._waiting = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def line(self, text: bytes) -> None:
+        """Have a line written, without its end; from any thread."""
+        with self._lock:
+            if self._n_bytes + len(text) > self._most_bytes:
+                self.left_out += 1
+                self._missing += 1
+                return
+            self._n_bytes += len(text) + 1
+            self._lines.append(text)
+            first = len(self._lines) == 1
+        if first:
+            self._waiting.set()
+
+    def close(self) -> None:
+        """Write what is left, within `PATIENCE`. Lines that come later are left out."""
+        atexit.unregister(self.close)
+        self._closing.set()
+        self._waiting.set()
+        self._thread.join(PATIENCE)
+
+    def _run(self) -> None:
+        closing = False
+        while not closing:
+            self._waiting.wait()
+            closing = self._closing.wait(self._gathering)
+            content = self._take()
+            if content:
+                self._deliver(content)
+
+    def _take(self) -> bytes:
+        with self._lock:
+            self._waiting.clear()
+            lines, self._lines, self._n_bytes = self._lines, [], 0
+            missing, self._missing = self._missing, 0
+        if missing:
+            lines.append(self._gap(missing))
+        return b"".join(line + b"\n" for line in lines)
+
+    def _deliver(self, content: bytes) -> None:
+        try:
+            self._write(content)
+        except (OSError, ValueError):  # nobody reads any more, or the stream is closed
+            with self._lock:
+                self.left_out += content.count(b"\n")
+
+
+_QUOTED = re.compile(r"""[ \t=\r\n"']""").search
+
+
+def plain_line(event: EventDict) -> bytes:
+    """The line of an event that has a time, a level and a name; its `exception` goes below it."""
+    parts = [f"{event.pop('time')} [{event.pop('level')}] {event.pop('event')}"]
+    if (logger := event.pop("logger", None)) is not None:
+        parts.append(f"[{logger}]")
+    below = event.pop("exception", None)
+    for name, value in event.items():
+        if isinstance(value, str):
+            parts.append(f"{name}={value!r}" if _QUOTED(value) else f"{name}={value}")
+        else:
+            parts.append(f"{name}={value!r}")
+    line = " ".join(parts)
+    return (line if below is None else f"{line}\n{below}").encode()
+
+
+@contextmanager
+def _without(module: str) -> Iterator[None]:
+    if module in sys.modules:
+        yield  # it is there already and costs nothing
+        return
+    absent: dict[str, None] = {module: None}
+    vars(sys)["modules"].update(absent)
+    try:
+        yield
+    finally:
+        del sys.modules[module]
+
+
+with _without("rich"):
+    import structlog
+
+__all__ = ["structlog"]
+
 
 Format = Literal["console", "json"]
 Level = Literal["debug", "info", "warning", "error"]

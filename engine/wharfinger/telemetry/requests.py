@@ -1,4 +1,4 @@
-"""Requests to the API server, under client-go's names."""
+"""Metrics of requests to the API server, of admission reviews and of reconciles, under the names of client-go where it has them."""
 
 from __future__ import annotations
 
@@ -25,3 +25,42 @@ def requests_seen(metrics: Metrics, server: str) -> Callable[[str, int, float | 
             timed(method, host).observe(seconds)
 
     return answered
+
+
+RESULTS = ("allowed", "refused", "unreadable", "forbidden", "busy", "late", "failed")
+
+
+def reviews_seen(metrics: Metrics) -> Callable[[str], None]:
+    """What is to be told the result of each review."""
+    counter = metrics.counter(Metric.ADMISSION_REVIEWS)
+    for result in RESULTS:
+        counter.labels(result)  # an alert on what has never happened needs its 0
+    return lambda result: counter.labels(result).inc()
+
+
+class TelemetryReconcileObserver:
+    """A ReconcileObserver that counts and measures; how many wait is read when somebody looks."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._adds = metrics.counter(Metric.WORKQUEUE_ADDS)
+        self._retries = metrics.counter(Metric.WORKQUEUE_RETRIES)
+        self._waits = metrics.histogram(Metric.WORKQUEUE_WAIT)
+        self._reconciles = metrics.counter(Metric.RECONCILES)
+        self._durations = metrics.histogram(Metric.RECONCILE_DURATION)
+
+    def added(self, queue: str, depth: int) -> None:  # noqa: ARG002 — the depth is read when somebody looks
+        """None; counted."""
+        self._adds.labels(queue).inc()
+
+    def taken(self, queue: str, depth: int, waited: float) -> None:  # noqa: ARG002 — the depth is read when somebody looks
+        """None; measured."""
+        self._waits.labels(queue).observe(waited)
+
+    def retried(self, queue: str) -> None:
+        """None; counted."""
+        self._retries.labels(queue).inc()
+
+    def reconciled(self, controller: str, result: str, seconds: float) -> None:
+        """None; counted and measured."""
+        self._reconciles.labels(controller, result).inc()
+        self._durations.labels(controller).observe(seconds)

@@ -23,7 +23,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from wharfinger.errors import WharfingerError
-from wharfinger.web.connections import PEER_NAME
+from wharfinger.web.server import PEER_NAME
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"

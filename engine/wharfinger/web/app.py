@@ -1,16 +1,18 @@
-"""The web application of the scheduler, put together.
+"""The web application of the scheduler: its routes, error answers, and `/metrics`.
 
-/healthz /livez /readyz   health, as Kubernetes' components tell it     (health.py)
-/metrics                  Prometheus                                    (metrics.py)
-/debug/profile            what the process spends its time on           (profile.py)
-/debug/cache              what it believes against what is so           (debug.py)
+/healthz /livez /readyz   health, as Kubernetes' components answer it   (health.py)
+/metrics                  Prometheus
+/debug/profile            CPU profile of the event loop                 (debug.py)
+/debug/cache              the cache compared with the API server        (debug.py)
 """
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder, gzip_accepted
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -19,16 +21,42 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from wharfinger.web import debug as looking_inside
-from wharfinger.web import health, metrics
+from wharfinger.web import health
 from wharfinger.web.debug import Debug
 from wharfinger.web.health import Checks
+from wharfinger.web.request_rate import Shared
+
+_SMALL = 1400  # bytes; what goes into one packet anyway is not worth compressing
+
+
+def route(registry: CollectorRegistry) -> Route:
+    """The route of `/metrics`; `?name[]=…` limits it to some series, as Prometheus' own federation does."""
+    shared: Shared[tuple[bytes, bool]] = Shared()
+
+    async def metrics(request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        names = tuple(request.query_params.getlist("name[]"))
+        zips = bool(gzip_accepted(request.headers.get("Accept-Encoding", "")))
+
+        def compute() -> tuple[bytes, bool]:
+            content = encode(registry.restricted_registry(names) if names else registry)
+            zipped = zips and len(content) > _SMALL
+            return (gzip.compress(content, compresslevel=1) if zipped else content), zipped
+
+        content, zipped = await shared.answer((content_type, names, zips), compute)
+        headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+        if zipped:
+            headers["Content-Encoding"] = "gzip"
+        return Response(content, headers=headers)
+
+    return Route("/metrics", metrics)
 
 
 def application(
     checks: Checks, registry: CollectorRegistry, debug: Debug | None = None, extra_routes: Sequence[BaseRoute] = ()
 ) -> Starlette:
     """The application; without `debug` nothing under `/debug` is there."""
-    routes: list[BaseRoute] = [*health.routes(checks), metrics.route(registry), *extra_routes]
+    routes: list[BaseRoute] = [*health.routes(checks), route(registry), *extra_routes]
     if debug is not None:
         routes += looking_inside.routes(debug)
     app = Starlette(

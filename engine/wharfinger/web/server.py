@@ -1,7 +1,10 @@
-"""An HTTP server as a part of the process: on its event loop, without a say in signals, bound before anything else begins.
+"""An HTTP server as a part of the process: on its event loop, without signal handlers, bound before anything else begins.
 
-async with Server(app, "127.0.0.1", 10259) as server:
-    print(server.url)
+    async with Server(app, "127.0.0.1", 10259) as server:
+        print(server.url)
+
+Connections are limited in number and time: a process without free file descriptors can read no watch and bind no pod.
+`ServingCertificate` follows the files of a TLS certificate, which the kubelet replaces: new connections get the new certificate.
 """
 
 from __future__ import annotations
@@ -9,19 +12,179 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import hashlib
 import socket
 import ssl
+import struct
 from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import h11
 import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from wharfinger.errors import UsageError
-from wharfinger.web.connections import AT_ONCE, FrugalProtocol
-from wharfinger.web.pace import Paced
+from wharfinger.web.request_rate import Paced
+
+
+class ServingCertificate:
+    """A certificate and its key. `context` is for the server; without a certificate yet, no connection comes about.
+
+    With `client_ca`, a file of certificates, a connection comes about only with those who prove to have a certificate that one of these has
+    signed for clients. No session is resumed, so whoever was known once is asked again.
+    """
+
+    def __init__(self, certificate: str, key: str, client_ca: str | None = None) -> None:
+        self._certificate = Path(certificate)
+        self._key = Path(key)
+        self._client_ca = None if client_ca is None else Path(client_ca)
+        self._served = b""
+        self._current = self.context = self._empty()
+        self.context.sni_callback = self._choose  # called for every connection: a context that serves could be added to, never emptied
+
+    def reload(self) -> bool:
+        """Whether anything else is served from now on. OSError (ssl.SSLError is one) for files that are missing or do not fit."""
+        authorities = None if self._client_ca is None else self._client_ca.read_bytes()
+        parts = (self._certificate.read_bytes(), self._key.read_bytes(), authorities or b"")
+        found = hashlib.sha256(b"\0".join(parts)).digest()
+        if found == self._served:
+            return False
+        context = self._empty()
+        context.load_cert_chain(self._certificate, self._key, password=_no_password)
+        if self._client_ca is not None:
+            context.load_verify_locations(self._client_ca)
+        self._current, self._served = context, found
+        return True
+
+    def _empty(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self._client_ca is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.options |= ssl.OP_NO_TICKET
+            context.num_tickets = 0
+        return context
+
+    def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        connection.context = self._current
+
+
+def _no_password() -> str:
+    """Empty: an encrypted key is an error, not a question at the terminal."""
+    return ""
+
+
+MOST = 256
+"""Connections at a time; further ones are closed at once."""
+AT_ONCE = 32
+"""Connections that are taken from the system before any of them is looked at."""
+REQUEST_SECONDS = 10.0
+"""How long a request may take to arrive, from its first byte (the first one: from the connection) to the end of its headers."""
+READING_SECONDS = 60.0
+"""How long what has been written may wait until the other side has room for it."""
+
+PEER_NAME = "peer_name"
+"""Where the `state` of a request has the common name of the certificate that the other side has proved to have, if it has one."""
+
+STOPPING = "stopping"
+"""Where the `state` of a request has an `asyncio.Event` that is set when the server stops: for answers that would take long."""
+
+_NO_LINGER = struct.pack("ii", 1, 0)  # struct linger: no second
+
+
+class FrugalProtocol(H11Protocol):
+    """uvicorn's protocol, which waits for a request and for those who read only so long, and has only so many connections."""
+
+    _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+    _stopping: asyncio.Event
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """None; the connection is closed at once when there are too many."""
+        super().connection_made(transport)
+        self._stopping = asyncio.Event()
+        self.app_state = {**self.app_state, PEER_NAME: _common_name(transport), STOPPING: self._stopping}
+        if len(self.connections) > MOST:
+            transport.abort()
+        else:
+            transport.set_write_buffer_limits(high=1)  # writing pauses as soon as anything waits; with 0, TLS would pause without that
+            self._await_request()
+
+    def data_received(self, data: bytes) -> None:
+        """None; once there is a whole request, it may be answered for as long as that takes."""
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:
+            self._await_request()
+        else:
+            self._forget_deadline()
+
+    def shutdown(self) -> None:
+        """None; what is being answered is told that the server stops, and may end early."""
+        self._stopping.set()
+        super().shutdown()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """None; nothing is waited for any more."""
+        self._forget_deadline()
+        self._forget_unread()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """None; the connection ends if nobody makes room in time."""
+        super().pause_writing()
+        self._forget_unread()
+        self._unread = self.loop.call_later(READING_SECONDS, self._leave_unread)
+
+    def resume_writing(self) -> None:
+        """None; everything is on its way."""
+        self._forget_unread()
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """None; who breaks a request that is being answered already gets no second answer, and no further part of the first one."""
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            super().send_400_response(msg)
+        else:
+            self._give_up()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
+    def _await_request(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(REQUEST_SECONDS, self._give_up)
+
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _forget_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _leave_unread(self) -> None:
+        """None; what the system has taken already is thrown away as well, as it would keep that for whoever may read it yet."""
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        transport: Any = self.transport
+        transport.abort()
+
+
+def _common_name(transport: asyncio.Transport) -> str | None:
+    """The common name of the subject of the other side's certificate, which TLS has verified; "" if it has none, None without one."""
+    subject = (transport.get_extra_info("peercert") or {}).get("subject")
+    if subject is None:
+        return None
+    return next((value for part in subject for name, value in part if name == "commonName"), "")
+
 
 _STOP_SECONDS = 2  # for answers under way; whoever watches health or metrics asks again
 _LARGEST_PORT = 65535

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wharfinger import cli
-from wharfinger.cli import completion
+from wharfinger.cli import options
 
 POLICY = """policy "room"
 param keep: percent = 10% range 0%..50%
@@ -79,7 +79,7 @@ def test_what_is_offered(offered, line, words):
 
 
 def test_of_a_large_snapshot_nothing_is_offered(offered, monkeypatch):
-    monkeypatch.setattr(completion, "MOST_BYTES", 10)
+    monkeypatch.setattr(options, "MOST_BYTES", 10)
     assert offered("wharf dry-run -s cluster.yaml --node ") == []
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from wharfinger import cli
-from wharfinger.cli import version
+from wharfinger.cli.verbs import version
 
 ROOT = Path(__file__).parents[3]
 POLICY = 'policy "p"\n\nscore s weight 1 = least_allocated()\n'

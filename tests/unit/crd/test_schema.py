@@ -2,9 +2,8 @@
 
 import pytest
 
-from wharfinger.crd.app import PolicyAppSpec
-from wharfinger.crd.definition import DEFINITIONS
-from wharfinger.crd.schema import structural
+from wharfinger.crd.definition import DEFINITIONS, structural
+from wharfinger.crd.policy_app import PolicyAppSpec
 
 ALLOWED = {
     "type", "format", "description", "default", "enum", "minimum", "maximum", "minLength", "maxLength", "pattern", "minItems", "maxItems",

@@ -11,9 +11,9 @@ import structlog
 from tests.unit.web.certificates import Authority, signed_by_itself
 from wharfinger.daemon import admission
 from wharfinger.daemon.admission import admission_served
-from wharfinger.daemon.admission_settings import AdmissionSettings
+from wharfinger.daemon.settings import AdmissionSettings
 from wharfinger.language.authority import TenantRights
-from wharfinger.reconcile.policy_admission import judged
+from wharfinger.operator.policy_admission import judged
 from wharfinger.runtime.system_clock import SystemClock
 
 RIGHTS = TenantRights()

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from wharfinger.daemon.chains import chains_of
+from wharfinger.daemon.policies import chains_of
 from wharfinger.daemon.settings import Profile, Settings
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import assemble

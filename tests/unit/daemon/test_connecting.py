@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.kube.conftest import RealClock, kubeconfig
 from tests.unit.kube.scripted_server import Answer, ScriptedServer, refused
-from wharfinger.daemon.connecting import first_contact
+from wharfinger.daemon.serve import first_contact
 from wharfinger.errors import UsageError
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.credentials import Credentials

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.in_memory import InMemoryCluster, ManualClock
 from tests.unit.runtime.running import Watching, node, pod
-from wharfinger.daemon.ports import reporting
+from wharfinger.daemon.compose import reporting
 from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
 from wharfinger.runtime.scheduler import Scheduler

@@ -3,7 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 
-from wharfinger.daemon.health import Health
+from wharfinger.daemon.pages import Health
 from wharfinger.web.health import outcome
 
 

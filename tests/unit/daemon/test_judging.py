@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from wharfinger.daemon.judging import Judges, TooLong, judging_with
+from wharfinger.daemon.admission import Judges, TooLong, judging_with
 from wharfinger.errors import WharfingerError
 from wharfinger.language.authority import TenantRights
 from wharfinger.runtime.system_clock import SystemClock

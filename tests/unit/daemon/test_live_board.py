@@ -9,8 +9,8 @@ import pytest
 from tests.in_memory import InMemoryCluster, ManualClock
 from tests.unit.runtime.running import node, pod
 from wharfinger.builtins import CATALOGUE
-from wharfinger.daemon.live import pending as waiting
-from wharfinger.daemon.live.board import LiveBoard
+from wharfinger.daemon import live_board as waiting
+from wharfinger.daemon.live_board import LiveBoard
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import Mode, PolicyStatus, Result, SourceStatus
@@ -19,8 +19,8 @@ from wharfinger.model import objects
 from wharfinger.runtime import policies
 from wharfinger.runtime.scheduler import Scheduler
 from wharfinger.runtime.world import Ports
+from wharfinger.telemetry.policies import MOST, ReloadHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions
-from wharfinger.telemetry.reload_history import MOST, ReloadHistory
 from wharfinger.web.policies import Policies
 from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED
 
@@ -129,7 +129,7 @@ def test_pods_that_wait_are_told_in_groups_and_steps(setting, monkeypatch):
     steps = list(setting.board.parts())
     assert steps.count(None) >= 5
     (group,) = setting.parts()["pending"]["groups"]
-    assert (group["count"], group["queue"], len(group["pods"])) == (45, "active", waiting.MOST_PODS)
+    assert (group["count"], group["queue"], len(group["pods"])) == (45, "active", waiting.MOST_PODS_OF_GROUP)
 
 
 def test_one_node_is_told_with_its_pods(setting):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from wharfinger.daemon.policy_events import PolicyEvents
+from wharfinger.daemon.cluster_events import PolicyEvents
 from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, Result, SourceStatus
 from wharfinger.framework.ports import Reference
 

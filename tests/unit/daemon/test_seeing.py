@@ -6,11 +6,10 @@ import pytest
 
 from tests.unit.runtime.running import Running, Watching, node, pod, view
 from tests.unit.telemetry.test_recent_decisions import Timer, attempt
-from wharfinger.daemon import files
-from wharfinger.daemon.health import Health
-from wharfinger.daemon.seeing import ToldToo, decisions_shown, recorder_of, traces_of
-from wharfinger.daemon.seeing_settings import DecisionLogSettings, TracingSettings
-from wharfinger.daemon.settings import Settings
+from wharfinger.daemon import settings_file
+from wharfinger.daemon.observation import ToldToo, decisions_shown, recorder_of, traces_of
+from wharfinger.daemon.pages import Health
+from wharfinger.daemon.settings import DecisionLogSettings, Settings, TracingSettings
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.runtime.system_clock import SystemClock
 from wharfinger.telemetry.recent_decisions import RecentDecisions
@@ -79,7 +78,7 @@ def test_the_path_of_a_log_is_taken_from_the_folder_of_the_settings(tmp_path):
     file = tmp_path / "settings.yaml"
     head = "apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\n"
     file.write_text(f"{head}decisionLog: {{path: log/decisions.jsonl, maxFiles: 3}}\ntracing: {{endpoint: 'http://collector:4318'}}\n")
-    settings = files.read(str(file))
+    settings = settings_file.read(str(file))
     assert settings.decision_log == DecisionLogSettings(path=str(tmp_path / "log" / "decisions.jsonl"), max_files=3)
     assert settings.tracing == TracingSettings(endpoint="http://collector:4318")
     assert Settings().decision_log is None
@@ -90,7 +89,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path, wrong):
     file = tmp_path / "settings.yaml"
     file.write_text(f"apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\n{wrong}\n")
     with pytest.raises(UsageError, match=wrong.split(":", maxsplit=1)[0]):
-        files.read(str(file))
+        settings_file.read(str(file))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +110,7 @@ def test_an_endpoint_that_leads_nowhere_or_shows_a_secret_is_refused(tmp_path, e
     file = tmp_path / "settings.yaml"
     file.write_text(f"apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\ntracing: {{endpoint: '{endpoint}'}}\n")
     with pytest.raises(UsageError) as error:
-        files.read(str(file))
+        settings_file.read(str(file))
     assert f"tracing.endpoint: {says}" in str(error.value)
     assert "s3cret" not in str(error.value)
 

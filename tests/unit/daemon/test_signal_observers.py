@@ -7,8 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.unit.signals.test_refreshing import policy
-from wharfinger.daemon.signal_events import SignalEvents, SignalObservers
-from wharfinger.daemon.signal_telemetry import TelemetrySignalObserver
+from wharfinger.daemon.cluster_events import SignalEvents, SignalObservers
 from wharfinger.framework.ports import Reference
 from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.signals.failure import Kind, SignalFailed
@@ -17,6 +16,7 @@ from wharfinger.signals.node_names import NodeNames
 from wharfinger.signals.query import queries_of
 from wharfinger.signals.suspension import Suspension
 from wharfinger.telemetry.metrics import Metrics
+from wharfinger.telemetry.signals import TelemetrySignalObserver
 
 POLICY = policy()
 (METRIC,) = POLICY.metrics

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from wharfinger.daemon.tasks import Tasks
+from wharfinger.daemon.background_tasks import Tasks
 
 
 async def forever():

@@ -3,8 +3,8 @@
 import pytest
 
 from wharfinger.builtins import CATALOGUE
-from wharfinger.daemon import files
-from wharfinger.daemon.tenants import MOST_BYTES, rights_of
+from wharfinger.daemon import settings_file
+from wharfinger.daemon.policies import MOST_BYTES, rights_of
 from wharfinger.errors import UsageError
 from wharfinger.language.authority import CLUSTER, TenantPolicies
 from wharfinger.language.diagnostics import Diagnostics, PolicyError
@@ -22,7 +22,7 @@ filter f {{ require shared.load < 90% on missing pass }}
 def rights(folder, text=""):
     path = folder / "config.yaml"
     path.write_text(HEAD + text)
-    return rights_of(files.read(str(path)))
+    return rights_of(settings_file.read(str(path)))
 
 
 @pytest.fixture

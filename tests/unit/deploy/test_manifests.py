@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from wharfinger.daemon import files
+from wharfinger.daemon import settings_file
 from wharfinger.daemon.settings import PORT
 from wharfinger.language.partner import NONE_MEANT
 
@@ -29,11 +29,11 @@ def test_the_base_enforces_no_policy_and_says_that_this_is_meant():
 
     assert [literal.partition("=")[0] for literal in policies["literals"]] == [NONE_MEANT]
     assert "files" not in policies
-    assert files.read(str(BASE / "wharf.yaml")).policy_config_map == "wharfinger-system/wharfinger-policies"
+    assert settings_file.read(str(BASE / "wharf.yaml")).policy_config_map == "wharfinger-system/wharfinger-policies"
 
 
 def test_the_settings_can_be_read_and_fit_the_other_manifests():
-    settings = files.read(str(BASE / "wharf.yaml"))
+    settings = settings_file.read(str(BASE / "wharf.yaml"))
     pod = deployment()["spec"]["template"]["spec"]
     container = pod["containers"][0]
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}

@@ -26,8 +26,7 @@ from wharfinger.kube.object_writer import ObjectWriter
 from wharfinger.kube.writer import ApiWriter
 from wharfinger.model import decode, objects
 from wharfinger.model.pod import PodView
-from wharfinger.web.server import Server
-from wharfinger.web.serving_certificate import ServingCertificate
+from wharfinger.web.server import Server, ServingCertificate
 
 PATH = "/api/v1/namespaces/shop/pods/web/binding"
 

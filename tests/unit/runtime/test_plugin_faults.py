@@ -13,7 +13,7 @@ from wharfinger.framework import extension, plugin_faults
 from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.verdict import Reason, single
 from wharfinger.runtime.profiles import Profile
-from wharfinger.telemetry.places import place_of
+from wharfinger.telemetry.scheduling import place_of
 
 
 def unfit(pod):

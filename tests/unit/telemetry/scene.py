@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.runtime.running import running
 from wharfinger.telemetry import logs
 from wharfinger.telemetry.metrics import Metrics
-from wharfinger.telemetry.observer import TelemetryObserver
+from wharfinger.telemetry.scheduling import TelemetryObserver
 
 NOON = 1_700_000_000.25
 

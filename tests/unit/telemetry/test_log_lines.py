@@ -8,7 +8,7 @@ import pytest
 from tests.unit.runtime.running import view
 from wharfinger.framework.ports import Attempt
 from wharfinger.telemetry.log_lines import LINES
-from wharfinger.telemetry.observer import line_of
+from wharfinger.telemetry.scheduling import line_of
 
 ENGINE = Path(__file__).parents[3] / "engine" / "wharfinger"
 CALL = re.compile(r'\b_?(?:log|get_logger\(\))\.(?:info|warning|error)\)?\(\s*"([^"]+)"')

@@ -14,7 +14,7 @@ from tests.unit.runtime.running import node, pod, view
 from tests.unit.telemetry.scene import Scene, scheduling
 from wharfinger.framework.ports import Attempt, BindFailed
 from wharfinger.telemetry.logs import blotted
-from wharfinger.telemetry.observer import line_of
+from wharfinger.telemetry.scheduling import line_of
 
 TOKEN = "eyJhbGciOi.eyJzdWIiOi.c2lnbmF0dXJl"
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.compiler.texts import compiled
 from tests.unit.runtime.running import node, pod
 from tests.unit.telemetry.scene import scheduling
-from wharfinger.daemon.telling import rules_of
+from wharfinger.daemon.observation import rules_of
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, ReservePlugin

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wharfinger.telemetry.places import OTHER, place_of
+from wharfinger.telemetry.scheduling import OTHER, place_of
 
 ENGINE = Path(__file__).parents[3] / "engine" / "wharfinger"
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.telemetry.plain_console import plain_line
-from wharfinger.telemetry.plain_structlog import structlog
+from wharfinger.telemetry.logs import plain_line, structlog
 
 RENDERER = structlog.dev.ConsoleRenderer(
     colors=False,

@@ -2,7 +2,7 @@
 
 from tests.unit.telemetry.test_policies import WARNING, status
 from wharfinger.framework.policy_status import Result
-from wharfinger.telemetry.reload_history import ReloadHistory
+from wharfinger.telemetry.policies import ReloadHistory
 
 
 def told(*tell):

@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.unit.web.test_server import app, get
-from wharfinger.web import connections
+from wharfinger.web import server as connections
 from wharfinger.web.server import Server
 
 PARTS = [b"", b"GET /healthz HTTP/1.1\r\nX-Half: a", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"]

@@ -10,9 +10,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from tests.unit.web.certificates import Authority, signed_by_itself
-from wharfinger.web.connections import PEER_NAME
-from wharfinger.web.server import Server
-from wharfinger.web.serving_certificate import ServingCertificate
+from wharfinger.web.server import PEER_NAME, Server, ServingCertificate
 
 
 @pytest.fixture

@@ -11,11 +11,9 @@ from tests.in_memory import ManualClock
 from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.errors import UnknownObject
 from wharfinger.web.ui import feed as feeding
-from wharfinger.web.ui.board import Picture, Shade, Tiles
-from wharfinger.web.ui.channel import Channel, steps
-from wharfinger.web.ui.feed import Feed, TooMany
+from wharfinger.web.ui.board import Channel, Picture, Shade, Tiles, steps
+from wharfinger.web.ui.feed import EventStream, Feed, TooMany
 from wharfinger.web.ui.pages import LivePage, routes
-from wharfinger.web.ui.stream import EventStream
 
 
 class Board:

@@ -1,7 +1,7 @@
-"""What the live page is told: plain values and columns, whoever has them.
+"""The data of the live page: the protocol that provides it, and the map of nodes as server-sent events.
 
-The map of nodes is many numbers that seldom change, so it is asked for as columns and sent as differences. Everything else is a handful of
-small parts, each sent whole when it has changed.
+The map is many numbers that seldom change, so it is read as columns and sent as differences. Everything else is a few small parts, each
+sent whole when it has changed.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from wharfinger.errors import WharfingerError
 
 CORDONED, NOT_READY, TAINTED = 1, 2, 4
 """Bits of `Picture.flags`."""
@@ -65,3 +68,94 @@ class Board(Protocol):
 
     def node(self, name: str) -> Mapping[str, Any]:
         """One node as plain values; UnknownObject when there is none of that name."""
+
+
+STEPS = 1000
+"""Steps between the ends of a scale: no eye sees more, and numbers that only tremble are not sent."""
+NOTHING = -1
+"""The step of a node without a value."""
+
+_WHOLE = 0.5
+"""From this part of the nodes on, a change is sent whole: it is shorter that way."""
+
+
+def message(event: str, value: Any) -> bytes:
+    """A server-sent event; JSON has no line breaks, so one `data` line holds it."""
+    return b"event: " + event.encode() + b"\ndata: " + msgspec.json.encode(value) + b"\n\n"
+
+
+class Channel:
+    """One shade. All who watch it have been sent the same, so they get the same differences."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self._layout = -1
+        self._tiles: bytes = b""
+        self._scale: Mapping[str, Any] = {}
+        self._steps: NDArray[np.int64] = np.empty(0, np.int64)
+        self._flags: NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._trouble = ""
+
+    def whole(self) -> list[bytes]:
+        """Everything, for who has nothing yet; empty before the first `update`."""
+        if self._trouble:
+            return [message("trouble", {"shade": self.key, "sentence": self._trouble})]
+        return [self._tiles, self._full(), self._flagged()] if self._tiles else []
+
+    def update(self, board: Board) -> list[bytes]:
+        """What those have to be told who have everything up to now."""
+        try:
+            picture = board.picture(self.key, self._layout)
+        except WharfingerError as error:
+            return self._failed(str(error))
+        self._trouble = ""
+        fresh = picture.layout != self._layout or picture.tiles is not None
+        if picture.tiles is not None:
+            self._tiles = message("tiles", _plain(picture.tiles, picture.layout))
+        self._layout = picture.layout
+        sent = [self._tiles] if fresh else []
+        return [*sent, *self._shaded(picture, fresh), *self._flags_changed(picture, fresh)]
+
+    def _failed(self, sentence: str) -> list[bytes]:
+        if sentence == self._trouble:
+            return []
+        self._trouble, self._layout = sentence, -1
+        return self.whole()
+
+    def _shaded(self, picture: Picture, fresh: bool) -> list[bytes]:
+        shade = picture.shade
+        scale = {"shade": self.key, "title": shade.title, "unit": shade.unit, "low": shade.low, "high": shade.high, "note": shade.note}
+        found = steps(shade)
+        if fresh or scale != self._scale or len(found) != len(self._steps):
+            self._scale, self._steps = scale, found
+            return [self._full()]
+        at = np.flatnonzero(found != self._steps)
+        self._steps = found
+        if len(at) > _WHOLE * len(found):
+            return [self._full()]
+        return [message("change", {"at": at.tolist(), "values": found[at].tolist()})] if len(at) else []
+
+    def _flags_changed(self, picture: Picture, fresh: bool) -> list[bytes]:
+        changed = fresh or not np.array_equal(picture.flags, self._flags)
+        self._flags = picture.flags.copy()
+        return [self._flagged()] if changed else []
+
+    def _full(self) -> bytes:
+        return message("values", {**self._scale, "steps": STEPS, "values": self._steps.tolist()})
+
+    def _flagged(self) -> bytes:
+        return message("flags", self._flags.tolist())
+
+
+def steps(shade: Shade) -> NDArray[np.int64]:
+    """`(n_nodes,) int64`: each value as a step of the scale, those beyond its ends as well; NOTHING where there is none."""
+    width = shade.high - shade.low
+    found = np.full(len(shade.values), NOTHING, np.int64)
+    known = np.isfinite(shade.values)
+    scaled = (shade.values[known] - shade.low) * (STEPS / width) if width > 0 else np.zeros(int(known.sum()))
+    found[known] = np.rint(np.clip(scaled, 0, 10 * STEPS)).astype(np.int64)
+    return found
+
+
+def _plain(tiles: Tiles, layout: int) -> Mapping[str, Any]:
+    return {"layout": layout, "names": list(tiles.names), "zones": list(tiles.zones), "zoneNames": list(tiles.zone_names)}

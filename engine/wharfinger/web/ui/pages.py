@@ -26,8 +26,7 @@ from starlette.routing import Route
 from wharfinger.errors import UnknownObject
 from wharfinger.web.debug import is_ours, not_ours
 from wharfinger.web.ui.board import Board
-from wharfinger.web.ui.feed import Feed, TooMany
-from wharfinger.web.ui.stream import EventStream
+from wharfinger.web.ui.feed import EventStream, Feed, TooMany
 
 SOURCES = {
     "default-src": "'none'",

@@ -1,0 +1,118 @@
+"""`wharf check`: what is wrong with policies, and with `--cost` what they cost to decide."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from wharfinger.builtins import CATALOGUE
+from wharfinger.cli import options, streams
+from wharfinger.compiler import cost
+from wharfinger.compiler.cost import Cost, RuleCost
+from wharfinger.compiler.evaluation.selections import Lookup
+from wharfinger.errors import UsageError
+from wharfinger.language import load, render, typed
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.runtime import layout
+
+
+class Format(Enum):
+    """How findings are printed."""
+
+    HUMAN = "human"
+    PLAIN = "plain"
+    JSON = "json"
+
+
+def command(
+    paths: options.Paths = None,
+    output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.HUMAN,
+    with_cost: Annotated[bool, typer.Option("--cost", help="Print also what each rule costs to decide.")] = False,
+) -> int:
+    """Print what is wrong with policies: exit code 0 when nothing is, 1 when something is."""
+    policies, diagnostics = load.load_policies(options.existing(paths), CATALOGUE)
+    costs = _costs([policy for policy in policies if policy is not None], diagnostics)
+    text = render.render(diagnostics, format=output.value, color=streams.colors(sys.stdout))
+    if with_cost:
+        text = with_costs(text, costs) if output is Format.JSON else text + cost_tables(costs)
+    streams.out(text)
+    refused = [] if diagnostics.has_errors else list(_refused(policies))
+    for sentence in refused:
+        streams.complain(sentence)
+    return 1 if len(diagnostics) or refused else 0
+
+
+def _costs(policies: Sequence[typed.Policy], diagnostics: Diagnostics) -> dict[str, cost.Cost]:
+    """What policies cost, by name; whatever they may not cost goes to `diagnostics`."""
+    costs = {policy.name: cost.of_policy(policy) for policy in policies}
+    for policy in policies:
+        cost.report(policy, diagnostics, costs[policy.name])
+    return costs
+
+
+def _refused(policies: Sequence[typed.Policy | None]) -> Iterator[str]:
+    """What plugins say against the values of their arguments in `base kubernetes`, each with its place."""
+    entries = [entry for policy in policies if policy is not None for entry in policy.base if entry.arguments]
+    if not entries:
+        return
+    from wharfinger.framework import registry  # noqa: PLC0415 — most policies can be checked without the plugins
+    from wharfinger.framework.configuration import chain_settings  # noqa: PLC0415 — most policies can be checked without the plugins
+
+    for entry in entries:
+        try:
+            chain_settings.arguments(registry.default_registry()[entry.plugin], entry.arguments)
+        except UsageError as error:
+            yield f"{entry.span}: {error}"
+
+
+HEAD = ("per node", "kept", "per placed pod", "per template", "selections", "decided for")
+WORDS = {Lookup.KEPT: "kept", Lookup.INDEX: "index", Lookup.PODS: "each pod once", Lookup.SCAN: "scan"}
+
+
+def cost_tables(costs: Mapping[str, Cost]) -> str:
+    """One table for each policy, by its name, with a line for each rule and one for all together."""
+    return "\n".join(_cost_table(name, cost) for name, cost in costs.items())
+
+
+def _cost_table(name: str, cost: Cost) -> str:
+    rows = [(name, *HEAD), *(_cost_row(rule.rule, rule) for rule in cost.rules), _cost_row("together", cost)]
+    table = layout.columns(rows, right=frozenset({1, 2, 3, 4}))
+    return table + (f"preemption asks {layout.count(cost.evicting, 'operation')} of a pod that may be evicted\n" if cost.evicting else "")
+
+
+def _cost_row(title: str, cost: Cost | RuleCost) -> tuple[str, ...]:
+    numbers = (f"{number:,}" for number in (cost.operations, cost.kept, cost.asked, cost.counted))
+    lookups = Counter(selection.lookup for selection in cost.selections)
+    answered = ", ".join(f"{count} {WORDS[lookup]}" for lookup, count in lookups.items())
+    return (title, *numbers, answered or "none", "each pod" if cost.per_pod else "each template")
+
+
+def with_costs(findings: str, costs: Mapping[str, Cost]) -> str:
+    """The findings, as JSON, with what the policies cost."""
+    whole = json.loads(findings) | {"cost": [_cost_plain(name, cost) for name, cost in costs.items()]}
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+
+
+def _cost_plain(name: str, cost: Cost) -> dict[str, Any]:
+    rules = [{"rule": rule.rule, "line": rule.span.line, **_numbers(rule)} for rule in cost.rules]
+    return {"policy": name, "rules": rules, "together": _numbers(cost), "evicting": cost.evicting}
+
+
+def _numbers(cost: Cost | RuleCost) -> dict[str, Any]:
+    return {
+        "perNode": cost.operations,
+        "kept": cost.kept,
+        "perPlacedPod": cost.asked,
+        "perTemplate": cost.counted,
+        "selections": [
+            {"line": each.span.line, "column": each.span.column, "lookup": WORDS[each.lookup], "operations": each.operations}
+            for each in cost.selections
+        ],
+        "decidedFor": "pod" if cost.per_pod else "template",
+    }

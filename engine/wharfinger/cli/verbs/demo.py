@@ -1,0 +1,70 @@
+"""`wharf demo`: a production GPU cluster's pods under Kubernetes' own rules and under a policy, side by side."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+from wharfinger.cli import chosen_policies, options, streams
+from wharfinger.framework.chain import Chain, assemble
+from wharfinger.model.pod import PodView
+from wharfinger.runtime import layout, openb, shipped
+from wharfinger.runtime.demo import Showing, show
+
+POLICY = "gpu-bin-pack.policy"
+POPULATION = 8152
+
+
+def command(
+    policy: options.Policies = None,
+    param: options.Params = None,
+    trace: Annotated[
+        openb.Variant, typer.Option("--trace", help="The pods; a third of gpuspec33's name GPU models.")
+    ] = openb.Variant.DEFAULT,
+) -> int:
+    """Place the OpenB trace twice and compare: Kubernetes' rules alone, then with a policy (yours, if you name one)."""
+    chosen = chosen_policies.compiled(policy or [str(shipped.policies() / POLICY)], param)
+    streams.out(f"{_opening(trace)}\n\n")
+    base = _show("Kubernetes", assemble(), trace)
+    unplaced = {result.pod for result in base.run.results if result.node is None}
+    own = _show(" + ".join(found.name for found in chosen), assemble(chosen), trace, lambda pod: pod.key in unplaced)
+    streams.out(layout.columns(_rows(base, own), right=frozenset({1, 2})))
+    streams.out(_explained(own))
+    return 0
+
+
+def _opening(trace: openb.Variant) -> str:
+    pods = "8,152 pods" if trace is openb.Variant.DEFAULT else "8,152 pods, a third of which name GPU models"
+    origin = "(alibaba/clusterdata, cluster-trace-gpu-v2023)"
+    return f"OpenB, a production GPU cluster: 1,523 nodes, 6,212 GPUs; {pods}, in order of arrival\n{origin}"
+
+
+def _show(title: str, chain: Chain, trace: openb.Variant, explained: Callable[[PodView], bool] = lambda _pod: False) -> Showing:
+    with streams.bar(sys.stderr, f"placing under {title}", POPULATION) as advance:
+        return show(title, chain, trace, explained=explained, advance=advance)
+
+
+def _rows(*showings: Showing) -> Iterator[Sequence[str]]:
+    yield ("", *(f"{showing.title}" for showing in showings))
+    yield ("pods placed", *(f"{showing.run.placed:,}" for showing in showings))
+    yield ("pods unplaced", *(f"{showing.run.unplaced:,}" for showing in showings))
+    yield ("GPU allocated", *(_share(showing, openb.GPU_MILLI) for showing in showings))
+    yield ("  as far as single GPUs can hold it", *(layout.percent(showing.honoured) for showing in showings))
+    yield ("CPU allocated", *(_share(showing, "cpu") for showing in showings))
+    yield ("memory allocated", *(_share(showing, "memory") for showing in showings))
+    yield ("nodes touched", *(f"{showing.after.touched:,}" for showing in showings))
+    yield ("decisions/s", *(f"{showing.decisions_per_second:,.0f}" for showing in showings))
+
+
+def _share(showing: Showing, resource: str) -> str:
+    return layout.percent(showing.after.of(resource).fraction)
+
+
+def _explained(showing: Showing) -> str:
+    found = showing.explanation
+    if found is None:
+        return ""
+    return f"\none decision: a pod that found no node under Kubernetes' rules alone\n\n{found}"

@@ -1,0 +1,275 @@
+"""`wharf dry-run`: where pods would go, without a cluster to bind in.
+
+The report is a table, JSON or YAML. The same input gives the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from wharfinger.cli import chosen_policies, live_cluster, options, streams
+from wharfinger.errors import UsageError
+from wharfinger.framework.chain import assemble
+from wharfinger.model.pod import PodView
+from wharfinger.runtime import cluster, layout, policy_warnings
+from wharfinger.runtime.cluster import Cluster
+from wharfinger.runtime.dry_run import DryRun, PodResult, dry_run
+from wharfinger.runtime.explanation import Explanation
+from wharfinger.runtime.profiles import DEFAULT_SCHEDULER
+from wharfinger.runtime.simulator import Mode
+from wharfinger.runtime.utilisation import Utilisation
+
+MOST_WIDTH = 1_000_000  # never fold a line: folding would depend on nothing, but make diffs noisy
+
+
+def table(run: DryRun, cluster: Cluster) -> str:
+    """The report for people: a line per pod (or an explanation), then the summary."""
+    return "\n".join(part for part in (_pods(run), _summary(run, cluster)) if part)
+
+
+def _pods(run: DryRun) -> str:
+    plain = [result for result in run.results if result.explanation is None]
+    listed = layout.columns([("POD", "NODE", "TOTAL"), *map(_row, plain)]) if plain else ""
+    explained = [f"{result.explanation}{_evicts(result)}" for result in run.results if result.explanation is not None]
+    return "\n".join([*([listed] if listed else []), *explained])
+
+
+def _row(result: PodResult) -> Sequence[str]:
+    if result.node is None:
+        room = f" Room on {result.nominated} if {_listed(result.victims)} left." if result.nominated else ""
+        return result.pod, "-", result.message + room
+    evicts = f", evicts {_listed(result.victims)}" if result.victims else ""
+    return result.pod, result.node, " / ".join(map(layout.number, result.totals)) + evicts
+
+
+def _evicts(result: PodResult) -> str:
+    """The line about preemption under an explanation, "" where nobody has to leave."""
+    if not result.victims:
+        return ""
+    return f"  evicts {_listed(result.victims)}\n" if result.node else f"  room on {result.nominated} if {_listed(result.victims)} left\n"
+
+
+def _listed(victims: Sequence[str]) -> str:
+    return ", ".join(victims)
+
+
+def _summary(run: DryRun, cluster: Cluster) -> str:
+    lines = [f"{run.placed:,} of {layout.count(len(run.results), 'pod')} placed, {run.unplaced:,} unschedulable ({run.mode.value})"]
+    lines += [f"{layout.count(run.evicted, 'pod')} evicted by preemption"] if run.evicted else []
+    lines += [f"  {line}" for line in _reasons(run)]
+    lines += _usage(run.before, run.after)
+    if cluster.ignored:
+        lines.append("not needed and ignored: " + ", ".join(f"{count} {kind}" for kind, count in cluster.ignored.items()))
+    return "\n".join(lines) + "\n"
+
+
+def _reasons(run: DryRun) -> Iterator[str]:
+    rows = [(f"{found.pods:,}", f"{found.only:,}", found.reason) for found in run.reasons]
+    if rows:
+        yield from layout.columns([("pods", "only this", "reason"), *rows], right=frozenset({0, 1})).splitlines()
+
+
+def _usage(before: Utilisation, after: Utilisation | None) -> Iterator[str]:
+    final = after or before
+    rows = [("", "before", "after", "of"), ("nodes touched", f"{before.touched:,}", f"{final.touched:,}", f"{final.nodes:,}")]
+    rows += [
+        (
+            use.resource,
+            layout.percent(use.fraction),
+            layout.percent(final.of(use.resource).fraction),
+            layout.amount(use.resource, use.allocatable),
+        )
+        for use in before.resources
+    ]
+    shown = rows if after is not None else [(name, old, of) for name, old, _, of in rows]
+    yield from layout.columns(shown, right=frozenset({1, 2, 3})).splitlines()
+
+
+def as_json(run: DryRun, cluster: Cluster) -> str:
+    """Everything, as JSON."""
+    return json.dumps(_value(run, cluster), indent=2, ensure_ascii=False) + "\n"
+
+
+def as_yaml(run: DryRun, cluster: Cluster) -> str:
+    """Everything, as YAML."""
+    return str(yaml.safe_dump(_value(run, cluster), sort_keys=False, allow_unicode=True, width=MOST_WIDTH))
+
+
+def _value(run: DryRun, cluster: Cluster) -> dict[str, Any]:
+    return {
+        "mode": run.mode.value,
+        "policies": [_policy(policy) for policy in run.chain.policies],
+        "revisions": {"policies": run.chain.policy_revision, "chain": run.chain.revision},
+        "pods": [_pod(result) for result in run.results],
+        "summary": {
+            "pods": len(run.results),
+            "placed": run.placed,
+            "unschedulable": run.unplaced,
+            "evicted": run.evicted,
+            "reasons": [asdict(found) for found in run.reasons],
+            "before": _utilisation(run.before),
+            "after": None if run.after is None else _utilisation(run.after),
+        },
+        "notes": list(run.notes),
+        "ignored": dict(cluster.ignored),
+        "skipped": list(cluster.skipped),
+    }
+
+
+def _policy(policy: Any) -> dict[str, Any]:
+    return {"name": policy.name, "version": policy.version, "revision": policy.revision}
+
+
+def _pod(result: PodResult) -> dict[str, Any]:
+    value: dict[str, Any] = {"pod": result.pod, "node": result.node, "feasible": result.feasible}
+    if result.node is None:
+        value |= {"message": result.message, "reasons": dict(result.reasons)}
+        value |= {"nominated": result.nominated} if result.nominated else {}
+    else:
+        value["totals"] = list(result.totals)
+    if result.victims:
+        value["victims"] = list(result.victims)
+    if result.explanation is not None:
+        value["explanation"] = _explanation(result.explanation)
+    return value
+
+
+def _explanation(found: Explanation) -> dict[str, Any]:
+    value = asdict(found)
+    for name in ("pod", "node", "message", "feasible"):
+        del value[name]
+    return _plain(value)  # type: ignore[no-any-return] # a dict stays a dict
+
+
+def _plain(value: Any) -> Any:
+    """The value with tuples as lists, which is what YAML can say."""
+    if isinstance(value, dict):
+        return {key: _plain(member) for key, member in value.items()}
+    return [_plain(member) for member in value] if isinstance(value, list | tuple) else value
+
+
+def _utilisation(found: Utilisation) -> dict[str, Any]:
+    return {
+        "nodes": found.nodes,
+        "nodes_touched": found.touched,
+        "pods": found.pods,
+        "resources": {
+            use.resource: {"requested": use.requested, "allocatable": use.allocatable, "fraction": round(use.fraction, 6)}
+            for use in found.resources
+        },
+    }
+
+
+class Format(Enum):
+    """How the report is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+    snapshot: Annotated[list[str] | None, options.SNAPSHOT] = None,
+    live: Annotated[bool, typer.Option("--live", help="Take the cluster as it is now instead of a snapshot.")] = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    policy: options.Policies = None,
+    pods: Annotated[
+        list[str] | None,
+        typer.Option("--pods", "-f", metavar="FILE", help="Place these pods (or the pods of these workloads) instead of pending ones."),
+    ] = None,
+    pending: Annotated[bool, typer.Option("--pending", help="Place the snapshot's pods that have no node; the default.")] = False,
+    pods_of: Annotated[
+        str | None, typer.Option("--pods-of", metavar="NAME", help="Of the pending pods only those whose spec.schedulerName this is.")
+    ] = None,
+    param: options.Params = None,
+    config: options.Config = None,
+    scheduler_name: options.SchedulerName = None,
+    mode: Annotated[Mode, typer.Option("--mode", help="Whether a placement counts for the pods after it.")] = Mode.SEQUENTIAL,
+    output: Annotated[Format, typer.Option("--format", help="How the report is printed.")] = Format.TABLE,
+    explain: Annotated[bool, typer.Option("--explain", help="Say for each pod what every rule said, with values.")] = False,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--node", metavar="NODE", help="Explain this node in full; may be given several times.", autocompletion=options.offered_nodes
+        ),
+    ] = None,
+    pod: Annotated[
+        list[str] | None,
+        typer.Option("--pod", metavar="POD", help="Explain this pod only (name or namespace/name).", autocompletion=options.offered_pods),
+    ] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when a pod finds no node.")] = False,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Leave out objects that cannot be read instead of stopping.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at fields of --pods that Kubernetes does not know, instead of warning of them.")
+    ] = False,
+) -> int:
+    """Place pods of a snapshot and report where each goes or why not. Changes nothing anywhere."""
+    if pods and pending:
+        raise UsageError("--pods and --pending exclude each other: the first says which pods, the second takes the snapshot's")
+    if pods and pods_of is not None:
+        raise UsageError("--pods-of chooses among pending pods; --pods says itself which ones")
+    if strict and not pods:
+        raise UsageError("--strict is about the manifests of --pods, and there are none")
+    policies = chosen_policies.compiled(policy, param)
+    chain = assemble(policies, chosen_policies.chosen(config, scheduler_name))
+    found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=skip_invalid)
+    if not live and not found.objects.nodes:
+        raise UsageError(
+            "the snapshot holds no node, so there is nowhere to place a pod; `wharf snapshot` captures what decisions depend on"
+        )
+    waiting, remarks = cluster.load_pods(pods, found, skip_invalid=skip_invalid, strict=strict) if pods else (_pending(found, pods_of), ())
+    for sentence in [
+        *found.skipped,
+        *cluster.immoderate(found.objects),
+        *remarks,
+        *policy_warnings.warnings(policies, found.state.snapshot(), waiting),
+    ]:
+        streams.complain(f"warning: {sentence}")
+    if not waiting:
+        where = "--pods holds none" if pods else "give some with --pods, or a snapshot with pending ones"
+        streams.complain(f"warning: there are no pods to place; {where}")
+    with streams.bar(sys.stderr, "placing", len(waiting)) as advance:
+        result = dry_run(
+            chain,
+            found.state,
+            waiting,
+            mode=mode,
+            explained=_wanted(explain, node, pod, waiting),
+            nodes=node or (),
+            advance=advance,
+        )
+    for note in result.notes:
+        streams.complain(f"warning: {note}")
+    streams.out(_RENDERERS[output](result, found))
+    return 1 if exit_code and result.unplaced else 0
+
+
+def _pending(found: Cluster, scheduler: str | None) -> tuple[PodView, ...]:
+    if scheduler is None:
+        return found.pending
+    return tuple(pod for pod in found.pending if (pod.object.spec.scheduler_name or DEFAULT_SCHEDULER) == scheduler)
+
+
+def _wanted(explain: bool, nodes: list[str] | None, names: list[str] | None, waiting: tuple[PodView, ...]) -> Callable[[PodView], bool]:
+    """Which pods to explain: those named, or all as soon as an explanation is asked for."""
+    if not names:
+        everything = explain or bool(nodes)
+        return lambda _pod: everything
+    for name in names:
+        if not any(name in (pod.name, pod.key) for pod in waiting):
+            raise UsageError(f"--pod {name}: no such pod is to be placed")
+    return lambda pod: pod.name in names or pod.key in names
+
+
+_RENDERERS = {Format.TABLE: table, Format.JSON: as_json, Format.YAML: as_yaml}

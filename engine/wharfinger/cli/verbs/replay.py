@@ -1,0 +1,165 @@
+"""`wharf replay`: the decisions of a log made again, or by other policies."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from wharfinger.cli import chosen_policies, options, streams
+from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.errors import UsageError
+from wharfinger.framework.chain import Chain, with_policies
+from wharfinger.model.timestamps import time_text
+from wharfinger.runtime import layout
+from wharfinger.runtime.decision_log.replay import Change, Difference, Others, Replay
+from wharfinger.runtime.policies import own_params
+
+
+class Format(Enum):
+    """How the outcome is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What came of a replay. `compared` says that other policies decided beside."""
+
+    compared: bool
+    decisions: int = 0
+    pods: set[str] = dataclasses.field(default_factory=set)
+    profiles: set[str] = dataclasses.field(default_factory=set)
+    differences: list[Difference] = dataclasses.field(default_factory=list)
+    changes: list[Change] = dataclasses.field(default_factory=list)
+
+
+def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+    log: Annotated[str, typer.Argument(metavar="LOG", help="What `wharf run --decision-log` wrote; finished files beside it come first.")],
+    policy: options.Policies = None,
+    param: options.Params = None,
+    scheduler_name: Annotated[
+        str | None, typer.Option("--scheduler-name", metavar="NAME", help="Which profile --policy and --param are for; default: all.")
+    ] = None,
+    pod: Annotated[str | None, typer.Option("--pod", metavar="NAMESPACE/NAME", help="Only decisions about this pod.")] = None,
+    output: Annotated[Format, typer.Option("--format", help="How the outcome is printed.")] = Format.TABLE,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="With other policies, exit with 1 when they change a decision.")] = False,
+) -> int:
+    """Make every decision of a log again, and check that it comes out the same to the last bit; 1 if one does not.
+
+    With --policy or --param other policies decide beside, each time on the cluster as it was then; what they would have changed is listed.
+    """
+    if pod is not None and (pod.count("/") != 1 or not all(pod.split("/"))):
+        raise UsageError(f"--pod {pod}: expected NAMESPACE/NAME")
+    others = _others(policy, param, scheduler_name)
+    replay = Replay(log, others, only=pod)
+    outcome = Outcome(compared=others is not None)
+    try:
+        _run(replay, outcome)
+    finally:
+        for note in replay.notes:
+            streams.complain(f"warning: {note}")
+    if pod is not None and not outcome.decisions:
+        raise UsageError(f"{log}: no decision about pod {pod}")
+    if others is not None and scheduler_name not in {None, *outcome.profiles}:
+        raise UsageError(
+            f"--scheduler-name {scheduler_name}: no decision is of that profile; there are {', '.join(sorted(outcome.profiles))}"
+        )
+    streams.out(_table(outcome) if output is Format.TABLE else json.dumps(_plain(outcome), indent=2, ensure_ascii=False) + "\n")
+    return int(bool(outcome.differences) or (exit_code and bool(outcome.changes)))
+
+
+def _run(replay: Replay, outcome: Outcome) -> None:
+    for replayed in replay.run():
+        outcome.decisions += 1
+        outcome.pods.add(replayed.pod)
+        outcome.profiles.add(replayed.profile)
+        if replayed.difference is not None:
+            outcome.differences.append(replayed.difference)
+        if replayed.change is not None:
+            outcome.changes.append(replayed.change)
+
+
+def _others(paths: list[str] | None, assignments: list[str] | None, profile: str | None) -> Others | None:
+    """The chain that decides beside each of the log's; None where no other policies are given."""
+    if not paths and not assignments:
+        if profile is not None:
+            raise UsageError("--scheduler-name says which profile --policy and --param are for; give one of them too")
+        return None
+    given = chosen_policies.compiled(paths, assignments) if paths else None
+    params = options.params(assignments)
+    known: dict[tuple[str, str], Chain] = {}
+
+    def other(own: str, chain: Chain) -> Chain:
+        if profile not in (None, own):
+            return chain
+        if (own, chain.revision) not in known:
+            known[own, chain.revision] = with_policies(chain, given if given is not None else _with_params(chain.policies, params))
+        return known[own, chain.revision]
+
+    return other
+
+
+def _with_params(policies: Sequence[CompiledPolicy], params: Any) -> list[CompiledPolicy]:
+    """The policies of the log with other values of params; UsageError for a param that none has."""
+    known = {name for policy in policies for param in policy.params for name in (param, f"{policy.name}.{param}")}
+    for name in params:
+        if name not in known:
+            raise UsageError(f"--param {name}: no policy of the log has it; there are {', '.join(sorted(known)) or 'none'}")
+    return [compile_policy(policy.policy, {**policy.params, **own_params(policy.policy, params)}) for policy in policies]
+
+
+def _table(outcome: Outcome) -> str:
+    return "".join(f"{line}\n" for line in _lines(outcome))
+
+
+def _lines(outcome: Outcome) -> Iterator[str]:
+    if outcome.changes:
+        rows: list[Sequence[str]] = [("POD", "AT", "WAS", "WOULD BE", "FEASIBLE")]
+        rows += [_row(change) for change in outcome.changes]
+        table = layout.columns(rows).splitlines()
+        yield table[0]
+        for change, row in zip(outcome.changes, table[1:], strict=True):
+            yield row
+            yield from (f"    {reason}" for reason in change.reasons)
+        yield ""
+    yield from (f"{difference}" for difference in outcome.differences[:1])
+    yield from _summary(outcome)
+
+
+def _row(change: Change) -> Sequence[str]:
+    feasible = f"{change.feasible} → {change.other_feasible}"
+    return change.pod, time_text(change.at), _place(change.node, change.nominated), _place(change.other, change.other_nominated), feasible
+
+
+def _place(node: str | None, nominated: str | None) -> str:
+    """Where a pod goes, or on which node preemption makes room for it."""
+    return node or (f"- (room on {nominated})" if nominated else "-")
+
+
+def _summary(outcome: Outcome) -> Iterator[str]:
+    made = f"{layout.count(outcome.decisions, 'decision')} about {layout.count(len(outcome.pods), 'pod')}"
+    same = "each as it was recorded" if not outcome.differences else f"{len(outcome.differences):,} not as recorded"
+    yield f"{made} made again, {same}"
+    if outcome.compared:
+        yield f"{layout.count(len(outcome.changes), 'decision')} would have been another"
+
+
+def _plain(outcome: Outcome) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "decisions": outcome.decisions,
+        "pods": len(outcome.pods),
+        "differences": [_difference(difference) for difference in outcome.differences],
+    }
+    if outcome.compared:
+        value["changes"] = [dataclasses.asdict(change) | {"at": time_text(change.at)} for change in outcome.changes]
+    return value
+
+
+def _difference(found: Difference) -> dict[str, Any]:
+    return {"place": str(found.place), "pod": found.pod, "part": found.part, "recorded": found.recorded, "found": found.found}

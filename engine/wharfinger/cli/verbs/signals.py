@@ -1,0 +1,149 @@
+"""`wharf signals check`: sends every metric query of the policies once and shows the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from wharfinger.cli import chosen_policies, live_cluster, options, streams
+from wharfinger.errors import UsageError
+from wharfinger.language import typed
+from wharfinger.language.counts import count
+from wharfinger.language.types import Kind
+
+if TYPE_CHECKING:
+    from wharfinger.daemon.settings import Settings
+    from wharfinger.model.cluster_state import ClusterState
+    from wharfinger.signals.survey import Surveyed
+
+
+class Action(Enum):
+    """What to do with the signals."""
+
+    CHECK = "check"
+
+
+class Format(Enum):
+    """How findings are printed."""
+
+    HUMAN = "human"
+    JSON = "json"
+
+
+def command(  # noqa: PLR0913, PLR0917 — the options of a verb
+    action: Annotated[Action, typer.Argument(help="What to do with them.")],  # noqa: ARG001 — there is but one
+    paths: options.Paths = None,
+    prometheus: options.PrometheusUrl = None,
+    config: options.Servers = None,
+    snapshot: Annotated[list[str] | None, options.SNAPSHOT] = None,
+    live: Annotated[bool, typer.Option("--live", help="Compare with the nodes of the cluster that the kubeconfig names.")] = False,
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    slow: Annotated[float, typer.Option("--slow", metavar="SECONDS", help="From when on an answer is called slow.")] = 1.0,
+    output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.HUMAN,
+) -> int:
+    """Ask every query of the policies and show what comes: exit code 0 when nothing is wrong with it, 1 when something is."""
+    if not slow >= 0:
+        raise UsageError(f"--slow: expected seconds from 0 on, not {slow:g}")
+    settings = live_cluster.settings_of(config, prometheus)
+    policies = _with_metrics(options.existing(paths or live_cluster.policy_paths(settings) or None))
+    state = live_cluster.state_of(snapshot or (), kubeconfig, context, live=live)
+    if state is None:
+        streams.complain("warning: without --snapshot or --live nothing can be said of nodes")
+    found = asyncio.run(_surveyed(policies, settings, state, kubeconfig, context, slow))
+    streams.out(as_json(found) if output is Format.JSON else table(found))
+    return 1 if any(each.errors or each.warnings for each in found) else 0
+
+
+async def _surveyed(  # noqa: PLR0913, PLR0917 — what a survey needs
+    policies: Sequence[typed.Policy],
+    settings: Settings,
+    state: ClusterState | None,
+    kubeconfig: str | None,
+    context: str | None,
+    slow: float,
+) -> list[Surveyed]:
+    from wharfinger.runtime.system_clock import SystemClock  # noqa: PLC0415 — half a second of imports that no other verb needs
+    from wharfinger.signals.survey import survey  # noqa: PLC0415 — likewise
+
+    async with live_cluster.sources(policies, settings, kubeconfig, context) as sources:
+        return await survey(policies, sources, state, SystemClock(), slow=slow)
+
+
+def _with_metrics(paths: Sequence[str]) -> list[typed.Policy]:
+    policies = chosen_policies.loaded(paths)
+    if not any(policy.metrics for policy in policies):
+        raise UsageError(f"no policy in {', '.join(str(Path(path)) for path in paths)} has a metric")
+    return policies
+
+
+_UNITS = {Kind.PERCENT: (100.0, " %"), Kind.CPU: (0.001, " cores"), Kind.MEMORY: (2.0**-30, " GiB"), Kind.DURATION: (1.0, " s")}
+
+
+def table(found: Sequence[Surveyed]) -> str:
+    """Text for people: a few lines for each metric."""
+    return "\n\n".join("\n".join(_lines(each)) for each in found) + "\n"
+
+
+def as_json(found: Sequence[Surveyed]) -> str:
+    """The same as one JSON document."""
+    return json.dumps([_plain(each) for each in found], ensure_ascii=False, indent=2) + "\n"
+
+
+def _lines(each: Surveyed) -> Iterator[str]:
+    metric = each.metric
+    yield f"{each.policy}.{metric.name}: {metric.type.kind.value}"
+    yield f"  {each.answer.query}"
+    if each.answer.found is not None:
+        yield f"  {' · '.join(_facts(each))}"
+    yield from (f"  error: {sentence}" for sentence in each.errors)
+    yield from (f"  warning: {sentence}" for sentence in each.warnings)
+
+
+def _facts(each: Surveyed) -> Iterator[str]:
+    found, fares, metric = each.answer.found, each.fares, each.metric
+    if found is None:
+        return
+    yield f"{found.n_series:,} series"
+    if fares is not None:
+        fresh = round(fares.coverage * fares.n_nodes)
+        yield f"fresh on {fresh:,} of {count(fares.n_nodes, 'node')} ({fares.coverage:.0%}, needs {metric.min_coverage:.0%})"
+        values = found.column.values[found.column.present]
+        if len(values):
+            yield f"{_number(metric.type.kind, values.min())} to {_number(metric.type.kind, values.max())}"
+        if math.isfinite(fares.age):
+            yield f"newest {max(0.0, fares.age):.0f} s old, at most {metric.max_age:g} s"
+    yield f"answered in {each.answer.seconds:.2f} s"
+
+
+def _number(kind: Kind, value: Any) -> str:
+    factor, unit = _UNITS.get(kind, (1.0, ""))
+    return f"{float(value) * factor:,.4g}{unit}"
+
+
+def _plain(each: Surveyed) -> dict[str, Any]:
+    found, fares = each.answer.found, each.fares
+    values = np.zeros(0) if found is None else found.column.values[found.column.present]
+    return {
+        "policy": each.policy,
+        "metric": each.metric.name,
+        "type": each.metric.type.kind.value,
+        "query": str(each.answer.query),
+        "seconds": round(each.answer.seconds, 3),
+        "series": None if found is None else found.n_series,
+        "coverage": None if fares is None else round(fares.coverage, 4),
+        "minCoverage": each.metric.min_coverage,
+        "newestAgeSeconds": None if fares is None or not math.isfinite(fares.age) else round(fares.age, 1),
+        "least": float(values.min()) if len(values) else None,
+        "most": float(values.max()) if len(values) else None,
+        "errors": list(each.errors),
+        "warnings": list(each.warnings),
+    }

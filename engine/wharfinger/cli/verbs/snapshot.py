@@ -1,0 +1,110 @@
+"""`wharf snapshot`: writes everything that a decision depends on to a file, completely or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
+
+import typer
+
+from wharfinger.cli import live_cluster, options, streams
+from wharfinger.errors import UsageError
+from wharfinger.language.counts import count
+from wharfinger.model import capture
+
+if TYPE_CHECKING:
+    from wharfinger.kube.capture import Captured
+
+STDOUT = "-"
+_GZIP_LEVEL = 6
+
+
+@contextlib.contextmanager
+def whole(path: str) -> Iterator[BinaryIO]:
+    """A stream into the file, readable by its owner only; it takes its place when the context ends without an exception.
+
+    `-` is standard output; a pipe or a device is written to as it is. UsageError when it cannot be written, said as early as possible.
+    """
+    if path == STDOUT:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    target = Path(os.path.realpath(path))  # behind a link, as the link itself should stay
+    with _as_usage_errors(path):
+        if target.is_dir():
+            raise UsageError(f"{path}: this is a folder; give the name of a file")
+        with target.open("wb") if target.exists() and not target.is_file() else _replacing(target) as stream:
+            yield stream
+
+
+@contextlib.contextmanager
+def _as_usage_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _replacing(target: Path) -> Iterator[BinaryIO]:
+    """A new file beside the target (on the same disk, mode 0600), renamed when it is complete and on disk, else removed."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write(stream: BinaryIO, pieces: Iterable[bytes], *, compressed: bool) -> None:
+    """None; the same pieces make the same bytes, compressed too."""
+    if not compressed:
+        stream.writelines(pieces)
+        return
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=_GZIP_LEVEL, fileobj=stream, mtime=0) as packed:
+        cast("BinaryIO", packed).writelines(pieces)
+
+
+def command(  # noqa: PLR0913, PLR0917 — the options of a verb
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to: compressed if the name ends in .gz, - for standard output.")
+    ],
+    kubeconfig: options.Kubeconfig = None,
+    context: options.Context = None,
+    policy: options.Policies = None,
+    config: options.Servers = None,
+    prometheus: options.PrometheusUrl = None,
+) -> int:
+    """Capture a cluster for `wharf dry-run --snapshot FILE`: what scheduling reads of it, and nothing else. Changes nothing anywhere.
+
+    The samples of metrics that the policies of --policy or --config read are captured too.
+    """
+    with live_cluster.ended_tidily(), whole(output) as stream:
+        found = live_cluster.capture(kubeconfig, context)
+        measured = live_cluster.captured(found, policy, config, prometheus, kubeconfig, context)
+        pieces = capture.document(found.items, found.word, measured.samples)
+        write(stream, pieces, compressed=output.endswith(".gz"))
+    for sentence in (*found.word.not_read, *measured.not_read):
+        streams.complain(f"warning: {sentence}")
+    streams.complain(_summary(found, output))
+    return 0
+
+
+def _summary(found: Captured, output: str) -> str:
+    nodes, pods = found.counts.get("Node", 0), found.counts.get("Pod", 0)
+    others = sum(found.counts.values()) - nodes - pods
+    where = "standard output" if output == STDOUT else output
+    parts = f"{count(nodes, 'node')}, {count(pods, 'pod')} and {count(others, 'other object')}"
+    return f"{parts} as of {found.word} written to {where}"

@@ -1,0 +1,161 @@
+"""`wharf test`: runs the test blocks of policies; results as text, plain lines, JSON or JUnit XML."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from itertools import groupby
+from typing import Annotated, Any
+from xml.sax.saxutils import escape, quoteattr
+
+import typer
+
+from wharfinger.cli import chosen_policies, options, streams
+from wharfinger.runtime import layout, policy_tests
+from wharfinger.runtime.test_report import Covered, Failure, Report, Result, covered_fraction
+
+GREEN, RED, RESET = "\x1b[32m", "\x1b[31m", "\x1b[0m"
+
+
+def human(report: Report, coverage: bool) -> str:
+    """Results by policy with a mark each, failures with the values that led to them."""
+    colored = streams.colors(sys.stdout)
+    good, bad = (f"{GREEN}✓{RESET}", f"{RED}✗{RESET}") if colored else ("✓", "✗")
+    lines: list[str] = []
+    for policy, results in groupby(report.results, key=lambda result: result.policy):
+        lines.append(policy)
+        for result in results:
+            lines.append(f"  {good if result.passed else bad} {result.title}")
+            lines += [f"      {line}" for failure in result.failures for line in _failure(failure)]
+        lines.append("")
+    return "\n".join([*lines, *_ending(report, coverage)]) + "\n"
+
+
+def plain(report: Report, coverage: bool) -> str:
+    """One line per test, then indented lines per failure; no marks, no colour."""
+    lines: list[str] = []
+    for result in report.results:
+        lines.append(f"{'pass' if result.passed else 'FAIL'}: {result.at}: {result.policy}: {result.title}")
+        lines += [f"    {line}" for failure in result.failures for line in _failure(failure)]
+    return "\n".join([*lines, *_ending(report, coverage)]) + "\n"
+
+
+def _failure(failure: Failure) -> Iterator[str]:
+    yield f"{failure.at}: {failure.sentence}"
+    yield from (f"  {line}" for line in failure.details)
+
+
+def _ending(report: Report, coverage: bool) -> Iterator[str]:
+    for policy in report.untested:
+        yield f"{policy}: no tests"
+    if coverage:
+        yield from _coverage(report)
+    passed = len(report.results) - report.failed
+    summary = f"{layout.count(len(report.results), 'test')}: {passed} passed, {report.failed} failed"
+    if not report.results:
+        summary = "no tests found"
+    yield summary + (f", coverage {_percent(report)}" if report.coverage else "")
+
+
+def _coverage(report: Report) -> Iterator[str]:
+    for policy, points in groupby(report.coverage, key=lambda point: point.policy):
+        found = list(points)
+        yield f"coverage of {policy}: {layout.percent(covered_fraction(found))}"
+        for point in found:
+            if point.unseen:
+                yield f"  {point.at}: {point.rule} was never {' or '.join(truth.value for truth in point.unseen)}"
+    yield ""
+
+
+def _percent(report: Report) -> str:
+    return layout.percent(covered_fraction(report.coverage))
+
+
+def as_json(report: Report, coverage: bool) -> str:  # noqa: ARG001 — coverage is always part of the JSON
+    """Everything, for programs."""
+    value = {
+        "passed": len(report.results) - report.failed,
+        "failed": report.failed,
+        "untested": list(report.untested),
+        "tests": [_result(result) for result in report.results],
+        "coverage": {"fraction": round(covered_fraction(report.coverage), 6), "points": [_point(point) for point in report.coverage]},
+    }
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _result(result: Result) -> dict[str, Any]:
+    return {
+        "policy": result.policy,
+        "title": result.title,
+        "at": str(result.at),
+        "passed": result.passed,
+        "failures": [{"at": str(f.at), "message": f.sentence, "details": list(f.details)} for f in result.failures],
+    }
+
+
+def _point(point: Covered) -> dict[str, Any]:
+    return {
+        "policy": point.policy,
+        "rule": point.rule,
+        "at": str(point.at),
+        "seen": [truth.value for truth in point.possible if truth in point.seen],
+        "unseen": [truth.value for truth in point.unseen],
+    }
+
+
+def junit(report: Report, coverage: bool) -> str:  # noqa: ARG001 — JUnit has no place for coverage
+    """JUnit's XML: a suite per policy, a case per test; a policy without tests is a failed case of its own."""
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', f'<testsuites tests="{len(report.results)}" failures="{report.failed}">']
+    for policy, results in groupby(report.results, key=lambda result: result.policy):
+        found = list(results)
+        lines.append(f'  <testsuite name={quoteattr(policy)} tests="{len(found)}" failures="{sum(not r.passed for r in found)}">')
+        lines += [_case(result) for result in found]
+        lines.append("  </testsuite>")
+    for policy in report.untested or (() if report.results else ("no policy",)):
+        lines.append(f'  <testsuite name={quoteattr(policy)} tests="1" failures="1"><testcase name="has tests">')
+        lines.append('    <failure message="no tests found"/></testcase></testsuite>')
+    return "\n".join([*lines, "</testsuites>"]) + "\n"
+
+
+def _case(result: Result) -> str:
+    place = f'file={quoteattr(result.at.source.name)} line="{result.at.line}"'
+    head = f"    <testcase name={quoteattr(result.title)} classname={quoteattr(result.policy)} {place}"
+    if result.passed:
+        return head + "/>"
+    failures = "".join(
+        f"\n      <failure message={quoteattr(failure.sentence)}>{escape(chr(10).join(_failure(failure)))}</failure>"
+        for failure in result.failures
+    )
+    return f"{head}>{failures}\n    </testcase>"
+
+
+class Format(Enum):
+    """How results are printed."""
+
+    HUMAN = "human"
+    PLAIN = "plain"
+    JSON = "json"
+    JUNIT = "junit"
+
+
+def command(
+    paths: options.Paths = None,
+    output: Annotated[Format, typer.Option("--format", help="How results are printed.")] = Format.HUMAN,
+    coverage: Annotated[bool, typer.Option("--coverage", help="List what no test made true, false or missing.")] = False,
+    fail_under: Annotated[float, typer.Option("--fail-under", min=0, max=100, help="Fail below this coverage, in percent.")] = 0.0,
+) -> int:
+    """Run the tests of policies: exit code 0 when all pass, 1 when one fails or a policy has none."""
+    report = policy_tests.run(chosen_policies.loaded(paths))
+    streams.out(_RENDERERS[output](report, coverage))
+    covered = 100 * covered_fraction(report.coverage) >= fail_under
+    return 0 if report.results and not report.failed and not report.untested and covered else 1
+
+
+_RENDERERS = {
+    Format.HUMAN: human,
+    Format.PLAIN: plain,
+    Format.JSON: as_json,
+    Format.JUNIT: junit,
+}

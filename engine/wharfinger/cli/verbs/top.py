@@ -1,0 +1,274 @@
+"""`wharf top`: a running scheduler, live in a terminal.
+
+`readings` parses `/metrics`, `Between` compares two readings, `screen` renders lines of text no wider than the terminal. Colour is never
+the only sign.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+import typer
+from prometheus_client.parser import text_string_to_metric_families
+
+from wharfinger.cli import running_process, streams
+from wharfinger.cli.running_process import POLICIES, Decision, Decisions, PolicyStates, is_troubled, shaped
+from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.runtime import layout
+
+Labels = frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """The samples of a moment by name and labels; `at` in monotonic seconds."""
+
+    at: float
+    samples: Mapping[str, Mapping[Labels, float]]
+
+    def by(self, name: str, label: str) -> dict[str, float]:
+        """The sum of a metric's samples for each value of a label."""
+        found: defaultdict[str, float] = defaultdict(float)
+        for labels, value in self.samples.get(name, {}).items():
+            found[dict(labels).get(label, "")] += value
+        return dict(found)
+
+    def total(self, name: str) -> float:
+        """The sum of all samples of a metric; 0 where there are none."""
+        return sum(self.samples.get(name, {}).values())
+
+
+def readings(text: str, at: float) -> Readings:
+    """What the text of `/metrics` says. ValueError where it is none."""
+    found: defaultdict[str, dict[Labels, float]] = defaultdict(dict)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name][frozenset(sample.labels.items())] = sample.value
+    return Readings(at=at, samples=found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """Two readings of one process; without a `before`, everything since the process began."""
+
+    now: Readings
+    before: Readings | None
+
+    @property
+    def seconds(self) -> float | None:
+        """The time between the readings; None if there is only one."""
+        return None if self.before is None else self.now.at - self.before.at
+
+    def grown(self, name: str, label: str) -> dict[str, float]:
+        """How much a counter has grown, for each value of a label; of a process that was started anew, all of it."""
+        now = self.now.by(name, label)
+        before = {} if self.before is None else self.before.by(name, label)
+        if any(now.get(value, 0.0) < then for value, then in before.items()):
+            before = {}
+        return {value: count - before.get(value, 0.0) for value, count in now.items()}
+
+    def rate(self, name: str, label: str, value: str) -> float | None:
+        """By how much a counter has grown per second; None with only one reading."""
+        return self.grown(name, label).get(value, 0.0) / self.seconds if self.seconds else None
+
+    def quantile(self, name: str, fraction: float) -> float | None:
+        """The value that this part of a histogram's observations are at most, as `histogram_quantile` has it; None without any."""
+        grown = self.grown(f"{name}_bucket", "le")
+        buckets = sorted((math.inf if bound == "+Inf" else float(bound), count) for bound, count in grown.items())
+        if not buckets or not buckets[-1][1]:
+            return None
+        rank, low, below = fraction * buckets[-1][1], 0.0, 0.0
+        for bound, count in buckets:
+            if count >= rank:
+                if math.isinf(bound):
+                    return low
+                return low + (bound - low) * (rank - below) / (count - below) if count > below else bound
+            low, below = bound, count
+        return low
+
+
+QUEUES = ("active", "backoff", "unschedulable", "gated")
+RESULTS = ("scheduled", "unschedulable", "error")
+MOST_RULES = 5
+NARROWEST = 20
+
+Lines = Iterator[tuple[str, str]]
+"""Lines of text, each with a style of rich's."""
+
+
+def screen(
+    between: Between, unready: Sequence[str], policies: PolicyStates, decisions: Sequence[Decision], width: int
+) -> list[tuple[str, str]]:
+    """The lines; `unready` are the checks that fail, with their reasons."""
+    parts = (_head(between, unready), _queues(between), _attempts(between), _policies(policies), _rules(between), _errors(between))
+    lines = [line for part in parts for line in part]
+    lines += _decisions(decisions)
+    return [(_cut(text, width), style) for text, style in lines]
+
+
+def _cut(text: str, width: int) -> str:
+    width = max(width, NARROWEST)
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _head(between: Between, unready: Sequence[str]) -> Lines:
+    now = between.now
+    version = next(iter(now.by("wharfinger_build_info", "version")), "?")
+    leads = "not ready" if unready else "leads" if now.total("leader_election_master_status") else "stands by"
+    sizes = now.by("scheduler_cache_size", "type")
+    cluster = ", ".join(f"{int(sizes.get(kind, 0)):,} {kind.replace('_', ' ')}" for kind in ("nodes", "pods", "assumed_pods"))
+    yield f"wharfinger {version}, {leads}; {cluster}", "bold red" if unready else "bold"
+    yield from ((f"not ready: {reason}", "red") for reason in unready)
+
+
+def _queues(between: Between) -> Lines:
+    depths = between.now.by("scheduler_pending_pods", "queue")
+    under_way = between.now.by("scheduler_goroutines", "operation")
+    yield f"queue     {'  '.join(f'{queue} {int(depths.get(queue, 0)):,}' for queue in QUEUES)}", ""
+    yield f"under way {'  '.join(f'{name} {int(count):,}' for name, count in sorted(under_way.items()))}", ""
+
+
+def _attempts(between: Between) -> Lines:
+    name = "scheduler_schedule_attempts_total"
+    if between.seconds is None:
+        counts = between.now.by(name, "result")
+        yield f"attempts  {'  '.join(f'{result} {int(counts.get(result, 0)):,}' for result in RESULTS)}", ""
+    else:
+        rates = {result: between.rate(name, "result", result) or 0.0 for result in RESULTS}
+        yield f"per s     {'  '.join(f'{result} {rate:,.1f}' for result, rate in rates.items())}", ""
+    durations = (
+        ("decision", "scheduler_scheduling_algorithm_duration_seconds"),
+        ("attempt", "scheduler_scheduling_attempt_duration_seconds"),
+        ("pod", "scheduler_pod_scheduling_sli_duration_seconds"),
+    )
+    shown = (f"{title} {_time(between.quantile(metric, 0.5))}/{_time(between.quantile(metric, 0.99))}" for title, metric in durations)
+    yield f"P50/P99   {'  '.join(shown)}", ""
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{1000 * seconds:.1f}ms" if seconds < 1 else f"{seconds:.1f}s"
+
+
+def _policies(policies: PolicyStates) -> Lines:
+    found = policies["policies"]
+    if found:
+        rows = [(policy["name"] or "?", policy["state"], (policy["revision"] or "-")[:12]) for policy in found]
+        yield "", ""
+        for policy, text in zip([None, *found], layout.columns([("POLICY", "STATE", "REVISION"), *rows]).splitlines(), strict=True):
+            wrong = policy is not None and is_troubled(policy)
+            yield text, "dim" if policy is None else "red" if wrong else ""
+    for source in policies["sources"]:
+        if source["lost"]:
+            yield f"{source['name']} cannot be read: {source['lost']}", "red"
+
+
+def _rules(between: Between) -> Lines:
+    spent = between.grown("wharfinger_policy_rule_seconds_total", "rule")
+    rejected = between.grown("wharfinger_policy_rule_rejections_total", "rule")
+    slowest = sorted((rule for rule in spent if spent[rule] > 0), key=lambda rule: (-spent[rule], rule))[:MOST_RULES]
+    if slowest:
+        rows = [(rule, f"{1000 * spent[rule]:,.1f}ms", f"{int(rejected.get(rule, 0)):,}") for rule in slowest]
+        yield "", ""
+        for number, text in enumerate(layout.columns([("SLOWEST RULES", "TIME", "REJECTED"), *rows], right=frozenset({1, 2})).splitlines()):
+            yield text, "" if number else "dim"
+
+
+def _errors(between: Between) -> Lines:
+    grown = {place: count for place, count in between.grown("wharfinger_errors_total", "place").items() if count}
+    if grown:
+        yield "", ""
+        yield f"errors    {'  '.join(f'{place} {int(count):,}' for place, count in sorted(grown.items()))}", "red"
+
+
+def _decisions(decisions: Sequence[Decision]) -> Lines:
+    if not decisions:
+        return
+    rows = [
+        ("RECENTLY", "POD", "NODE OR REASON"),
+        *((each["at"][11:19], each["pod"], each["node"] or each["message"]) for each in decisions),
+    ]
+    yield "", ""
+    for each, text in zip([None, *decisions], layout.columns(rows).splitlines(), strict=True):
+        yield (
+            text,
+            "dim" if each is None else "" if each["result"] == "scheduled" else "yellow" if each["result"] == "unschedulable" else "red",
+        )
+
+
+_SECONDS = 5.0
+_FEWEST_DECISIONS, _MOST_DECISIONS = 3, 50
+_OTHER_LINES = 16
+
+T = TypeVar("T")
+Picture = tuple[Between, Sequence[str], PolicyStates, Sequence[Decision]]
+
+
+def command(
+    url: running_process.Url = running_process.HERE,
+    interval: Annotated[float, typer.Option("--interval", min=0.2, max=3600.0, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print what there is since the process began, and end.")] = False,
+) -> int:
+    """Watch a running scheduler: queues, rates, latencies, policies, rules that take time, recent decisions, errors. Ctrl-C ends it."""
+    running_process.check(url)
+    if once or not sys.stdout.isatty() or os.environ.get("TERM") in {"dumb", "unknown"}:  # where no line can be drawn anew
+        lines = screen(*_picture(url, None), shutil.get_terminal_size((100, 40)).columns)
+        streams.out("".join(f"{text}\n" for text, _ in lines))
+        return 0
+    try:
+        _watch(url, interval)
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def _picture(url: str, before: Readings | None) -> Picture:
+    """What the process says now."""
+    text = running_process.text(url, "/metrics", _SECONDS)
+    try:
+        now = readings(text, time.monotonic())
+    except ValueError as error:
+        raise UsageError(f"{url}/metrics: this is not what a scheduler answers: {error}") from error
+    rows = shutil.get_terminal_size((100, 40)).lines
+    wanted = max(_FEWEST_DECISIONS, min(_MOST_DECISIONS, rows - _OTHER_LINES))
+    decisions = _asked(url, f"/decisions?limit={wanted}", Decisions)["decisions"]
+    return Between(now=now, before=before), running_process.failing(url, _SECONDS), _asked(url, POLICIES, PolicyStates), decisions
+
+
+def _asked(url: str, path: str, shape: type[T]) -> T:
+    return shaped(running_process.plain(url, path, _SECONDS), shape, f"{url}{path}")
+
+
+def _watch(url: str, interval: float) -> None:
+    """Never returns: draws again and again, also while nobody answers."""
+    from rich.console import Console  # noqa: PLC0415 — 40 ms that only a terminal is worth
+    from rich.live import Live  # noqa: PLC0415 — likewise
+    from rich.text import Text  # noqa: PLC0415 — likewise
+
+    from wharfinger.cli.live_cluster import ended_tidily  # noqa: PLC0415 — likewise
+
+    console = Console(no_color=not streams.colors(sys.stdout), highlight=False)
+    before: Readings | None = None
+    shown: list[tuple[str, str]] = []
+    with ended_tidily(), Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            trouble: list[tuple[str, str]] = []
+            try:
+                picture = _picture(url, before)
+                shown = screen(*picture, console.width)
+                before = picture[0].now
+            except WharfingerError as error:
+                after = "; what follows is the last that was known" if shown else ""
+                trouble = [(str(error)[: console.width], "bold red"), (f"asking again{after}", "red")]
+            text = Text("\n").join(Text(line, style, no_wrap=True, overflow="ellipsis") for line, style in trouble + shown)
+            live.update(text, refresh=True)
+            time.sleep(interval)

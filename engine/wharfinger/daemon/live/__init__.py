@@ -1,1 +1,0 @@
-"""What the live page shows of a running scheduler."""

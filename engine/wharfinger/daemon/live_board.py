@@ -1,0 +1,220 @@
+"""The data of the live page, read from the running scheduler: nodes, summary, policies, recent decisions, pending pods.
+
+Pending pods are grouped by queue and reason, with a few pods of each group, since there may be many thousands of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Generator, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+import wharfinger
+from wharfinger.daemon.node_colors import Shades
+from wharfinger.errors import UnknownObject, WharfingerError
+from wharfinger.runtime.queued_pod import Place, QueuedPod
+from wharfinger.runtime.utilisation import utilisation
+from wharfinger.web import decisions, policies
+from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, Picture, Tiles
+
+if TYPE_CHECKING:
+    from wharfinger.daemon.compose import Daemon
+    from wharfinger.daemon.pages import Health
+    from wharfinger.framework.ports import Clock
+    from wharfinger.model.node_view import NodeView
+    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.runtime.scheduler import Scheduler
+    from wharfinger.telemetry.policies import ReloadHistory
+    from wharfinger.telemetry.recent_decisions import RecentDecisions
+    from wharfinger.web.policies import Policies
+
+STEP = 1500
+"""Pods between two turns of everybody else."""
+MOST_GROUPS = 40
+MOST_PODS_OF_GROUP = 12
+"""Pods of a group that are named."""
+MOST_DECISIONS = 2000
+"""Recent decisions among which the reasons of pods are looked for."""
+
+Cause: TypeAlias = tuple[str, str, tuple[str, ...], str]  # profile, place, rejectors, gate
+Steps: TypeAlias = Generator[None, None, Mapping[str, Any]]
+
+_QUEUES = {Place.ERROR_BACKOFF: "backoff", Place.IN_FLIGHT: "in flight"}
+
+
+def pending(scheduler: Scheduler, recent: RecentDecisions, clock: Clock) -> Steps:
+    """The groups as plain values, the largest first, at the end of steps that take a few milliseconds each."""
+    groups: dict[Cause, list[QueuedPod]] = {}
+    waiting = list(scheduler.queue)
+    for start in range(0, len(waiting), STEP):
+        _sort(waiting[start : start + STEP], groups)
+        yield
+    said = {record.uid: record.message for record in islice(recent.latest(result="unschedulable"), MOST_DECISIONS)}
+    yield
+    largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    since = clock.now() - clock.monotonic()
+    found = [_plain(cause, pods, said.get, since) for cause, pods in largest[:MOST_GROUPS]]
+    return {"total": len(waiting), "groups": found, "omitted": max(0, len(groups) - MOST_GROUPS)}
+
+
+def _sort(pods: list[QueuedPod], groups: dict[Cause, list[QueuedPod]]) -> None:
+    for queued in pods:
+        if queued.place is Place.GONE:
+            continue
+        rejectors = tuple(sorted(plugin.name for plugin in queued.rejectors))
+        gate = queued.gate.text if queued.place is Place.GATED and queued.gate is not None else ""
+        cause = queued.profile.name, _QUEUES.get(queued.place, queued.place.value), rejectors, gate
+        groups.setdefault(cause, []).append(queued)
+
+
+def _plain(cause: Cause, pods: list[QueuedPod], said: Callable[[str], str | None], since: float) -> dict[str, Any]:
+    profile, place, rejectors, gate = cause
+    messages = (said(queued.uid) for queued in pods[:MOST_PODS_OF_GROUP])
+    return {
+        "profile": profile,
+        "queue": place,
+        "rejectors": list(rejectors),
+        "message": gate or next((message for message in messages if message), ""),
+        "count": len(pods),
+        "pods": [
+            {
+                "pod": queued.pod.key,
+                "attempts": queued.attempts,
+                "priority": queued.pod.priority,
+                "since": round(since + queued.first_seen),
+            }
+            for queued in pods[:MOST_PODS_OF_GROUP]
+        ],
+    }
+
+
+ZONE = "topology.kubernetes.io/zone"
+DECISIONS = 50
+MOST_PODS_OF_NODE = 250
+"""Pods of a node that are named."""
+
+
+class LiveBoard:
+    """What the process knows; before there is a connection that is little."""
+
+    def __init__(self, health: Health, told: Policies, recent: RecentDecisions, history: ReloadHistory, clock: Clock) -> None:
+        self._health = health
+        self._told = told
+        self._recent = recent
+        self._history = history
+        self._clock = clock
+        self._shades: Shades | None = None
+
+    def picture(self, shade: str, known: int) -> Picture:
+        """The nodes coloured by a shade."""
+        snapshot = self._snapshot(self._daemon())
+        layout = snapshot.layout_revision
+        return Picture(
+            layout=layout,
+            tiles=None if layout == known else _tiles(snapshot),
+            flags=_flags(snapshot),
+            shade=self._colours().shade(shade, snapshot),
+        )
+
+    def parts(self) -> Iterator[tuple[str, Any] | None]:
+        """Everything else, in steps."""
+        yield "summary", self._summary()
+        yield "policies", self._policies()
+        yield "reloads", [dataclasses.asdict(reload) for reload in reversed(self._history.reloads)]
+        found = [decisions.plain(record) for record in islice(self._recent.latest(), DECISIONS)]
+        yield "decisions", {"seen": self._recent.n_seen, "latest": found}
+        if self._health.daemon is not None:
+            waiting = yield from pending(self._health.daemon.scheduler, self._recent, self._clock)
+            yield "pending", waiting
+
+    def node(self, name: str) -> Mapping[str, Any]:
+        """One node."""
+        snapshot = self._snapshot(self._daemon())
+        row = snapshot.row(name)
+        if row is None:
+            raise UnknownObject(f"there is no node {name}")
+        return _node(snapshot.node(row))
+
+    def _daemon(self) -> Daemon:
+        if self._health.daemon is None:
+            raise WharfingerError("the API server has not answered yet")
+        return self._health.daemon
+
+    def _snapshot(self, daemon: Daemon) -> Snapshot:
+        return daemon.scheduler.state.snapshot(float(int(self._clock.now())))
+
+    def _colours(self) -> Shades:
+        if self._shades is None:
+            self._shades = Shades(self._daemon().scheduler)
+        return self._shades
+
+    def _summary(self) -> Mapping[str, Any]:
+        daemon = self._health.daemon
+        common = {"now": round(self._clock.now()), "version": wharfinger.__version__, "connected": daemon is not None}
+        if daemon is None:
+            return common
+        scheduler, snapshot = daemon.scheduler, self._snapshot(daemon)
+        used = utilisation(snapshot)
+        return {
+            **common,
+            "identity": daemon.identity,
+            "leads": daemon.leads,
+            "trouble": daemon.contact.trouble,
+            "missing": sorted(scheduler.missing_kinds),
+            "nodes": used.nodes,
+            "pods": used.pods,
+            "queues": dict(scheduler.queue.depths),
+            "binding": scheduler.n_binding,
+            "revision": snapshot.revision,
+            "profiles": [profile.name for profile in scheduler.profiles],
+            "resources": [{"name": use.resource, "requested": use.requested, "allocatable": use.allocatable} for use in used.resources],
+            "shades": [{"key": key, "title": title} for key, title in self._colours().choices(snapshot)],
+        }
+
+    def _policies(self) -> Mapping[str, Any]:
+        return {
+            "policies": policies.all_of(self._told),
+            "sources": [dataclasses.asdict(source) for source in self._told.sources()],
+            "shadows": [
+                {name: report[name] for name in ("policy", "agreed", "disagreed", "errors", "unseen")}
+                for report in self._told.shadows().values()
+            ],
+        }
+
+
+def _tiles(snapshot: Snapshot) -> Tiles:
+    codes = snapshot.label(ZONE)
+    found, numbers = np.unique(codes, return_inverse=True)
+    names = [snapshot.strings.text(code) or "" for code in found.tolist() if code >= 0]
+    absent = int(len(found) > 0 and found[0] < 0)
+    return Tiles(names=tuple(snapshot.names), zones=(numbers.reshape(-1) - absent).tolist(), zone_names=names)
+
+
+def _flags(snapshot: Snapshot) -> NDArray[np.uint8]:
+    """`(n_nodes,) uint8`: what the conditions, the cordon and the taints of nodes say."""
+    ready = snapshot.condition("Ready")
+    unready = (ready >= 0) & (ready != snapshot.strings.find("True"))
+    flags = CORDONED * snapshot.unschedulable + NOT_READY * unready + TAINTED * (snapshot.taint_set != 0)
+    return np.asarray(flags, np.uint8)
+
+
+def _node(node: NodeView) -> Mapping[str, Any]:
+    requested = node.requested
+    return {
+        "name": node.name,
+        "labels": dict(node.labels),
+        "taints": [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.taints],
+        "unschedulable": node.object.spec.unschedulable,
+        "conditions": dict(node.conditions),
+        "resources": [
+            {"name": name, "requested": requested.get(name, 0), "allocatable": amount} for name, amount in sorted(node.allocatable.items())
+        ],
+        "nPods": len(node.pods),
+        "pods": [
+            {"pod": pod.key, "requests": dict(pod.requests), "priority": pod.priority} for pod in islice(node.pods, MOST_PODS_OF_NODE)
+        ],
+    }

@@ -1,0 +1,154 @@
+"""Log, metrics, traces, recent decisions and the decision log of the process, built from the settings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+import wharfinger
+from wharfinger.daemon.compose import identity
+from wharfinger.daemon.pages import Health
+from wharfinger.daemon.settings import MEBIBYTE, DecisionLogSettings, Settings, TracingSettings
+from wharfinger.errors import WharfingerError
+from wharfinger.framework.ports import Attempt, Clock, Observer
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.runtime.decision_log.recorder import DecisionRecorder
+from wharfinger.runtime.decision_log.writer import LogWriter
+from wharfinger.runtime.live_explanation import LiveExplanations
+from wharfinger.runtime.scheduler import Scheduler
+from wharfinger.telemetry import logs, tracing
+from wharfinger.telemetry.declarations import Metric
+from wharfinger.telemetry.metrics import Metrics
+from wharfinger.telemetry.recent_decisions import RecentDecisions
+from wharfinger.telemetry.scheduling import TelemetryObserver
+from wharfinger.web import decisions as pages
+from wharfinger.web.decisions import Decisions
+
+
+class ToldToo:
+    """An observer of which others are told the attempts too."""
+
+    def __init__(self, observer: Observer, *told: Callable[[Attempt], None]) -> None:
+        self._told = (observer.attempted, *told)
+        self.queued = observer.queued
+        self.preempted = observer.preempted
+        self.flushed = observer.flushed
+        self.failed = observer.failed
+        self.stopwatch = observer.stopwatch
+
+    def attempted(self, attempt: Attempt) -> None:
+        """None; an attempt has ended."""
+        for told in self._told:
+            told(attempt)
+
+
+def decisions_shown(recent: RecentDecisions, health: Health, clock: Clock, *, to_anybody: bool = False) -> Decisions:
+    """What the pages about decisions ask, and whether from anywhere."""
+    explanations = LiveExplanations(clock)
+
+    async def explain(pod: str, nodes: list[str]) -> tuple[Mapping[str, Any], str]:
+        daemon = health.daemon
+        if daemon is None or daemon.scheduler.missing_kinds:
+            raise WharfingerError("the cluster is not known yet")
+        found = await explanations.of(daemon.scheduler, pod, nodes)
+        last = next(recent.latest(pod=pod), None)
+        if last is None:
+            return {**found.plain(), "lastDecision": None}, str(found)
+        return {
+            **found.plain(),
+            "lastDecision": {**pages.plain(last), **pages.details(last)},
+        }, f"last decision: {pages.text(last)}\n{found}"
+
+    return Decisions(recent=recent, explain=explain, to_anybody=to_anybody)
+
+
+def recorder_of(settings: DecisionLogSettings | None, observer: Observer, opened: AsyncExitStack) -> DecisionRecorder | None:
+    """What records the decisions until the context ends; None where that is not wanted. UsageError for a file that cannot be written."""
+    if settings is None:
+        return None
+    writer = LogWriter(
+        settings.path,
+        most_bytes=settings.max_mebibytes * MEBIBYTE,
+        most_files=settings.max_files,
+        failed=_on_loop(observer, "decision log"),
+    )
+    opened.callback(writer.close)
+    return DecisionRecorder(writer)
+
+
+def traces_of(
+    settings: TracingSettings | None, observer: Observer, clock: Clock, opened: AsyncExitStack
+) -> Iterator[Callable[[Attempt], None]]:
+    """Who is to be told of attempts so that they are traced until the context ends; nobody where that is not wanted."""
+    if settings is not None:
+        exporter = tracing.exporter_of(settings.endpoint, _on_loop(observer, "traces"))
+        provider = tracing.provider_of(exporter, wharfinger.__version__, identity())
+        traces = tracing.PodTraces(provider, settings.sampling_ratio, clock.now, clock.monotonic)
+        opened.callback(traces.close)
+        yield traces.attempted
+
+
+def _on_loop(observer: Observer, where: str) -> Callable[[BaseException], None]:
+    """What tells the observer on the event loop of what has failed in another thread."""
+    loop = asyncio.get_running_loop()
+
+    def failed(error: BaseException) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+            loop.call_soon_threadsafe(observer.failed, where, error)
+
+    return failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """Who is told; `recorder` only where all decisions are kept in a file."""
+
+    log: Any
+    metrics: Metrics
+    observer: Observer
+    telemetry: TelemetryObserver
+    recent: RecentDecisions
+    recorder: DecisionRecorder | None
+
+    @property
+    def state(self) -> ClusterState | None:
+        """The state that the scheduler is to keep, if it matters which."""
+        return None if self.recorder is None else self.recorder.state
+
+    def watch(self, scheduler: Scheduler) -> None:
+        """None; from now on every decision of the scheduler is told."""
+        scheduler.show_decisions(self.recent.decided)
+        self.telemetry.tell_rules_of(lambda: rules_of(scheduler))
+        if self.recorder is not None:
+            scheduler.show_decisions(self.recorder.decided)
+
+
+def rules_of(scheduler: Scheduler) -> frozenset[tuple[str, str]]:
+    """The rules that decide, by the names of policy and rule."""
+    policies = {policy.name: policy for profile in scheduler.profiles for policy in profile.chain.policies}
+    return frozenset((name, rule.name) for name, policy in policies.items() for rule in (*policy.filters, *policy.scores))
+
+
+def telling_of(settings: Settings, clock: Clock, opened: AsyncExitStack) -> Telling:
+    """What the settings want to be told, until the context ends; UsageError for a file that cannot be written."""
+    metrics = Metrics(CollectorRegistry())
+    log = _log(settings, metrics, opened)
+    telemetry = TelemetryObserver(metrics, log, clock.monotonic)
+    opened.callback(telemetry.close)
+    recent = RecentDecisions(clock.now, clock.monotonic)
+    observer = ToldToo(telemetry, recent.attempted, *traces_of(settings.tracing, telemetry, clock, opened))
+    recorder = recorder_of(settings.decision_log, observer, opened)
+    return Telling(log=log, metrics=metrics, observer=observer, telemetry=telemetry, recent=recent, recorder=recorder)
+
+
+def _log(settings: Settings, metrics: Metrics, opened: AsyncExitStack) -> Any:
+    written = logs.configure(settings.logging.format, settings.logging.level)
+    opened.callback(written.close)
+    metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("unread",): written.writer.left_out})
+    log = logs.logger()
+    return log.bind(dry_run=True) if settings.dry_run else log

@@ -1,0 +1,123 @@
+"""What the web server shows of the process: health checks, `/policies`, `/debug/cache` and the live page.
+
+Ready means that the process does its work, or would if it led: a replica on standby is ready. It is not ready while the API server does
+not answer, or while a kind may not be listed: pods are still placed then, but as if there were no objects of that kind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wharfinger.daemon.live_board import LiveBoard
+from wharfinger.framework.policy_status import MetricStatus
+from wharfinger.kube import lists, wire
+from wharfinger.kube.connection import Connection
+from wharfinger.kube.resources import NODES, PODS, Resource
+from wharfinger.model import objects
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.runtime.cache_comparison import compare
+from wharfinger.runtime.policy_store.shadow import ShadowReport
+from wharfinger.runtime.policy_store.store import PolicyStore
+from wharfinger.telemetry.policies import ReloadHistory
+from wharfinger.web.health import Checks
+from wharfinger.web.policies import Policies
+from wharfinger.web.ui.feed import Feed
+from wharfinger.web.ui.pages import LivePage
+
+if TYPE_CHECKING:
+    from wharfinger.daemon.compose import Daemon
+    from wharfinger.framework.ports import Clock
+    from wharfinger.telemetry.recent_decisions import RecentDecisions
+
+
+class Health:
+    """The checks; they know nothing but that there is no connection until a daemon is `watched`."""
+
+    def __init__(self) -> None:
+        self.daemon: Daemon | None = None
+
+    def watch(self, daemon: Daemon) -> None:
+        """None; the API server has answered, and this is what runs on the connection."""
+        self.daemon = daemon
+
+    @property
+    def checks(self) -> Checks:
+        """The checks by name, with Kubernetes' own names where it has one."""
+        return Checks(ready={"api-server": self._api_server, "informer-sync": self._informers, "permissions": self._permissions})
+
+    def _api_server(self) -> str | None:
+        return "it has not answered yet" if self.daemon is None else self.daemon.contact.trouble
+
+    def _informers(self) -> str | None:
+        if self.daemon is None:
+            return "not started"
+        missing = self.daemon.scheduler.missing_kinds
+        return f"not listed yet: {', '.join(sorted(missing))}" if missing else None
+
+    def _permissions(self) -> str | None:
+        refused = {} if self.daemon is None else self.daemon.server.informers.refused
+        return "; ".join(f"{kind}: {said}" for kind, said in sorted(refused.items())) or None
+
+
+def policies_told(store: PolicyStore, health: Health, *, to_anybody: bool = False) -> Policies:
+    """What the pages ask, and whether from anywhere."""
+
+    def shadows() -> Mapping[str, Mapping[str, Any]]:
+        daemon = health.daemon
+        return {} if daemon is None else {name: _plain(report) for name, report in daemon.shadows.reports.items()}
+
+    def metrics() -> Sequence[MetricStatus]:
+        return () if health.daemon is None else health.daemon.signals.metrics
+
+    return Policies(metrics=metrics, statuses=lambda: store.statuses, sources=lambda: store.sources, shadows=shadows, to_anybody=to_anybody)
+
+
+def _plain(report: ShadowReport) -> Mapping[str, Any]:
+    return {
+        "policy": report.policy,
+        "revision": report.revision,
+        "agreed": report.agreed,
+        "disagreed": report.disagreed,
+        "errors": report.errors,
+        "unseen": report.unseen,
+        "lastError": report.last_error or None,
+        "last": [dataclasses.asdict(told) for told in report.last],
+    }
+
+
+_PAGE = 1000
+
+
+async def cache_report(connection: Connection, state: ClusterState) -> Mapping[str, Any]:
+    """The differences as plain values, `equal` first; ApiError or InvalidObject when the API server cannot be asked."""
+    nodes = await _listed(connection, NODES, objects.Node)
+    pods = await _listed(connection, PODS, objects.Pod)
+    found = compare(state, nodes, pods)
+    return {"equal": found.equal, **msgspec.to_builtins(found)}
+
+
+async def _listed(connection: Connection, resource: Resource, kind: type[Any]) -> list[Any]:
+    return [wire.struct_of(raw, kind) async for items, _ in lists.pages(connection, resource.path, resource.params, _PAGE) for raw in items]
+
+
+def live_page(  # noqa: PLR0913 — what is shown, to whom, and who is told what goes wrong
+    health: Health,
+    told: Policies,
+    recent: RecentDecisions,
+    store: PolicyStore,
+    *,
+    clock: Clock,
+    failed: Callable[[str, BaseException], None],
+    to_anybody: bool,
+) -> LivePage:
+    """The page; its feed has to be closed before the server is, so that the server need not wait for those who watch."""
+    history = ReloadHistory(clock.now)
+    for status in store.statuses:
+        history.policy_tried(status)
+    store.observe(history)
+    board = LiveBoard(health, told, recent, history, clock)
+    return LivePage(board=board, feed=Feed(board, clock, failed), to_anybody=to_anybody)

@@ -1,0 +1,149 @@
+"""The reconcilers, put together over the informers, the scheduler and the policy store of a process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.framework.policy_status import MetricStatus, PolicyStatus
+from wharfinger.framework.ports import Clock, Leadership, Observer
+from wharfinger.kube.connection import Connection
+from wharfinger.kube.custom_resources import CUSTOM, watching
+from wharfinger.kube.events import EventRecorder
+from wharfinger.kube.informers import Informers
+from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.kube.refusals import NotFound
+from wharfinger.language.authority import TenantRights
+from wharfinger.operator.app_drift import AppDrift
+from wharfinger.operator.app_objects import app_key_of
+from wharfinger.operator.controller import Controller, ReconcileObserver, run_all
+from wharfinger.operator.judgement import Judge
+from wharfinger.operator.object_cache import AppPods, ObjectCache, key_of
+from wharfinger.operator.policy_app import PolicyAppReconciler
+from wharfinger.operator.policy_source import KIND, SchedulingPolicySource
+from wharfinger.operator.policy_status import Policies, PolicyStatusReconciler
+from wharfinger.operator.preview import PreviewReconciler
+from wharfinger.operator.preview_question import Questions
+from wharfinger.runtime.policy_store.store import PolicyStore
+from wharfinger.runtime.scheduler import Scheduler
+
+DRAIN = 5.0
+"""Seconds that a stop waits for what is being worked on."""
+
+
+def _unless_absent(report: Callable[[str, BaseException], None]) -> Callable[[str, BaseException], None]:
+    """A report that leaves out that a kind is not there: whoever has not installed it knows, and it is said once for all of them."""
+    return lambda where, error: None if isinstance(error, NotFound) else report(where, error)
+
+
+class CustomResources:
+    """What this process knows of custom resources: watched from the start, whether or not it leads; `source` is for the policy store."""
+
+    def __init__(
+        self, connection: Connection, clock: Clock, report: Callable[[str, BaseException], None], rights: TenantRights | None = None
+    ) -> None:
+        self.rights = rights or TenantRights()
+        self.cache = ObjectCache([resource.name for resource in CUSTOM])
+        self.informers = Informers(connection, clock, _unless_absent(report), resources=CUSTOM, settings=watching())
+        self.source = SchedulingPolicySource(
+            self.cache, clock, lambda: self.informers.refused.get(KIND), lambda: KIND in self.informers.absent, self.rights
+        )
+
+    async def run(self) -> None:
+        """None, when cancelled: watches."""
+        await self.informers.run(self.cache)
+
+
+class StorePolicies:
+    """A policy store as the reconcilers see it; `metrics` says how those of all policies fare."""
+
+    def __init__(self, store: PolicyStore, metrics: Callable[[], Sequence[MetricStatus]] = tuple) -> None:
+        self._store = store
+        self._metrics = metrics
+
+    @property
+    def statuses(self) -> Sequence[PolicyStatus]:
+        """Every policy."""
+        return self._store.statuses
+
+    def compiled(self, name: str) -> CompiledPolicy | None:
+        """The policy of that name that holds; one that decides goes before one in the shadow."""
+        active = self._store.active
+        beside = [chain for shadows in active.shadows.values() for chain in shadows.values()]
+        held = (policy for chain in (*active.chains.values(), *beside) for policy in chain.policies)
+        return next((policy for policy in held if policy.name == name), None)
+
+    def metrics(self, name: str) -> Sequence[MetricStatus]:
+        """How the metrics of the policy of that name fare at present."""
+        return [metric for metric in self._metrics() if metric.policy == name]
+
+
+class Reconcilers:
+    """The controllers. `pods` is a `ClusterSink` that has to subscribe to the informers that tell of pods."""
+
+    def __init__(  # noqa: PLR0913 — what the controllers need
+        self,
+        custom: CustomResources,
+        scheduler: Scheduler,
+        connection: Connection,
+        events: EventRecorder,
+        *,
+        clock: Clock,
+        leadership: Leadership,
+        failures: Observer,
+        policies: Policies,
+        observer: ReconcileObserver | None = None,
+    ) -> None:
+        self._clock = clock
+        self._leadership = leadership
+        self.pods = AppPods(self._pods_of_app)
+        writer = ObjectWriter(connection, lambda: leadership.is_leader)
+        judge = Judge(scheduler, clock, custom.rights)
+        drift = AppDrift(judge, self.pods, writer, events, clock)
+        cache = custom.cache
+        common: dict[str, Any] = {"clock": clock, "leadership": leadership, "failures": failures, "observer": observer}
+        apps = PolicyAppReconciler(cache, self.pods, writer, drift, events, clock)
+        self.apps = Controller("policyapp", apps, _keys(cache, "PolicyApp"), **common)
+        previews = PreviewReconciler(cache, writer, judge, Questions(judge, writer), clock)
+        self.previews = Controller("placementpreview", previews, _keys(cache, "PlacementPreview"), workers=1, **common)
+        statuses = PolicyStatusReconciler(cache, writer, judge, policies, scheduler.known_pods, clock)
+        self.policies = Controller("schedulingpolicy", statuses, _keys(cache, KIND), workers=1, **common)
+        self.controllers = (self.apps, self.previews, self.policies)
+        for kind, controller in (("PolicyApp", self.apps), ("PlacementPreview", self.previews), (KIND, self.policies)):
+            cache.watch(kind, partial(_enqueue, controller))
+        for kind in ("Deployment", "Service", KIND):
+            cache.watch(kind, self._made_for_app)
+
+    async def run(self) -> None:
+        """None, after `stop`, or when cancelled."""
+        await run_all(self.controllers, self._clock, self._leadership)
+
+    async def stop(self) -> None:
+        """None, once nothing is being worked on any more, or it takes too long."""
+        for controller in self.controllers:
+            controller.stop()
+        try:
+            async with asyncio.timeout(DRAIN):
+                for controller in self.controllers:
+                    await controller.queue.drained()
+        except TimeoutError:
+            pass
+
+    def _pods_of_app(self, app: str) -> None:
+        self.apps.queue.add(app)
+
+    def _made_for_app(self, obj: Any) -> None:
+        key = app_key_of(obj)
+        if key is not None:
+            self.apps.queue.add(key)
+
+
+def _enqueue(controller: Controller, obj: Any) -> None:
+    controller.queue.add(key_of(obj))
+
+
+def _keys(cache: ObjectCache, kind: str) -> Callable[[], list[str]]:
+    return lambda: [key_of(obj) for obj in cache.all(kind)]

@@ -1,0 +1,282 @@
+"""Work queues and controllers: workers take keys from a queue and reconcile the objects behind them.
+
+Only the leader's workers work. A failed key comes back after ever longer waits and does not hold up the others. The queue follows
+client-go's workqueue (util/workqueue/queue.go, Kubernetes 1.36): a key that is added while it waits is there once; one that is added
+while a worker has it comes back when the worker is done. So no two workers have the same key, and no change is missed.
+
+          add                    get                     done
+    (absent) ──▶ waiting (dirty) ──▶ being worked on ──▶ (absent)
+                     ▲                   │ add: dirty again
+                     └──────── done ─────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from wharfinger.framework.ports import Clock, Leadership, Observer, WriteFailed
+from wharfinger.kube import refusals
+from wharfinger.runtime.waiting import until
+
+
+class QueueObserver(Protocol):
+    """Told what a queue does. Must be quick and must not fail."""
+
+    def added(self, queue: str, depth: int) -> None:
+        """None; a key was added, and so many wait now."""
+
+    def taken(self, queue: str, depth: int, waited: float) -> None:
+        """None; a key that had waited so many seconds was taken, and so many wait now."""
+
+    def retried(self, queue: str) -> None:
+        """None; a key will come back after a failure."""
+
+
+class SilentQueueObserver:
+    """An observer that makes nothing of it."""
+
+    def added(self, queue: str, depth: int) -> None:
+        """None."""
+
+    def taken(self, queue: str, depth: int, waited: float) -> None:
+        """None."""
+
+    def retried(self, queue: str) -> None:
+        """None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryLimits:
+    """The first and the longest wait after failures, in seconds; as client-go's DefaultTypedControllerRateLimiter but for the longest."""
+
+    first: float = 0.005
+    longest: float = 60.0
+
+
+class WorkQueue:
+    """A queue on one event loop. `stop` lets waiting workers go once what is being worked on is done."""
+
+    def __init__(self, name: str, clock: Clock, observer: QueueObserver | None = None, limits: RetryLimits | None = None) -> None:
+        self.name = name
+        self._clock = clock
+        self._observer = observer or SilentQueueObserver()
+        self._limits = limits or RetryLimits()
+        self._waiting: OrderedDict[str, float] = OrderedDict()  # in order of arrival, with the time of it
+        self._working: set[str] = set()
+        self._dirty: set[str] = set()  # added while being worked on
+        self._failures: dict[str, int] = {}
+        self._later: list[tuple[float, int, str]] = []
+        self._due: dict[str, float] = {}
+        self._order = itertools.count()
+        self._news = asyncio.Event()
+        self._stopped = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody works and nothing waits; what is due later does not count."""
+        return not (self._waiting or self._working)
+
+    def add(self, key: str) -> None:
+        """None; the key waits, unless it does already."""
+        if self._stopped or key in self._waiting or key in self._dirty:
+            return
+        if key in self._working:
+            self._dirty.add(key)
+        else:
+            self._waiting[key] = self._clock.monotonic()
+            self._news.set()
+        self._observer.added(self.name, len(self._waiting))
+
+    def add_after(self, key: str, seconds: float) -> None:
+        """None; the key will wait in so many seconds, or sooner if it was to come sooner."""
+        due = self._clock.monotonic() + seconds
+        if seconds <= 0:
+            self.add(key)
+        elif not self._stopped and due < self._due.get(key, float("inf")):
+            self._due[key] = due
+            heapq.heappush(self._later, (due, next(self._order), key))
+            self._news.set()
+
+    def retry(self, key: str) -> float:
+        """Seconds until the key comes back: each failure in a row doubles them."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        wait = min(self._limits.first * 2.0 ** min(failures, 60), self._limits.longest)
+        self._observer.retried(self.name)
+        self.add_after(key, wait)
+        return wait
+
+    def forget(self, key: str) -> None:
+        """None; the next failure of the key is its first."""
+        self._failures.pop(key, None)
+
+    async def get(self) -> str | None:
+        """A key to work on, for which `done` is to be called; None after `stop`."""
+        while True:
+            self._ripen()
+            if self._stopped:
+                return None
+            if self._waiting:
+                key, since = self._waiting.popitem(last=False)
+                self._working.add(key)
+                self._observer.taken(self.name, len(self._waiting), self._clock.monotonic() - since)
+                return key
+            await self._news_or(self._later[0][0] if self._later else None)
+
+    def done(self, key: str) -> None:
+        """None; nobody works on the key any more. If it was added meanwhile, it waits again."""
+        self._working.discard(key)
+        if key in self._dirty:
+            self._dirty.discard(key)
+            if not self._stopped:
+                self._waiting[key] = self._clock.monotonic()
+        self._news.set()
+
+    def stop(self) -> None:
+        """None; nothing is taken or given out any more."""
+        self._stopped = True
+        self._waiting.clear()
+        self._news.set()
+
+    async def drained(self) -> None:
+        """None, once nobody works on anything."""
+        while self._working:
+            await self._news_or(None)
+
+    def _ripen(self) -> None:
+        now = self._clock.monotonic()
+        while self._later and self._later[0][0] <= now:
+            due, _, key = heapq.heappop(self._later)
+            if self._due.get(key) == due:
+                del self._due[key]
+                self.add(key)
+
+    async def _news_or(self, moment: float | None) -> None:
+        """None, when something has happened or the moment has come."""
+        self._news.clear()
+        if moment is None:
+            await self._news.wait()
+            return
+        await until(self._news, self._clock, moment - self._clock.monotonic())
+
+
+_LOOK_AGAIN = 0.25  # seconds between two looks whether this process leads
+_PASSING = (refusals.Conflict, refusals.NotFound, refusals.TooManyRequests)
+"""What is to be expected: somebody else has written, or the object has gone. The next attempt sees it as it is then."""
+
+
+class ReconcileObserver(QueueObserver, Protocol):
+    """Told what controllers do, too."""
+
+    def reconciled(self, controller: str, result: str, seconds: float) -> None:
+        """None; a reconcile took so long and ended in `success`, `requeue`, `conflict` or `error`."""
+
+
+class SilentReconcileObserver(SilentQueueObserver):
+    """An observer that makes nothing of it."""
+
+    def reconciled(self, controller: str, result: str, seconds: float) -> None:
+        """None."""
+
+
+class Reconciler(Protocol):
+    """Brings one object where it should be. Doing it twice does no harm."""
+
+    async def reconcile(self, key: str) -> float | None:
+        """Seconds after which to look again although nothing has changed, or None."""
+
+
+class Controller:
+    """A queue, and the workers on it."""
+
+    def __init__(  # noqa: PLR0913 — what the workers need
+        self,
+        name: str,
+        reconciler: Reconciler,
+        known: Callable[[], Iterable[str]],
+        *,
+        clock: Clock,
+        leadership: Leadership,
+        failures: Observer,
+        observer: ReconcileObserver | None = None,
+        workers: int = 2,
+    ) -> None:
+        self.name = name
+        self._reconciler = reconciler
+        self._known = known
+        self._clock = clock
+        self._leadership = leadership
+        self._failures = failures
+        self._observer = observer or SilentReconcileObserver()
+        self._workers = workers
+        self.queue = WorkQueue(name, clock, self._observer)
+
+    async def run(self) -> None:
+        """None, after `stop`, once the workers are done; works while this process leads."""
+        async with asyncio.TaskGroup() as group:
+            for index in range(self._workers):
+                group.create_task(self._work(), name=f"{self.name} {index}")
+
+    def resume(self) -> None:
+        """None; every known object is looked at, as a new leader does."""
+        for key in self._known():
+            self.queue.add(key)
+
+    def stop(self) -> None:
+        """None; what is being worked on is finished, nothing else is begun."""
+        self.queue.stop()
+
+    async def _work(self) -> None:
+        while (key := await self.queue.get()) is not None:
+            try:
+                if self._leadership.is_leader:
+                    await self._reconcile(key)
+            finally:
+                self.queue.done(key)
+
+    async def _reconcile(self, key: str) -> None:
+        began = self._clock.monotonic()
+        try:
+            again = await self._reconciler.reconcile(key)
+        except (*_PASSING, WriteFailed):
+            result = "conflict"
+            self.queue.retry(key)
+        except Exception as error:  # noqa: BLE001 — one object's trouble must not become that of the others
+            result = "error"
+            self._failures.failed(f"reconciling {self.name} {key}", error)
+            self.queue.retry(key)
+        else:
+            result = "success" if again is None else "requeue"
+            self.queue.forget(key)
+            if again is not None:
+                self.queue.add_after(key, again)
+        self._observer.reconciled(self.name, result, self._clock.monotonic() - began)
+
+
+async def run_all(controllers: Iterable[Controller], clock: Clock, leadership: Leadership) -> None:
+    """None, when cancelled or all controllers have stopped; each time this process begins to lead, everything is looked at."""
+    controllers = tuple(controllers)
+    async with asyncio.TaskGroup() as group:
+        resuming = group.create_task(_resume_as_leader(controllers, clock, leadership))
+        await asyncio.gather(*(group.create_task(controller.run(), name=controller.name) for controller in controllers))
+        resuming.cancel()
+
+
+async def _resume_as_leader(controllers: Iterable[Controller], clock: Clock, leadership: Leadership) -> None:
+    led = False
+    while True:
+        leads = leadership.is_leader
+        if leads and not led:
+            for controller in controllers:
+                controller.resume()
+        led = leads
+        await clock.sleep(_LOOK_AGAIN)

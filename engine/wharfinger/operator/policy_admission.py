@@ -1,0 +1,96 @@
+"""Whether a SchedulingPolicy should be stored: the same steps as in the policy store, but for the trial on the cluster.
+
+What only shows beside other policies, such as a name that is taken, is for the status: it may be gone by the time it matters.
+
+Run as a module, this is a process of its own that judges one object after the other: `{"seconds": 2.0, "object": {…}}` a line on standard
+input, `{"refusal": "…", "warnings": […]}` a line on standard output. Its one argument are the rights of policies of namespaces, as JSON. A
+text that takes longer, or more memory than `MOST_MEMORY`, ends the process, which is what it is for: neither a thread nor memory that it
+has taken can be had back.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from wharfinger.errors import InvalidObject
+from wharfinger.kube.custom_resources import SchedulingPolicy
+from wharfinger.language.authority import TenantRights
+from wharfinger.language.text_set import TextSet
+from wharfinger.model import decode
+from wharfinger.operator.policy_source import text_of
+from wharfinger.runtime.policy_store.candidate import Outcome, build
+
+MOST_MEMORY = 768 * 2**20
+"""Bytes that a process may write to; a usual text takes a tenth of it, most of which is NumPy."""
+READY = b"ready\n"
+_LONGEST = 8192  # characters of a refusal: enough for the twenty findings that anybody reads
+_NICENESS = 10  # decisions come first
+
+
+class Judgement(msgspec.Struct):
+    """What is said about an object: with a `refusal` it should not be stored."""
+
+    refusal: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Question(msgspec.Struct):
+    """An object as JSON has it, and for how long the process may think about it."""
+
+    object: dict[str, Any]
+    seconds: float
+
+
+def foreseen(obj: Mapping[str, Any], rights: TenantRights) -> Outcome | None:
+    """What comes of the policy in an object as JSON has it; None for an object that is not one as we know it, which its schema judges."""
+    try:
+        policy = decode.convert(dict(obj), SchedulingPolicy)
+    except InvalidObject:
+        return None
+    text = text_of(policy, rights)
+    if not text.content:
+        return None
+    return build(text, TextSet(texts={text.name: text.content}, imports=False), {}, None)
+
+
+def judged(obj: Mapping[str, Any], rights: TenantRights) -> Judgement:
+    """The judgement about a SchedulingPolicy: a text that could not decide is refused with what is wrong with it."""
+    outcome = foreseen(obj, rights)
+    if outcome is None:
+        return Judgement()
+    if outcome.version is None:
+        report = outcome.report.strip() or "the text holds no `policy` line"
+        return Judgement(refusal=f"the policy would not become active\n{report}"[:_LONGEST])
+    return Judgement(warnings=tuple(f"{finding.line}:{finding.column}: {finding.message}" for finding in outcome.findings))
+
+
+def main() -> None:
+    """Judges what standard input asks, until it ends."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process, whatever it is in the middle of
+    os.nice(_NICENESS)
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+    rights = msgspec.json.decode(sys.argv[1], type=TenantRights)
+    questions, answers = sys.stdin.buffer, sys.stdout.buffer
+    judged(
+        {"metadata": {"name": "first"}, "spec": {"source": 'policy "first"\nscore s = 1\n'}}, rights
+    )  # what is loaded late is loaded now
+    answers.write(READY)
+    answers.flush()
+    for line in questions:
+        question = msgspec.json.decode(line, type=Question)
+        signal.setitimer(signal.ITIMER_REAL, question.seconds)
+        answer = msgspec.json.encode(judged(question.object, rights))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        answers.write(answer + b"\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""The reconciler of PolicyApps: a Deployment, a Service and a policy for each, and a status that says how it goes.
+
+Each turn starts from what the informers know, writes what is missing or different, and ends with the status. It may be interrupted
+anywhere: the next turn finds what is there by its name, whoever made it. Teardown removes the policy last, so that pods are governed as
+long as there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from wharfinger.crd.fields import FINALIZER
+from wharfinger.crd.policy_app import AppPhase, PolicyAppSpec
+from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event
+from wharfinger.kube import refusals
+from wharfinger.kube.custom_resources import PlainObject, PolicyApp, reference_of
+from wharfinger.kube.events import EventRecorder
+from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.language.counts import count
+from wharfinger.language.diagnostics import PolicyError
+from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.model.timestamps import time_text
+from wharfinger.operator import app_objects, app_status
+from wharfinger.operator.app_drift import AppDrift, Drift
+from wharfinger.operator.app_objects import NoPolicy, NotOurs, apply_if_different, is_app_of, living, remove
+from wharfinger.operator.conditions import dated
+from wharfinger.operator.object_cache import AppPods, ObjectCache, key_of
+
+LOOK_AGAIN = 5.0
+"""Seconds between two looks at an app that nothing has happened to: its pods may have drifted."""
+
+LOOK_LATER = 1.5
+"""Seconds between two looks at an app that waits for a policy which somebody else has to bring."""
+
+LOOK_SOON = 0.25
+"""Seconds between two looks at an app that waits: for a policy of its own to decide, or for what was made for it to be gone."""
+
+_REFUSED = (refusals.Invalid, refusals.BadRequest)
+
+
+class PolicyAppReconciler:
+    """Brings PolicyApps where they should be."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 — what it reads, what it writes, and whom it tells
+        self,
+        cache: ObjectCache,
+        pods: AppPods,
+        writer: ObjectWriter,
+        drift: AppDrift,
+        events: EventRecorder,
+        clock: Clock,
+    ) -> None:
+        self._cache = cache
+        self._pods = pods
+        self._writer = writer
+        self._drift = drift
+        self._events = events
+        self._clock = clock
+
+    async def reconcile(self, key: str) -> float | None:
+        """Seconds until the next look; None when the app is gone."""
+        app: PolicyApp | None = self._cache.get("PolicyApp", key)
+        if app is None:
+            self._drift.forget(key)
+            await self._sweep(key)
+            return None
+        if app.metadata.deletion_timestamp is not None:
+            return LOOK_SOON if await self._tear_down(app) else None
+        if FINALIZER not in app.metadata.finalizers:
+            try:
+                await self._writer.set_finalizers(app, (*app.metadata.finalizers, FINALIZER))
+            except refusals.Forbidden as error:  # nothing is made that nobody would take away
+                return await self._bring_about(app, _forbidden(error))
+            return None
+        return await self._bring_about(app)
+
+    # ── what is asked for ──
+
+    async def _bring_about(self, app: PolicyApp, problem: tuple[str, str] | None = None) -> float:
+        """Seconds until the next look; what is asked for and the status have been written, of what has a `problem` already the status."""
+        spec, unreadable = _read(app)
+        problem = problem or unreadable
+        governance = self._governance(app.metadata, spec)
+        waits = governance.governs is False and self._made("Deployment", app.metadata) is None
+        if problem is None:
+            problem = await self._make(app, spec, waits=waits)
+        drift = await self._drift.of(key_of(app), spec, self._policy_of(app.metadata, spec)) if problem is None else Drift()
+        observed = self._observed(app, problem, drift, governance)
+        before = app.status.get("phase")
+        phase = app_status.phase_of(
+            spec, observed, before=before, spec_is_new=app.status.get("observedGeneration") != app.metadata.generation
+        )
+        status = app_status.status_of(spec, observed, phase)
+        status |= {"selector": app_objects.selector(app.metadata), "observedGeneration": app.metadata.generation}
+        status["conditions"] = dated(
+            app_status.conditions_of(spec, observed, phase), app.status, app.metadata.generation, self._clock.now()
+        )
+        victim = self._drift.to_evict(key_of(app), spec, drift, app.status)
+        last = time_text(self._clock.now()) if victim is not None else app.status.get("lastEviction")
+        await self._say(app, {**status, **({"lastEviction": last} if last else {})}, before, phase)
+        if victim is not None:
+            await self._drift.evict(app, victim)
+        if not waits or problem is not None:
+            return LOOK_AGAIN
+        return LOOK_SOON if spec.policy is not None and spec.policy.inline is not None else LOOK_LATER
+
+    async def _make(self, app: PolicyApp, spec: PolicyAppSpec, *, waits: bool) -> tuple[str, str] | None:
+        """Writes what is missing or different; (reason, sentence) when it cannot be.
+
+        No pod is made before the policy that is to decide about it does (`waits`).
+        """
+        try:
+            for kind, wanted in (
+                ("SchedulingPolicy", app_objects.inline_policy(app.metadata, spec)),
+                ("Deployment", app_objects.deployment(app.metadata, spec)),
+                ("Service", app_objects.service(app.metadata, spec)),
+            ):
+                found = self._made(kind, app.metadata)
+                if kind == "Deployment" and waits:
+                    continue
+                if wanted is not None:
+                    await apply_if_different(self._writer, wanted, found, app.metadata)
+                elif found is not None:
+                    await remove(self._writer, found)
+        except (PolicyError, NoPolicy) as error:
+            return "InvalidPolicy", f"the inline policy does not compile: {error}"
+        except NotOurs as error:
+            return "NotOurs", str(error)
+        except refusals.Forbidden as error:
+            return _forbidden(error)
+        except _REFUSED as error:
+            return error.reason or "Refused", str(error)
+        return _refused(self._made("SchedulingPolicy", app.metadata))
+
+    def _made(self, kind: str, app: ObjectMeta) -> PlainObject | None:
+        """What is there under the name that the app's object of a kind has."""
+        if kind == "SchedulingPolicy":
+            found: PlainObject | None = self._cache.get(kind, app_objects.policy_name(app))
+            return found if found is None or is_app_of(found, app) else None
+        return self._cache.get(kind, f"{app.namespace}/{app.name}")
+
+    # ── what is there ──
+
+    def _governance(self, app: ObjectMeta, spec: PolicyAppSpec) -> app_status.Governance:
+        policy = self._policy_of(app, spec)
+        if policy is None:
+            return app_status.Governance()
+        governs, reason, message = self._drift.governs(policy, app, spec)
+        return app_status.Governance(policy=policy, governs=governs, reason=reason, message=message)
+
+    def _observed(
+        self, app: PolicyApp, problem: tuple[str, str] | None, drift: Drift, governance: app_status.Governance
+    ) -> app_status.Observed:
+        deployment = self._made("Deployment", app.metadata)
+        return app_status.Observed(
+            problem=problem,
+            generation=0 if deployment is None else deployment.metadata.generation,
+            deployment=None if deployment is None else deployment.status,
+            waiting=_waiting(self._pods.of(key_of(app))),
+            governance=governance,
+            drift=drift.pods,
+            drift_note=drift.note,
+        )
+
+    @staticmethod
+    def _policy_of(app: ObjectMeta, spec: PolicyAppSpec) -> str | None:
+        if spec.policy is None:
+            return None
+        return spec.policy.name or app_objects.policy_name(app)
+
+    async def _say(self, app: PolicyApp, status: Mapping[str, Any], before: str | None, phase: AppPhase) -> None:
+        """Writes the status if it says something new, and an event when the phase is another."""
+        if dict(status) == app.status:
+            return
+        await self._writer.apply_status(app, status)
+        if before != phase:
+            kind = WARNING if phase in {AppPhase.DEGRADED, AppPhase.FAILED} else NORMAL
+            ready = status["readyReplicas"]
+            note = status.get("message") or f"{count(ready, 'pod')} {'is' if ready == 1 else 'are'} ready"
+            self._events.record_about(reference_of(app), Event(type=kind, reason=phase.value, action="Reconcile", note=note))
+
+    # ── the end ──
+
+    async def _tear_down(self, app: PolicyApp) -> bool:
+        """Whether something is still going: removes what was made, the policy last, then lets the app go.
+
+        What there is is asked of the API server itself: the informers may not have seen yet what was written a moment ago.
+        """
+        if FINALIZER not in app.metadata.finalizers:
+            return False
+        meta = app.metadata
+        made = [await living(self._writer, kind, meta.namespace, meta.name) for kind in ("Deployment", "Service")]
+        ours = [found for found in made if found is not None and is_app_of(found, meta)]
+        for found in ours:
+            if found.metadata.deletion_timestamp is None:
+                await remove(self._writer, found)
+        if ours:
+            return True
+        policy = await living(self._writer, "SchedulingPolicy", "", app_objects.policy_name(meta))
+        if policy is not None and is_app_of(policy, meta):
+            await remove(self._writer, policy)
+        await self._writer.set_finalizers(app, [each for each in meta.finalizers if each != FINALIZER])
+        return False
+
+    async def _sweep(self, key: str) -> None:
+        """Removes the policy of an app that is gone: one deleted at the very moment it gets its finalizer goes in spite of it."""
+        namespace, _, name = key.partition("/")
+        gone = ObjectMeta(name=name, namespace=namespace)
+        policy = self._made("SchedulingPolicy", gone)
+        if policy is not None and await living(self._writer, "PolicyApp", namespace, name) is None:
+            await remove(self._writer, policy)
+
+
+def _forbidden(error: refusals.Forbidden) -> tuple[str, str]:
+    """(reason, sentence) where rights are missing, which is how deploy/ comes, or what an admission plugin forbids."""
+    return "Forbidden", f"it is not allowed (PolicyApps take deploy/components/policy-apps): {error}"
+
+
+def _read(app: PolicyApp) -> tuple[PolicyAppSpec, tuple[str, str] | None]:
+    """(the spec, None), or (one that asks for nothing, why the spec cannot be read): the object is of another version of the definition."""
+    try:
+        return PolicyAppSpec.model_validate(app.spec), None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        return PolicyAppSpec(image="none", replicas=0), ("InvalidSpec", f"spec.{where}: {first['msg']}")
+
+
+def _refused(policy: PlainObject | None) -> tuple[str, str] | None:
+    """(reason, sentence) when the app's policy, as it is now, has been refused; its status says so."""
+    if policy is None or policy.status.get("observedGeneration") != policy.metadata.generation:
+        return None
+    told = (each for each in policy.status.get("conditions") or () if each.get("type") in {"Compiled", "Active"})
+    wrong = next((each for each in told if each.get("status") == "False"), None)
+    return None if wrong is None else ("InvalidPolicy", f"the inline policy is refused: {wrong.get('message')}")
+
+
+def _waiting(pods: list[Any]) -> str:
+    """Why the first pod that waits for a node does."""
+    told = (each for pod in pods if not pod.spec.node_name for each in pod.status.conditions if each.type == "PodScheduled")
+    return next((each.message for each in told if each.status == "False" and each.message), "")

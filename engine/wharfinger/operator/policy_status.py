@@ -1,0 +1,219 @@
+"""The reconciler of SchedulingPolicies: what the store made of each is written to its status, with whom it governs.
+
+The store decides; this only tells. Counts follow the cluster, every few seconds at most, and nothing is written when nothing is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Sequence
+from typing import Any, Protocol
+
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.crd.fields import Condition
+from wharfinger.crd.scheduling_policy import MOST_DIAGNOSTICS, PolicyDiagnostic
+from wharfinger.framework.policy_status import Finding, MetricStatus, Mode, PolicyStatus, Result
+from wharfinger.framework.ports import Clock
+from wharfinger.kube.custom_resources import SchedulingPolicy
+from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.model.pod import PodView
+from wharfinger.model.timestamps import time_text
+from wharfinger.operator.conditions import condition, cut, dated, ready
+from wharfinger.operator.judgement import Judge, eligible, typical
+from wharfinger.operator.object_cache import ObjectCache
+from wharfinger.operator.policy_source import KIND, SOURCE, last_known_good
+from wharfinger.operator.preview import in_slices
+
+REFRESH = 3.0
+"""Seconds between two looks at a policy that nobody has edited."""
+
+_BATCH = 200
+_NOT_OF_THE_TEXT = {"test", "params", "trial", "set"}
+
+
+class Policies(Protocol):
+    """What is known of policies; the policy store is one."""
+
+    @property
+    def statuses(self) -> Sequence[PolicyStatus]:
+        """Every policy."""
+
+    def compiled(self, name: str) -> CompiledPolicy | None:
+        """The policy of that name that holds, deciding or in the shadow."""
+
+    def metrics(self, name: str) -> Sequence[MetricStatus]:
+        """How the metrics of the policy of that name fare at present."""
+
+
+class PolicyStatusReconciler:
+    """Writes the status of SchedulingPolicies."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 — what it reads and where it writes
+        self,
+        cache: ObjectCache,
+        writer: ObjectWriter,
+        judge: Judge,
+        policies: Policies,
+        pods: Collection[PodView],
+        clock: Clock,
+    ) -> None:
+        self._cache = cache
+        self._writer = writer
+        self._judge = judge
+        self._policies = policies
+        self._pods = pods
+        self._clock = clock
+        self._counted: dict[str, tuple[Any, dict[str, Any]]] = {}
+
+    async def reconcile(self, key: str) -> float | None:
+        """Seconds until the next look; None when the policy is gone."""
+        policy: SchedulingPolicy | None = self._cache.get(KIND, key)
+        if policy is None or policy.metadata.deletion_timestamp is not None:
+            self._counted.pop(key, None)
+            return None
+        found = next((each for each in self._policies.statuses if (each.source, each.key) == (SOURCE, key)), None)
+        if found is None or found.generation != policy.metadata.generation:
+            return 0.2  # the store has not come to it yet
+        status = await self._status(key, policy, found)
+        if status != policy.status:
+            await self._writer.apply_status(policy, status)
+        return REFRESH
+
+    async def _status(self, key: str, policy: SchedulingPolicy, found: PolicyStatus) -> dict[str, Any]:
+        held = None if found.name is None or not found.holds else self._policies.compiled(found.name)
+        generation = policy.metadata.generation
+        status: dict[str, Any] = {"observedGeneration": generation, "authority": cut(str(found.authority), 253)}
+        if found.name:
+            status["policy"] = cut(found.name, 253)
+        if found.revision is not None:
+            status["revision"] = found.revision
+        good = last_known_good(found, policy.status)
+        if good is not None:
+            status["lastKnownGood"] = good
+        diagnostics = (*found.findings, *found.now)[:MOST_DIAGNOSTICS]
+        if diagnostics:
+            status["diagnostics"] = [_diagnostic(each).plain() for each in diagnostics]
+        status |= await self._counts(key, held)
+        conditions = conditions_of(found, None if held is None else self._policies.metrics(held.name))
+        if held is not None and status.get("eligible") == 0 and status.get("nodes") and status.get("matched"):
+            conditions = [_warned(each) if each.type == "Active" else each for each in conditions]
+        status["conditions"] = dated([ready_of(found, conditions), *conditions], policy.status, generation, self._clock.now())
+        return status
+
+    async def _counts(self, key: str, held: CompiledPolicy | None) -> dict[str, Any]:
+        if held is None:
+            return {}
+        question = (held.revision, self._judge.revision)
+        known = self._counted.get(key)
+        if known is None or known[0] != question:
+            governed = await in_slices(_governed(held, list(self._pods), self._clock.now()), self._clock)
+            counts: dict[str, Any] = {"matched": len(governed), "nodes": self._judge.snapshot().n_nodes}
+            pod = typical(governed)
+            if pod is not None:
+                counts["eligible"] = eligible(held, pod, self._judge.snapshot())
+            self._counted[key] = (question, counts)
+        return self._counted[key][1]
+
+
+def conditions_of(found: PolicyStatus, metrics: Sequence[MetricStatus] | None) -> list[Condition]:
+    """What is stated about a policy; `metrics` say how those of the version that holds fare, None where none does."""
+    errors = [each for each in found.findings if each.severity == "error"]
+    of_text = [each for each in errors if each.code not in _NOT_OF_THE_TEXT]
+    of_tests = [each for each in errors if each.code == "test"]
+    conditions = [
+        condition("Compiled", not of_text, "CompileErrors" if of_text else "Compiled", str(of_text[0]) if of_text else ""),
+        _tested(of_text, of_tests),
+        _active(found),
+    ]
+    if metrics is not None:
+        conditions.append(_available(metrics))
+    return conditions
+
+
+def _available(metrics: Sequence[MetricStatus]) -> Condition:
+    """Whether metrics have their say. No count of nodes is in it: it would be written anew with every sample."""
+    lacking = [each for each in metrics if each.suspended_since is not None]
+    if lacking:
+        names = ", ".join(f"{each.name} (since {time_text(each.suspended_since or 0.0)})" for each in lacking)
+        why = "".join(sorted({f"; {each.failure}" for each in lacking if each.failure}))
+        return condition(
+            "MetricsAvailable", False, "TooFewSamples", f"too few nodes have samples of {names}; rules that use them stand aside{why}"
+        )
+    waiting = [each.name for each in metrics if not each.asked]
+    if waiting:
+        return condition("MetricsAvailable", None, "NoAnswerYet", f"no answer has come yet for {', '.join(waiting)}")
+    return condition("MetricsAvailable", True, "Available", "; ".join(f"{each.name}: {each.note}" for each in metrics if each.note))
+
+
+def ready_of(found: PolicyStatus, conditions: Sequence[Condition]) -> Condition:
+    """The condition `Ready` of a policy whose other conditions are these: whether its last text does what its mode says."""
+    by_type = {each.type: each for each in conditions}
+    active, metrics = by_type["Active"], by_type.get("MetricsAvailable")
+    if found.result is Result.REFUSED and active.reason != "Suspended":
+        return ready(False, "FormerVersion" if found.holds else "Refused", _first_error(found))
+    if active.reason in {"Pending", "Suspended"}:
+        return ready(False, active.reason, active.message)
+    if metrics is not None and metrics.status == "False":
+        return ready(True, metrics.reason, metrics.message)
+    return ready(True, active.reason, active.message)
+
+
+def _tested(of_text: Sequence[Finding], of_tests: Sequence[Finding]) -> Condition:
+    if of_text:
+        return condition("Tested", None, "NotCompiled", "a text that does not compile cannot be tested")
+    return condition("Tested", not of_tests, "TestsFailed" if of_tests else "TestsPassed", str(of_tests[0]) if of_tests else "")
+
+
+def _active(found: PolicyStatus) -> Condition:
+    why = _first_error(found)
+    if found.mode is Mode.OFF:
+        return condition("Active", False, "Off", "its mode keeps it out")
+    if found.suspended:
+        return condition("Active", False, "Suspended", found.suspended)
+    if found.result is Result.REFUSED:
+        if not found.holds:
+            return condition("Active", False, "Refused", why)
+        told = (
+            f"the version of generation {found.held_generation} goes on: {why}"
+            if found.held_generation
+            else f"a former version goes on: {why}"
+        )
+        return condition("Active", True, "FormerVersion", told)
+    if found.mode is Mode.SHADOW:
+        return condition("Active", False, "Shadow", "it is compared with what is decided, and decides nothing")
+    return condition("Active", found.holds, "Active" if found.holds else "Pending", "")
+
+
+def _warned(active: Condition) -> Condition:
+    return condition(
+        "Active", active.status == "True", "NoNodeEligible", f"{active.message} its rules let a typical pod go to no node".strip()
+    )
+
+
+def _first_error(found: PolicyStatus) -> str:
+    return next((str(each) for each in found.findings if each.severity == "error"), "")
+
+
+def _diagnostic(found: Finding) -> PolicyDiagnostic:
+    return PolicyDiagnostic(
+        line=found.line,
+        column=found.column,
+        code=cut(found.code, 253),
+        severity=found.severity,
+        message=cut(found.message, 1024),
+        help=cut(found.help, 1024) or None,
+    )
+
+
+def _governed(policy: CompiledPolicy, pods: Sequence[PodView], now: float) -> Generator[None, None, list[PodView]]:
+    """A generator of steps that returns the pods that a policy governs; asked once per template where that is enough."""
+    known: dict[bytes, bool] = {}
+    found = []
+    for count, pod in enumerate(pods):
+        if count % _BATCH == _BATCH - 1:
+            yield
+        governs = None if policy.scope_varies else known.get(pod.template)
+        if governs is None:
+            governs = known[pod.template] = policy.governs(pod, now)
+        if governs:
+            found.append(pod)
+    return found

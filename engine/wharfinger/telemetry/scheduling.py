@@ -1,0 +1,252 @@
+"""Metrics and log lines about the scheduler's attempts, preemptions and errors.
+
+Each attempt is one line and a handful of metrics and must be nearly free, since there are thousands a second: label sets are looked up once
+and kept. Of errors that repeat, only the first few of a kind are logged; the others are counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from wharfinger.errors import PluginFault, WharfingerError
+from wharfinger.framework.ports import Attempt, BindFailed, WriteFailed
+from wharfinger.framework.stopwatch import Stopwatch
+from wharfinger.model.pod import PodView
+from wharfinger.telemetry.declarations import Metric
+from wharfinger.telemetry.logs import FIELDS, blotted
+from wharfinger.telemetry.metrics import Metrics
+from wharfinger.telemetry.stopwatch import DecisionStopwatch, Efforts
+
+OTHER = "other"
+
+_PLACES = (  # how what is said begins, the longest first where one begins like another
+    ("status of pod ", "status"),
+    ("pod ", "pod"),
+    ("binding cycle", "binding"),
+    ("preemption", "preemption"),
+    ("plugin ", "plugin"),
+    ("watch of ", "watch"),
+    ("object of kind ", "object"),
+    ("lease", "lease"),
+    ("event", "event"),
+    ("stopping", "stopping"),
+    ("policies", "policies"),
+    ("decision log", "decision log"),
+    ("traces", "traces"),
+    ("reconciling ", "reconciling"),
+    ("live page", "live page"),
+)
+
+
+def place_of(where: str) -> str:
+    """The place, of a fixed set."""
+    for beginning, place in _PLACES:
+        if where.startswith(beginning):
+            return place
+    if " after binding " in where:
+        return "post bind"
+    kind = where.partition(" ")[0]
+    return "object" if kind[:1].isupper() and kind.isalpha() else OTHER
+
+
+Kind = tuple[str, str]
+"""Where, and what kind of error."""
+
+
+@dataclass(slots=True)
+class _Window:
+    """What came of one kind since `began`."""
+
+    began: float
+    let_through: int = 0
+    held_back: int = 0
+
+
+class Repeats:
+    """Lets `most` of a kind through in `seconds`, and knows at most `kinds` kinds at a time."""
+
+    def __init__(self, monotonic: Callable[[], float], *, most: int = 5, seconds: float = 10.0, kinds: int = 256) -> None:
+        self._monotonic = monotonic
+        self._most = most
+        self._seconds = seconds
+        self._kinds = kinds
+        self._windows: OrderedDict[Kind, _Window] = OrderedDict()
+        self._next_end = 0.0
+        self.held_back = 0
+
+    def admits(self, kind: Kind) -> bool:
+        """Whether this one of its kind is to be told."""
+        window = self._windows.get(kind)
+        if window is None:
+            if len(self._windows) >= self._kinds:
+                self._windows.popitem(last=False)
+            window = self._windows[kind] = _Window(self._monotonic())
+        if window.let_through < self._most:
+            window.let_through += 1
+            return True
+        window.held_back += 1
+        self.held_back += 1
+        return False
+
+    def ended(self, *, all_of_them: bool = False) -> Iterator[tuple[Kind, int]]:
+        """Kinds whose time is over (or all), each with how many were held back if any were; they begin anew."""
+        now = self._monotonic()
+        if now < self._next_end and not all_of_them:
+            return
+        self._next_end = now + self._seconds / 10
+        for kind, window in list(self._windows.items()):
+            if all_of_them or now - window.began >= self._seconds:
+                del self._windows[kind]
+                if window.held_back:
+                    yield kind, window.held_back
+
+
+MANY = 15
+"""Attempts from which on they are counted together, as kube-scheduler does (schedule_one.go, `getAttemptsLabel`)."""
+
+POINTS = {"reserve": "Reserve", "permit": "Permit", "pre_bind": "PreBind", "bind": "Bind"}
+"""Stages of an attempt that are extension points."""
+
+STATUS = {"scheduled": "Success", "unschedulable": "Unschedulable", "error": "Error"}
+
+_EXPECTED = (WharfingerError, BindFailed, WriteFailed, OSError)
+
+
+class TelemetryObserver:
+    """An Observer that counts and logs. `monotonic` is the clock that repeated errors are held back by."""
+
+    def __init__(self, metrics: Metrics, log: Any, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._log = log.bind()
+        self._tells_attempts = self._log.is_enabled_for(logging.INFO)
+        self._metrics = metrics
+        self._efforts = Efforts(metrics)
+        self._repeats = Repeats(monotonic)
+        counter, histogram = metrics.counter, metrics.histogram
+        self._attempts = cache(counter(Metric.ATTEMPTS).labels)
+        self._attempt_seconds = cache(histogram(Metric.ATTEMPT_DURATION).labels)
+        self._point_seconds = cache(histogram(Metric.POINT_DURATION).labels)
+        self._permit_wait = cache(histogram(Metric.PERMIT_WAIT).labels)
+        self._sli = cache(histogram(Metric.SLI_DURATION).labels)
+        self._incoming = cache(counter(Metric.INCOMING_PODS).labels)
+        self._errors = cache(counter(Metric.ERRORS).labels)
+        self._plugin_faults = cache(counter(Metric.PLUGIN_FAULTS).labels)
+        self._algorithm = histogram(Metric.ALGORITHM_DURATION)
+        self._tries = histogram(Metric.POD_ATTEMPTS)
+        self._flushed = counter(Metric.FLUSHED)
+        self._late = counter(Metric.SCHEDULED_AFTER_FLUSH)
+        self._preemptions = counter(Metric.PREEMPTION_ATTEMPTS)
+        self._victims = histogram(Metric.PREEMPTION_VICTIMS)
+        metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("repeated",): self._repeats.held_back})
+
+    def attempted(self, attempt: Attempt) -> None:
+        """None; counts an attempt and writes its line."""
+        result, profile = attempt.result, attempt.profile
+        self._attempts(result, profile).inc()
+        self._attempt_seconds(result, profile).observe(attempt.ended - attempt.started)
+        self._stages(attempt)
+        if result == "scheduled":
+            self._placed(attempt)
+        if result == "error":
+            self._log.warning("attempt", **{FIELDS: line_of(attempt)})
+        elif self._tells_attempts:
+            self._log.info("attempt", **{FIELDS: line_of(attempt)})
+        self._tell_held_back()
+
+    def queued(self, queue: str, event: str) -> None:
+        """None; counts a pod that entered a queue."""
+        self._incoming(queue, event).inc()
+
+    def preempted(self, preemptor: PodView, node: str, victims: int) -> None:
+        """None; counts a preemption and writes its line."""
+        self._preemptions.inc()
+        self._victims.observe(victims)
+        self._log.info("preemption", pod=preemptor.key, uid=preemptor.uid, node=node, victims=victims)
+
+    def flushed(self, pods: int) -> None:
+        """None; counts pods that no event has woken."""
+        self._flushed.inc(pods)
+        self._log.warning("pods waited too long", pods=pods)
+
+    def failed(self, where: str, error: BaseException) -> None:
+        """None; counts an error, and writes its line unless there were many of its kind just now."""
+        place = place_of(where)
+        self._errors(place).inc()
+        if isinstance(error, PluginFault):
+            self._plugin_faults(error.plugin, error.method).inc()
+        kind = type(error).__name__
+        self._tell_held_back()
+        if self._repeats.admits((place, kind)):
+            self._tell(where, place, kind, error)
+
+    def stopwatch(self, profile: str) -> Stopwatch:
+        """What measures the decisions of a profile."""
+        return DecisionStopwatch(self._metrics, self._efforts, profile)
+
+    def tell_rules_of(self, present: Callable[[], Container[tuple[str, str]]]) -> None:
+        """None; from now on metrics tell of these rules alone, by the names of policy and rule."""
+        self._efforts.present = present
+
+    def close(self) -> None:
+        """Tell of all that was held back."""
+        self._tell_held_back(all_of_it=True)
+
+    def _stages(self, attempt: Attempt) -> None:
+        *_, last = ("", *attempt.stages)  # what came of the attempt came of its last stage
+        for stage, seconds in attempt.stages.items():
+            status = STATUS[attempt.result] if stage == last else "Success"
+            if stage in POINTS:
+                self._point_seconds(POINTS[stage], status, attempt.profile).observe(seconds)
+            if stage == "decide":
+                self._algorithm.observe(seconds)
+            elif stage == "permit":
+                self._permit_wait(status).observe(seconds)
+
+    def _placed(self, attempt: Attempt) -> None:
+        attempts = attempt.attempts
+        self._tries.observe(attempts)
+        self._sli(str(attempts) if attempts < MANY else f"{MANY}+").observe(attempt.ended - attempt.first_seen)
+        if attempt.flushed:
+            self._late.inc()
+
+    def _tell(self, where: str, place: str, kind: str, error: BaseException) -> None:
+        fields = {"where": where, "place": place, "error": blotted(str(error)), "kind": kind}
+        if isinstance(error, _EXPECTED) and not isinstance(error, PluginFault):
+            self._log.warning("failed", **fields)
+        else:
+            self._log.error("failed", **fields, exc_info=error)
+
+    def _tell_held_back(self, *, all_of_it: bool = False) -> None:
+        for (place, kind), lines in self._repeats.ended(all_of_them=all_of_it):
+            self._log.warning("errors left out", place=place, kind=kind, lines=lines)
+
+
+def line_of(attempt: Attempt) -> dict[str, Any]:
+    """The fields of an attempt's line; stages in milliseconds, those that did not run left out."""
+    pod = attempt.pod
+    fields: dict[str, Any] = {
+        "pod": pod.key,
+        "uid": pod.uid,
+        "result": attempt.result,
+        "profile": attempt.profile,
+        "policy_revision": attempt.policy_revision[:12],
+        "snapshot_revision": attempt.snapshot_revision,
+        "feasible": attempt.feasible,
+        "nodes": attempt.n_nodes,
+        "attempts": attempt.attempts,
+    }
+    if attempt.node is not None:
+        fields["node"] = attempt.node
+    if attempt.message:
+        fields["message"] = blotted(attempt.message) if attempt.result == "error" else attempt.message
+    if attempt.plugins:
+        fields["plugins"] = attempt.plugins
+    for stage, seconds in attempt.stages.items():
+        fields[f"{stage}_ms"] = round(1000 * seconds, 3)
+    fields["total_ms"] = round(1000 * (attempt.ended - attempt.started), 3)
+    return fields

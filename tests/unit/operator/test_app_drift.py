@@ -1,0 +1,71 @@
+"""Which drifted pod is evicted, and when."""
+
+import asyncio
+from types import SimpleNamespace
+from unittest.mock import AsyncMock
+
+import pytest
+
+from tests.in_memory import ManualClock
+from wharfinger.crd.policy_app import DriftedPod, PolicyAppSpec
+from wharfinger.framework.ports import Reference
+from wharfinger.kube.custom_resources import PolicyApp
+from wharfinger.model import decode, objects
+from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.model.timestamps import time_text
+from wharfinger.operator.app_drift import AppDrift, Drift
+
+NOW = 1_700_000_000.0
+
+
+class Pods:
+    def of(self, _app):
+        return [
+            decode.convert({"metadata": {"name": name, "namespace": "shop", "uid": name}, "spec": {"nodeName": "n"}}, objects.Pod)
+            for name in ("a", "b")
+        ]
+
+
+def drift_of(*movable):
+    return Drift(pods=tuple(DriftedPod(pod=name, node="n") for name in "ab"), movable=tuple(f"shop/{name}" for name in movable))
+
+
+@pytest.mark.parametrize(
+    ("policy", "movable", "last", "evicted"),
+    [
+        ("Evict", "ab", None, "a"),
+        ("Evict", "b", None, "b"),
+        ("Report", "ab", None, None),
+        ("Evict", "", None, None),
+        ("Evict", "ab", NOW - 59, None),
+        ("Evict", "ab", NOW - 61, "a"),
+        ("Evict", "z", None, None),
+    ],
+)
+def test_one_at_a_time_that_another_node_would_take(policy, movable, last, evicted):
+    drift = AppDrift(None, Pods(), None, None, ManualClock(NOW))
+    spec = PolicyAppSpec(image="web:1", drift_policy=policy, eviction_interval_seconds=60)
+
+    found = drift.to_evict("shop/web", spec, drift_of(*movable), {"lastEviction": time_text(last)} if last else {})
+
+    assert (found and found.metadata.name) == evicted
+
+
+def test_an_eviction_is_told_about_the_app_and_the_pod():
+    told = []
+    recorder = SimpleNamespace(record_about=lambda about, event: told.append((about, event.related)))
+    writer = SimpleNamespace(evict=AsyncMock())
+    app = PolicyApp(metadata=ObjectMeta(name="web", namespace="shop", uid="u"))
+
+    asyncio.run(AppDrift(None, Pods(), writer, recorder, ManualClock(NOW)).evict(app, Pods().of("shop/web")[0]))
+
+    version = "scheduling.wharfinger.dev/v1alpha1"
+    about = Reference(kind="PolicyApp", name="web", namespace="shop", uid="u", api_version=version)
+    assert told == [(about, Reference(kind="Pod", name="a", namespace="shop", uid="a"))]
+
+
+def test_pods_that_no_node_would_take_are_said():
+    assert drift_of("a", "b").note == "2 pods no longer satisfy the policy"
+    assert drift_of("a").note == "2 pods no longer satisfy the policy; no other node would take 1 of them"
+    assert Drift(pods=drift_of().pods[:1], movable=("shop/a",)).note == "1 pod no longer satisfies the policy"
+    assert Drift(pods=()).note == Drift().note == ""

@@ -1,0 +1,121 @@
+"""Controllers: the leader's workers reconcile, and one object's trouble is not that of the others."""
+
+import asyncio
+
+from tests.in_memory import ManualClock
+from wharfinger.framework.ports import SilentObserver, WriteFailed
+from wharfinger.kube import refusals
+from wharfinger.operator.controller import Controller, SilentReconcileObserver, run_all
+
+
+class Lead:
+    is_leader = True
+
+
+class Told(SilentReconcileObserver):
+    def __init__(self):
+        self.results = []
+
+    def reconciled(self, controller, result, seconds):
+        self.results.append(result)
+
+
+class Failures(SilentObserver):
+    def __init__(self):
+        self.seen = []
+
+    def failed(self, where, error):
+        self.seen.append(where)
+
+
+class Scripted:
+    """Answers of reconciles, in turn, by key; None when there are no more."""
+
+    def __init__(self, **answers):
+        self.answers = answers
+        self.calls = []
+
+    async def reconcile(self, key):
+        self.calls.append(key)
+        answer = self.answers[key].pop(0) if self.answers.get(key) else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def run(script, test, known=()):
+    async def main():
+        clock, lead, told, failures = ManualClock(), Lead(), Told(), Failures()
+        controller = Controller("things", script, lambda: known, clock=clock, leadership=lead, failures=failures, observer=told)
+        running = asyncio.ensure_future(run_all([controller], clock, lead))
+        await settle()
+        await test(controller, clock, lead, told, failures)
+        controller.stop()
+        clock.move(1.0)
+        await asyncio.wait_for(running, 30)
+
+    asyncio.run(main())
+
+
+async def settle():
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+def test_what_is_known_is_looked_at_first_and_what_changes_later():
+    script = Scripted()
+
+    async def test(controller, *_):
+        assert script.calls == ["a", "b"]
+        controller.queue.add("c")
+        await settle()
+        assert script.calls == ["a", "b", "c"]
+
+    run(script, test, known=["a", "b"])
+
+
+def test_failures_are_told_and_tried_again_and_conflicts_only_tried_again():
+    script = Scripted(a=[ValueError("?"), None], b=[refusals.Conflict("!"), WriteFailed("!"), None])
+
+    async def test(controller, clock, _lead, told, failures):
+        for _ in range(4):
+            clock.move(0.05)
+            await settle()
+        assert sorted(script.calls) == ["a", "a", "b", "b", "b"]
+        assert sorted(told.results) == ["conflict", "conflict", "error", "success", "success"]
+        assert failures.seen == ["reconciling things a"]
+
+    run(script, test, known=["a", "b"])
+
+
+def test_who_asks_for_it_comes_again_without_a_change():
+    script = Scripted(a=[5.0, None])
+
+    async def test(controller, clock, _lead, told, _failures):
+        clock.move(4.9)
+        await settle()
+        assert script.calls == ["a"]
+        clock.move(0.2)
+        await settle()
+        assert script.calls == ["a", "a"]
+        assert told.results == ["requeue", "success"]
+
+    run(script, test, known=["a"])
+
+
+def test_only_the_leader_reconciles_and_a_new_one_looks_at_everything():
+    script = Scripted()
+
+    async def test(controller, clock, lead, *_):
+        lead.is_leader = False
+        clock.move(0.5)
+        await settle()
+        controller.queue.add("b")
+        await settle()
+        assert script.calls == ["a"]
+        lead.is_leader = True
+        clock.move(0.5)
+        await settle()
+        assert script.calls == ["a", "a"]
+
+    run(script, test, known=["a"])

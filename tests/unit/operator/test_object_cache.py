@@ -1,0 +1,62 @@
+"""What reconcilers remember, and whom they tell."""
+
+import pytest
+
+from wharfinger.kube.custom_resources import PolicyApp
+from wharfinger.model import decode, objects
+from wharfinger.operator.object_cache import AppPods, ObjectCache
+
+APP = "scheduling.wharfinger.dev/app"
+
+
+def app(name, version="1"):
+    return decode.convert({"metadata": {"name": name, "namespace": "shop", "resourceVersion": version}}, PolicyApp)
+
+
+def pod(name, of="web", **meta):
+    labels = {APP: of} if of else {}
+    return decode.convert({"metadata": {"name": name, "namespace": "shop", "labels": labels, **meta}}, objects.Pod)
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+def test_handlers_hear_of_changes_and_not_of_repeats(told):
+    cache = ObjectCache(["PolicyApp"])
+    cache.watch("PolicyApp", lambda obj: told.append((obj.metadata.name, obj.metadata.resource_version)))
+
+    cache.replace("PolicyApp", [app("a"), app("b")])
+    cache.replace("PolicyApp", [app("a"), app("b", "2"), app("c")])
+    cache.upsert("PolicyApp", app("c"))
+    cache.replace("PolicyApp", [app("b", "2")])
+    cache.delete("PolicyApp", app("b", "3"))
+    cache.delete("PolicyApp", app("b", "3"))
+    cache.upsert("Pod", pod("of-another-kind"))
+
+    assert told == [("a", "1"), ("b", "1"), ("b", "2"), ("c", "1"), ("a", "1"), ("c", "1"), ("b", "2")]
+    assert cache.all("PolicyApp") == []
+
+
+def test_pods_are_known_by_their_app_alone(told):
+    pods = AppPods(told.append)
+
+    pods.replace("Pod", [pod("one"), pod("two", of="api"), pod("theirs", of=None)])
+    pods.upsert("Pod", pod("gone", deletionTimestamp="2026-01-01T00:00:00Z"))
+    pods.upsert("Node", pod("no pod"))
+
+    assert [each.metadata.name for each in pods.of("shop/web")] == ["one"], "one that is about to go does not count"
+    assert [each.metadata.name for each in pods.of("shop/api")] == ["two"]
+    assert told == ["shop/web", "shop/api", "shop/web"]
+
+
+def test_a_pod_that_changes_its_label_changes_its_app(told):
+    pods = AppPods(told.append)
+    pods.upsert("Pod", pod("one"))
+    pods.upsert("Pod", pod("one", of="api"))
+    pods.upsert("Pod", pod("one", of=None))
+    pods.replace("Pod", [])
+
+    assert told == ["shop/web", "shop/web", "shop/api", "shop/api"]
+    assert pods.of("shop/web") == pods.of("shop/api") == []

@@ -1,0 +1,124 @@
+"""SchedulingPolicies as a source: heard as soon as they are listed, and none where nobody has installed them."""
+
+import asyncio
+
+import pytest
+
+from tests.in_memory import ManualClock
+from wharfinger.crd.fields import GROUP, MANAGED_BY, MANAGER, NAMESPACE_LABEL
+from wharfinger.kube.custom_resources import PolicyApp, SchedulingPolicy
+from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies, TenantRights
+from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.operator.object_cache import ObjectCache
+from wharfinger.operator.policy_source import KIND, NOT_INSTALLED, SOURCE, SchedulingPolicySource, text_of
+
+
+class Heard:
+    def __init__(self):
+        self.said = []
+
+    def offer(self, source, texts):
+        self.said.append((source, "offers", dict(texts)))
+
+    def lose(self, source, why):
+        self.said.append((source, "is lost", why))
+
+
+async def calm():
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+STATES = {
+    "there is none": (None, False, (SOURCE, "offers", {})),
+    "the kind is not installed": ("404 page not found", True, (SOURCE, "offers", {})),
+    "it may not be read": ("forbidden", False, (SOURCE, "is lost", "SchedulingPolicies cannot be read: forbidden")),
+}
+
+
+@pytest.mark.parametrize(("refused", "absent", "heard"), STATES.values(), ids=STATES)
+def test_it_speaks_as_soon_as_the_kind_is_listed(refused, absent, heard):
+    async def story():
+        cache, sink = ObjectCache([KIND]), Heard()
+        source = SchedulingPolicySource(cache, ManualClock(), lambda: refused, lambda: absent)
+        running = asyncio.create_task(source.run(sink))
+        await calm()
+        assert sink.said == []
+        cache.synced(KIND)
+        await calm()
+        assert sink.said == [heard]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(story())
+
+
+def policy(name, **labels):
+    meta = ObjectMeta(name=name, uid=f"uid of {name}", labels={f"{GROUP}/{key}": value for key, value in labels.items()})
+    return SchedulingPolicy(metadata=meta, spec={"source": 'policy "p"'})
+
+
+OWNERS = {
+    "nobody's": (policy("gold"), ("SchedulingPolicy", "", "gold", "uid of gold")),
+    "an app's": (policy("shop.web", **{"app": "web", "app-namespace": "shop"}), ("PolicyApp", "shop", "web", "uid of web")),
+    "an app's that has gone": (policy("shop.old", **{"app": "old", "app-namespace": "shop"}), None),
+}
+
+
+@pytest.mark.parametrize(("made", "about"), OWNERS.values(), ids=OWNERS)
+def test_events_are_about_the_object_that_people_have_written(made, about):
+    async def story():
+        cache, sink = ObjectCache([KIND, "PolicyApp"]), Heard()
+        cache.upsert("PolicyApp", PolicyApp(metadata=ObjectMeta(name="web", namespace="shop", uid="uid of web")))
+        cache.upsert(KIND, made)
+        cache.synced(KIND)
+        running = asyncio.create_task(SchedulingPolicySource(cache, ManualClock(), lambda: None).run(sink))
+        await calm()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        found = sink.said[0][2][made.metadata.name].about
+        assert (None if found is None else (found.kind, found.namespace, found.name, found.uid)) == about
+
+    asyncio.run(story())
+
+
+def test_a_kind_that_vanishes_later_is_lost():
+    async def story():
+        clock, cache, sink, gone = ManualClock(), ObjectCache([KIND]), Heard(), []
+        source = SchedulingPolicySource(cache, clock, lambda: gone[0] if gone else None, lambda: bool(gone))
+        running = asyncio.create_task(source.run(sink))
+        cache.synced(KIND)
+        await calm()
+        gone.append("404 page not found")
+        clock.move(2)
+        await calm()
+        assert sink.said[1:] == [(SOURCE, "is lost", NOT_INSTALLED)]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(story())
+
+
+MADE = {MANAGED_BY: MANAGER, NAMESPACE_LABEL: "team-a"}
+AUTHORITIES = {
+    "of the cluster": ({}, {}, CLUSTER),
+    "of a namespace": ({"namespace": "team-a"}, {}, Authority("team-a")),
+    "made for a PolicyApp": ({"namespace": "team-a"}, MADE, Authority("team-a")),
+    "made for a PolicyApp, where the definition has no such field": ({}, MADE, Authority("team-a")),
+    "whose text cannot be read": ({"namespace": "team-a", "source": 3}, {}, Authority("team-a")),
+    "with the label of somebody else": ({}, {NAMESPACE_LABEL: "team-a"}, CLUSTER),
+}
+
+
+@pytest.mark.parametrize(("spec", "labels", "expected"), AUTHORITIES.values(), ids=AUTHORITIES)
+def test_whose_policy_it_is_is_said_by_the_object_and_not_by_its_text(spec, labels, expected):
+    found = SchedulingPolicy(metadata=ObjectMeta(name="p", labels=labels), spec={"source": 'policy "p"', **spec})
+
+    assert text_of(found, TenantRights()).authority == expected
+
+
+def test_what_a_namespace_may_is_said_by_the_settings():
+    found = SchedulingPolicy(metadata=ObjectMeta(name="p"), spec={"source": 'policy "p"', "namespace": "team-a"})
+    rights = TenantRights(TenantPolicies.TRUSTED, frozenset({"default"}))
+
+    assert text_of(found, rights).authority == Authority("team-a", TenantPolicies.TRUSTED, frozenset({"default"}))

@@ -1,0 +1,142 @@
+"""What a preview asks about: no more pods than can be looked up between the decisions of others, whatever a workload asks for."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.runtime.clusters import chain_of, policy, state_of
+from wharfinger.crd.placement_preview import MOST_PODS, PlacementPreviewSpec
+from wharfinger.errors import UsageError
+from wharfinger.framework.chain import assemble
+from wharfinger.language.authority import Authority, TenantPolicies, TenantRights
+from wharfinger.model import objects
+from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.operator.preview import Answer, conditions_of
+from wharfinger.operator.preview_question import Questions
+
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main"}]}}
+
+
+class Judge:
+    """Of a cluster with one node, a priority class, and the policies of a chain."""
+
+    rights = TenantRights()
+
+    def __init__(self, chain=None):
+        self.chain = chain_of() if chain is None else chain
+
+    def snapshot(self):
+        state = state_of(1)
+        state.put(objects.PriorityClass(metadata=objects.ObjectMeta(name="gold"), value=1000))
+        return state.snapshot()
+
+    def chain_of(self, _name):
+        return self.chain
+
+    def chains(self):
+        return [self.chain]
+
+
+class Writer:
+    """Of an API server with one workload."""
+
+    def __init__(self, **spec):
+        self._spec = spec
+
+    async def get(self, _path):
+        return {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"template": TEMPLATE, **self._spec}}
+
+
+def asked(kind, workload, **question):
+    meta = ObjectMeta(name="preview", namespace="shop")
+    spec = PlacementPreviewSpec.model_validate({"workloadRef": {"kind": kind, "name": "web"}, **question})
+    return asyncio.run(Questions(Judge(), Writer(**workload)).of(meta, spec)).pods
+
+
+@pytest.mark.parametrize(
+    ("kind", "vast"),
+    [
+        ("Deployment", {"replicas": 2_000_000}),
+        ("StatefulSet", {"replicas": MOST_PODS + 1}),
+        ("Job", {"parallelism": 2_000_000, "completions": 2_000_000}),
+    ],
+)
+def test_of_a_workload_of_very_many_pods_a_preview_has_to_say_how_many(kind, vast):
+    assert len(asked(kind, vast, replicas=MOST_PODS)) == MOST_PODS
+    with pytest.raises(UsageError, match=r"more than 1,000 pods.*; say in spec\.replicas how many to place"):
+        asked(kind, vast)
+
+
+TERM = {"labelSelector": {"matchLabels": {"app": "bank"}}, "topologyKey": "kubernetes.io/hostname"}
+REACHING = {"namespaces": ["bank"]}, {"namespaceSelector": {}}, {"namespaces": ["shop", "bank"]}
+
+
+def with_affinity(how, kind, term, rights):
+    terms = [term] if how == "required" else [{"weight": 1, "podAffinityTerm": term}]
+    affinity = {kind: {f"{how}DuringSchedulingIgnoredDuringExecution": terms}}
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "affinity": affinity}}
+    judge = Judge()
+    judge.rights = rights
+    spec = PlacementPreviewSpec.model_validate({"template": template})
+    return asyncio.run(Questions(judge, Writer()).of(ObjectMeta(name="preview", namespace="shop"), spec)).pods
+
+
+@pytest.mark.parametrize("reach", REACHING, ids=str)
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+@pytest.mark.parametrize("how", ["required", "preferred"])
+def test_affinity_to_pods_of_other_namespaces_is_not_previewed(how, kind, reach):
+    with pytest.raises(UsageError, match="reaches other namespaces"):
+        with_affinity(how, kind, {**TERM, **reach}, TenantRights())
+    assert with_affinity(how, kind, {**TERM, **reach}, TenantRights(TenantPolicies.TRUSTED))
+    assert with_affinity(how, kind, {**TERM, "namespaces": ["shop"]}, TenantRights())
+    assert with_affinity(how, kind, TERM, TenantRights())
+
+
+def test_fields_of_a_template_that_kubernetes_does_not_know_are_told_with_the_answer():
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "nodeSelectr": {"disk": "ssd"}, "tolerations": [{"keyy": "a"}]}}
+    meta, spec = ObjectMeta(name="preview", namespace="shop"), PlacementPreviewSpec.model_validate({"template": template})
+    asked = asyncio.run(Questions(Judge(), Writer()).of(meta, spec))
+    assert asked.note.splitlines() == [
+        "spec.template.spec.nodeSelectr: unknown field; did you mean nodeSelector?",
+        "spec.template.spec.tolerations[0].keyy: unknown field; did you mean key?",
+    ]
+    ready, answered = conditions_of(Answer(nodes=(), miss=None, policy_revision="r"), asked.note)
+    assert (ready.message, answered.message) == (asked.note.splitlines()[0], asked.note)
+
+
+def question(judge=None, pod_spec=None, **spec):
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], **(pod_spec or {})}}
+    meta = ObjectMeta(name="preview", namespace="shop")
+    asked = Questions(judge or Judge(), Writer()).of(meta, PlacementPreviewSpec.model_validate({"template": template, **spec}))
+    return asyncio.run(asked)
+
+
+@pytest.mark.parametrize(("pod_spec", "priority"), [({}, 0), ({"priorityClassName": "gold"}, 1000), ({"priority": 0}, 0)], ids=str)
+def test_pods_have_the_priority_of_their_class(pod_spec, priority):
+    assert question(pod_spec=pod_spec).pods[0].priority == priority
+    assert question(pod_spec={**pod_spec, "priority": priority}).pods[0].priority == priority
+
+
+@pytest.mark.parametrize("pod_spec", [{"priority": 17}, {"priorityClassName": "gold", "priority": 17}, {"priority": -1}], ids=str)
+def test_no_preview_is_for_a_priority_that_no_class_gives(pod_spec):
+    with pytest.raises(UsageError, match=r"the pods' priority is -?\d+, where their class gives \d+; leave out `priority`"):
+        question(pod_spec=pod_spec)
+
+
+def named(name, namespace=None, score=1):
+    return policy(f'policy "{name}"\nscore s = {score}\n', Authority(namespace))
+
+
+def test_the_revision_tells_nothing_of_policies_of_other_namespaces():
+    ours = [named("cluster"), named("shop.web", "shop")]
+    chains = [assemble(ours), *(assemble([*ours, named("bank.vault", "bank", score)]) for score in (1, 2))]
+    assert {question(Judge(chain)).chain.policy_revision for chain in chains} == {chains[0].policy_revision}
+    assert chains[1].policy_revision != chains[2].policy_revision
+    assert question(Judge(chains[0])).chain is chains[0]
+
+
+def test_two_policies_of_one_name_tell_nothing_of_where_the_scheduler_has_its_own_from():
+    both = [{"name": "cluster"}, {"source": 'policy "cluster"\nscore s = 1\n'}]
+    with pytest.raises(UsageError) as caught:
+        question(Judge(assemble([named("cluster")])), policies=both)
+    assert str(caught.value) == 'two of the policies to try are called "cluster"; rename one of them'

@@ -1,0 +1,153 @@
+"""The workqueue: each key at most once, never lost, later and later after failures."""
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.in_memory import ManualClock
+from wharfinger.operator.controller import RetryLimits, SilentQueueObserver, WorkQueue
+
+
+class Counting(SilentQueueObserver):
+    def __init__(self):
+        self.counts = {"added": 0, "taken": 0, "retried": 0}
+        self.waits = []
+
+    def added(self, queue, depth):
+        self.counts["added"] += 1
+
+    def taken(self, queue, depth, waited):
+        self.counts["taken"] += 1
+        self.waits.append(waited)
+
+    def retried(self, queue):
+        self.counts["retried"] += 1
+
+
+def run(test, **limits):
+    async def main():
+        clock, told = ManualClock(), Counting()
+        await test(WorkQueue("things", clock, told, RetryLimits(**limits) if limits else None), clock, told)
+
+    asyncio.run(main())
+
+
+def test_a_key_that_waits_is_there_once():
+    async def test(queue, _clock, told):
+        for key in "abab":
+            queue.add(key)
+
+        assert len(queue) == 2
+        assert [await queue.get(), await queue.get()] == ["a", "b"]
+        assert told.counts["added"] == 2
+
+    run(test)
+
+
+def test_a_key_that_changes_while_it_is_worked_on_comes_again_afterwards():
+    async def test(queue, _clock, _told):
+        queue.add("a")
+        assert await queue.get() == "a"
+        queue.add("a")
+        queue.add("a")
+
+        assert len(queue) == 0, "nobody else may have it meanwhile"
+        queue.done("a")
+        assert len(queue) == 1
+        assert await queue.get() == "a"
+        queue.done("a")
+        assert queue.idle
+
+    run(test)
+
+
+def test_failures_come_back_after_twice_the_time_and_forgetting_begins_anew():
+    async def test(queue, clock, told):
+        waits = [queue.retry("a") for _ in range(6)]
+        assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]
+        assert queue.retry("b") == 0.5
+        queue.forget("a")
+        assert queue.retry("a") == 0.5
+        assert told.counts["retried"] == 8
+
+        assert len(queue) == 0
+        clock.move(0.5)
+        assert [await queue.get(), await queue.get()] == ["a", "b"]
+
+    run(test, first=0.5, longest=8.0)
+
+
+def test_what_is_due_twice_comes_once_and_at_the_earlier_time():
+    async def test(queue, clock, _told):
+        queue.add_after("a", 5.0)
+        queue.add_after("a", 2.0)
+        queue.add_after("a", 9.0)
+        clock.move(2.0)
+        assert await queue.get() == "a"
+        queue.done("a")
+        clock.move(10.0)
+        queue.add("b")
+        assert await queue.get() == "b"
+        assert queue.idle is False
+        queue.done("b")
+        assert queue.idle
+
+    run(test)
+
+
+def test_a_stop_lets_workers_finish_and_sends_the_others_home():
+    async def test(queue, _clock, _told):
+        queue.add("a")
+        assert await queue.get() == "a"
+        idle = asyncio.ensure_future(queue.get())
+        drained = asyncio.ensure_future(queue.drained())
+        await asyncio.sleep(0)
+        queue.stop()
+        queue.add("b")
+
+        assert await asyncio.wait_for(idle, 10) is None
+        assert not drained.done()
+        queue.done("a")
+        await asyncio.wait_for(drained, 10)
+        assert await queue.get() is None
+
+    run(test)
+
+
+def test_waiting_is_measured():
+    async def test(queue, clock, told):
+        queue.add("a")
+        clock.move(3.0)
+        await queue.get()
+        assert told.waits == [3.0]
+
+    run(test)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.sampled_from("add get done"), st.sampled_from("abc")), max_size=60))
+def test_no_change_goes_unseen_and_no_key_is_worked_on_twice_at_once(steps):
+    async def test(queue, _clock, _told):
+        working, unseen = set(), set()
+        for step, key in steps:
+            if step == "add":
+                queue.add(key)
+                unseen.add(key)
+            elif step == "get" and len(queue):
+                taken = await queue.get()
+                assert taken not in working
+                working.add(taken)
+                unseen.discard(taken)
+            elif step == "done" and key in working:
+                working.discard(key)
+                queue.done(key)
+        for key in working:
+            queue.done(key)
+        while len(queue):
+            key = await queue.get()
+            unseen.discard(key)
+            queue.done(key)
+        assert not unseen
+
+    run(test)
