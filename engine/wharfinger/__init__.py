@@ -17,14 +17,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wharfinger.api import decide, explain, load_config, load_policies, load_snapshot, place
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
+    from wharfinger.explain.explanation import Explanation
     from wharfinger.framework.configuration.chain_settings import ChainConfig
     from wharfinger.framework.decision import Decision
     from wharfinger.language.diagnostics import PolicyError
-    from wharfinger.runtime.api import decide, explain, load_config, load_policies, load_snapshot, place
-    from wharfinger.runtime.cluster import Cluster
-    from wharfinger.runtime.explanation import Explanation
+    from wharfinger.simulate.cluster import Cluster
 
     __version__: str
 
@@ -50,21 +50,21 @@ __all__ = [
 
 _HOMES = {
     "ChainConfig": "framework.configuration",
-    "Cluster": "runtime.cluster",
+    "Cluster": "simulate.cluster",
     "CompiledPolicy": "compiler.program",
     "Decision": "framework.decision",
-    "Explanation": "runtime.explanation",
+    "Explanation": "explain.explanation",
     "InvalidObject": "errors",
     "PolicyError": "language.diagnostics",
     "UnknownObject": "errors",
     "UsageError": "errors",
     "WharfingerError": "errors",
-    "decide": "runtime.api",
-    "explain": "runtime.api",
-    "load_config": "runtime.api",
-    "load_policies": "runtime.api",
-    "load_snapshot": "runtime.api",
-    "place": "runtime.api",
+    "decide": "api",
+    "explain": "api",
+    "load_config": "api",
+    "load_policies": "api",
+    "load_snapshot": "api",
+    "place": "api",
 }
 
 

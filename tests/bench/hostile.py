@@ -29,7 +29,7 @@ from wharfinger.language.text_set import TextSet
 from wharfinger.model import decode, objects
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
-from wharfinger.runtime import generate
+from wharfinger.simulate import workloads
 
 NODES, PLACED, DECIDED = 1000, 10_000, 5
 MOST_CHECK_SECONDS, MOST_MEGABYTES, MOST_DECISION_SECONDS = 1.0, 200, 0.1
@@ -81,9 +81,9 @@ def check(text: str) -> dict[str, Any]:
 def cluster() -> ClusterState:
     """1,000 nodes with 10,000 pods."""
     state = ClusterState()
-    for manifest in generate.node_manifests(NODES):
+    for manifest in workloads.node_manifests(NODES):
         state.add_node(decode.convert(manifest, objects.Node))
-    for manifest in generate.running_manifests(PLACED, NODES):
+    for manifest in workloads.running_manifests(PLACED, NODES):
         state.add_pod(decode.convert(manifest, objects.Pod))
     return state
 
@@ -94,7 +94,7 @@ def decide(text: str, state: ClusterState) -> dict[str, Any]:
     assert policy is not None
     decider = Decider(assemble([compile_policy(policy)]))
     taken = []
-    for manifest in generate.pod_manifests(DECIDED, DECIDED):
+    for manifest in workloads.pod_manifests(DECIDED, DECIDED):
         pod = PodView(decode.convert(manifest, objects.Pod))
         snapshot = state.snapshot(1_700_000_000.0)
         start = time.process_time()

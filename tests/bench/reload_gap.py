@@ -15,16 +15,15 @@ from itertools import pairwise
 from typing import Any
 
 from tests.in_memory import InMemoryCluster
+from wharfinger.event_loop import SystemClock, collect_in_quiet
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import PolicyText
 from wharfinger.model import decode, objects
-from wharfinger.runtime.garbage import collect_in_quiet
-from wharfinger.runtime.policy_store.ledger import Supply
-from wharfinger.runtime.policy_store.sample import sample_of
-from wharfinger.runtime.policy_store.store import PolicyStore
-from wharfinger.runtime.scheduler import Scheduler
-from wharfinger.runtime.system_clock import SystemClock
-from wharfinger.runtime.world import Ports
+from wharfinger.policies.candidate import sample_of
+from wharfinger.policies.ledger import Supply
+from wharfinger.policies.store import PolicyStore
+from wharfinger.scheduler.ports import Ports
+from wharfinger.scheduler.scheduler import Scheduler
 
 NAME = "wharfinger"
 POLICIES = 200

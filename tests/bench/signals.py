@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
+from wharfinger import event_loop
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.framework.chain import assemble
@@ -23,7 +24,6 @@ from wharfinger.language.parser import parse
 from wharfinger.language.source import Source
 from wharfinger.language.types import Kind
 from wharfinger.model.cluster_state import ClusterState
-from wharfinger.runtime import families, garbage
 from wharfinger.signals.answer import vector
 from wharfinger.signals.fair_queue import Asker
 from wharfinger.signals.mapping import Mapped, mapped
@@ -31,6 +31,7 @@ from wharfinger.signals.node_names import NodeNames
 from wharfinger.signals.portions import in_turn
 from wharfinger.signals.query import Query
 from wharfinger.signals.workers import Workers
+from wharfinger.simulate import workloads
 
 NODES = 5_000
 QUERIES = 10
@@ -66,7 +67,7 @@ class Deciding:
 
     def __init__(self, text: str, decisions: int = 2_000) -> None:
         self._policy = policy(text)
-        self._work = families.workload("basic", families.Size(nodes=NODES, pods=decisions, running=10_000))
+        self._work = workloads.workload("basic", workloads.Size(nodes=NODES, pods=decisions, running=10_000))
         self._began = self._work.state.snapshot().now
 
     def seconds(self) -> float:
@@ -181,9 +182,9 @@ def main() -> None:
     """Prints the figures."""
     without, measured = compared()
     print(f"decision, ten terms: {1e6 * without:.0f} µs; with three metric rules: {1e6 * measured:.0f} µs ({measured / without:.2f} ×)")
-    state = families.workload("basic", families.Size(nodes=NODES, pods=1, running=0)).state
+    state = workloads.workload("basic", workloads.Size(nodes=NODES, pods=1, running=0)).state
     longest = min(max(stretches(state)) for _ in range(5))
-    with garbage.rarely():  # as in the process that runs
+    with event_loop.rarely():  # as in the process that runs
         rounds = [asyncio.run(refresh(state)) for _ in range(8)]
     print(f"refresh of {QUERIES} × {NODES:,}: {1e3 * min(each.cpu for each in rounds):.0f} ms CPU")
     print(

@@ -12,7 +12,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.cycle import Decider, decide
 from wharfinger.model import objects
 from wharfinger.model.pod import PodView
-from wharfinger.runtime import families, generate
+from wharfinger.simulate import workloads
 
 (TEN_TERMS,) = wharfinger.load_policies(Path(__file__).with_name("ten_terms.policy"))
 ALL = slice(None)
@@ -29,7 +29,7 @@ def seconds(run, repeats=5):
 
 
 def test_kernels_are_a_hundred_times_as_fast_as_the_interpreter():
-    work = families.workload("basic", families.Size(nodes=5_000, pods=1, running=5_000))
+    work = workloads.workload("basic", workloads.Size(nodes=5_000, pods=1, running=5_000))
     snapshot, pod = work.state.snapshot(), work.pods[0]
 
     def interpreted():
@@ -52,7 +52,7 @@ def test_kernels_are_a_hundred_times_as_fast_as_the_interpreter():
 
 
 def test_a_remembered_template_is_decided_faster_than_a_new_one():
-    work = families.workload("basic", families.Size(nodes=5_000, pods=200, running=5_000))
+    work = workloads.workload("basic", workloads.Size(nodes=5_000, pods=200, running=5_000))
     chain = assemble((TEN_TERMS,))
     decider = Decider(chain)
     decider.decide(work.state.snapshot(), work.pods[0])
@@ -69,8 +69,8 @@ def test_a_remembered_template_is_decided_faster_than_a_new_one():
 
 def test_assuming_a_pod_costs_the_same_at_any_cluster_size():
     def cost(n_nodes):
-        state = families.workload("basic", families.Size(nodes=n_nodes, pods=1, running=0)).state
-        pods = [PodView(pod) for pod in msgspec.convert(generate.pod_manifests(500), list[objects.Pod])]
+        state = workloads.workload("basic", workloads.Size(nodes=n_nodes, pods=1, running=0)).state
+        pods = [PodView(pod) for pod in msgspec.convert(workloads.pod_manifests(500), list[objects.Pod])]
         names = [state.snapshot().names[row] for row in np.linspace(0, n_nodes - 1, len(pods)).astype(int)]
 
         def run():

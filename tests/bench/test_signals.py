@@ -1,11 +1,11 @@
 """What signals may cost, in CPU time, which other work on the machine changes little."""
 
 from tests.bench import signals
-from wharfinger.runtime import families
+from wharfinger.simulate import workloads
 
 
 def state():
-    return families.workload("basic", families.Size(nodes=signals.NODES, pods=1, running=0)).state
+    return workloads.workload("basic", workloads.Size(nodes=signals.NODES, pods=1, running=0)).state
 
 
 def test_three_metric_rules_cost_decisions_little():

@@ -16,7 +16,7 @@ from wharfinger.daemon import serve
 from wharfinger.daemon.observation import Telling
 from wharfinger.daemon.settings import Settings
 from wharfinger.framework.ports import Clock, SilentObserver
-from wharfinger.runtime.scheduler import Scheduler
+from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.telemetry import logs
 from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.recent_decisions import RecentDecisions

@@ -16,18 +16,18 @@ from tests.in_memory import InMemoryCluster
 from wharfinger.daemon.active_policies import connect
 from wharfinger.daemon.observation import ToldToo, decisions_shown
 from wharfinger.daemon.pages import live_page, policies_told
+from wharfinger.event_loop import SystemClock
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import SilentObserver
 from wharfinger.kube.contact import Contact
 from wharfinger.model import objects
 from wharfinger.model.decode import convert
-from wharfinger.runtime.generate import node_manifests
-from wharfinger.runtime.policy_store.folder_source import FolderSource
-from wharfinger.runtime.policy_store.ledger import Supply
-from wharfinger.runtime.policy_store.store import PolicyStore
-from wharfinger.runtime.scheduler import Scheduler
-from wharfinger.runtime.system_clock import SystemClock
-from wharfinger.runtime.world import Ports
+from wharfinger.policies.folder import FolderSource
+from wharfinger.policies.ledger import Supply
+from wharfinger.policies.store import PolicyStore
+from wharfinger.scheduler.ports import Ports
+from wharfinger.scheduler.scheduler import Scheduler
+from wharfinger.simulate.workloads import node_manifests
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.web import decisions, policies
 from wharfinger.web.app import application

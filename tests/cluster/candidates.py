@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.cluster.waiting import PATIENCE
+from wharfinger.event_loop import SystemClock
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.lease import LeaseElection, LeaseSettings
-from wharfinger.runtime.system_clock import SystemClock
 
 DURATION, DEADLINE, RETRY = 6.0, 4.0, 0.5  # short enough to wait for, long enough for a busy API server
 

@@ -15,11 +15,11 @@ from tests.cluster.waiting import PATIENCE
 from wharfinger.daemon.compose import Daemon, connection_of
 from wharfinger.daemon.serve import first_contact
 from wharfinger.daemon.settings import ClientConnection, LeaderElection, Settings
+from wharfinger.event_loop import SystemClock
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.ports import Attempt, Clock, SilentObserver
-from wharfinger.runtime.policy_store.store import PolicyStore
-from wharfinger.runtime.scheduler import Scheduler
-from wharfinger.runtime.system_clock import SystemClock
+from wharfinger.policies.store import PolicyStore
+from wharfinger.scheduler.scheduler import Scheduler
 
 NAME = "wharfinger"
 T = TypeVar("T")

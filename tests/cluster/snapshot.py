@@ -6,7 +6,7 @@ import json
 
 from tests.cluster.api import Api
 from wharfinger.model import read
-from wharfinger.runtime.cluster import Cluster, cluster_of
+from wharfinger.simulate.cluster import Cluster, cluster_of
 
 KINDS = {
     "Node": "v1",

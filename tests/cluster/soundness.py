@@ -20,7 +20,7 @@ from tests.cluster.waiting import PATIENCE, eventually
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.cycle import Decider
 from wharfinger.model.cluster_state import ClusterState
-from wharfinger.runtime.cluster import Cluster
+from wharfinger.simulate.cluster import Cluster
 
 SHOWN = 20
 ASSIGNED = re.compile(r"Successfully assigned \S+ to (\S+)")

@@ -12,7 +12,7 @@ from wharfinger.language.load import load_policies
 from wharfinger.language.parser import parse
 from wharfinger.language.render import render
 from wharfinger.language.source import Source
-from wharfinger.runtime import policy_tests
+from wharfinger.policies import policy_tests
 
 PAGE = Path(__file__).parents[2] / "grammar" / "LANGUAGE.md"
 HEAD = 'policy "example"\n\n'

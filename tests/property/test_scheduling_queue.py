@@ -12,9 +12,9 @@ from wharfinger.framework.plugins.inter_pod_affinity import InterPodAffinity
 from wharfinger.framework.plugins.node_resources_fit import NodeResourcesFit
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.model.cluster_state import ClusterState
-from wharfinger.runtime.profiles import Profile
-from wharfinger.runtime.queue import SchedulingQueue
-from wharfinger.runtime.queued_pod import Place
+from wharfinger.scheduler.profiles import Profile
+from wharfinger.scheduler.queue import SchedulingQueue
+from wharfinger.scheduler.queued_pods import Place
 
 PROFILE = Profile("wharfinger", assemble())
 PLUGINS = (NodeResourcesFit(), TaintToleration(), InterPodAffinity())

@@ -21,6 +21,7 @@ from tests.in_memory import ManualClock
 from tests.property import clusters, policy_expressions
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.explain import explained_pod
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cycle import decide
 from wharfinger.kube.custom_resources import PlacementPreview
@@ -34,9 +35,7 @@ from wharfinger.operator.judgement import Judge, eligible, violations
 from wharfinger.operator.object_cache import ObjectCache
 from wharfinger.operator.preview import PreviewReconciler
 from wharfinger.operator.preview_question import Questions
-from wharfinger.runtime import explained_pod
-from wharfinger.runtime.policy_store.sample import sample_of
-from wharfinger.runtime.policy_store.trial import tried
+from wharfinger.policies.candidate import sample_of, tried
 
 NOW = 1_010.0
 OWN = "web"

@@ -11,7 +11,8 @@ from wharfinger.errors import UsageError
 from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.language import load, typed
 from wharfinger.language.diagnostics import PolicyError
-from wharfinger.runtime import configuration_file, policies
+from wharfinger.policies import compiling
+from wharfinger.scheduler import configuration_file
 
 
 def loaded(paths: Sequence[str] | None) -> list[typed.Policy]:
@@ -24,7 +25,7 @@ def loaded(paths: Sequence[str] | None) -> list[typed.Policy]:
 
 def compiled(paths: Sequence[str] | None, assignments: Sequence[str] | None) -> tuple[CompiledPolicy, ...]:
     """The compiled policies of `--policy` with the values of `--param`; none when no path is given."""
-    return policies.compile_all(loaded(paths) if paths else [], options.params(assignments))
+    return compiling.compile_all(loaded(paths) if paths else [], options.params(assignments))
 
 
 def chosen(path: str | None, scheduler_name: str | None) -> ChainConfig | None:

@@ -15,8 +15,8 @@ from wharfinger.errors import UsageError
 from wharfinger.language import typed
 from wharfinger.model import read
 from wharfinger.model.metric_table import Samples
-from wharfinger.runtime import cluster
-from wharfinger.runtime.cluster import Cluster
+from wharfinger.simulate import cluster
+from wharfinger.simulate.cluster import Cluster
 
 if TYPE_CHECKING:
     from wharfinger.daemon.settings import Settings
@@ -40,10 +40,10 @@ def cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | None
 
 def capture(kubeconfig: str | None, context: str | None) -> Captured:
     """Everything that a decision depends on; UsageError says why it cannot be had."""
+    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — likewise
     from wharfinger.kube.capture import captured  # noqa: PLC0415 — half a second of imports that files do not need
     from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — likewise
     from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — likewise
-    from wharfinger.runtime.system_clock import SystemClock  # noqa: PLC0415 — likewise
 
     async def read_cluster() -> Captured:
         clock = SystemClock()
@@ -127,7 +127,7 @@ def captured(  # noqa: PLR0913, PLR0917 — the options of a verb
 async def _measured(
     found: Captured, policies: Sequence[typed.Policy], settings: Settings, kubeconfig: str | None, context: str | None
 ) -> Measured:
-    from wharfinger.runtime.system_clock import SystemClock  # noqa: PLC0415 — imports that no other verb needs
+    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — imports that no other verb needs
     from wharfinger.signals.node_names import NodeNames  # noqa: PLC0415 — likewise
     from wharfinger.signals.query import queries_of  # noqa: PLC0415 — likewise
     from wharfinger.signals.survey import asked, samples_of  # noqa: PLC0415 — likewise
@@ -154,9 +154,9 @@ async def sources(
         yield sources_of(servers)
         return
     from wharfinger.daemon.active_policies import node_metrics  # noqa: PLC0415 — likewise
+    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — likewise
     from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — likewise
     from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — likewise
-    from wharfinger.runtime.system_clock import SystemClock  # noqa: PLC0415 — likewise
 
     named = settings.client_connection
     credentials = Credentials(kubeconfig or named.kubeconfig, context or named.context, SystemClock().monotonic)

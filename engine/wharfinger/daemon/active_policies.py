@@ -9,12 +9,12 @@ from wharfinger.framework.ports import Clock
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection
 from wharfinger.language import typed
-from wharfinger.runtime.policy_budget import Suspension
-from wharfinger.runtime.policy_store.active import ActivePolicies
-from wharfinger.runtime.policy_store.sample import Sample, sample_of
-from wharfinger.runtime.policy_store.shadow import Shadows
-from wharfinger.runtime.policy_store.store import PolicyStore
-from wharfinger.runtime.scheduler import Scheduler
+from wharfinger.policies.active import ActivePolicies
+from wharfinger.policies.budget import Suspension
+from wharfinger.policies.candidate import Sample, sample_of
+from wharfinger.policies.shadow import Shadows
+from wharfinger.policies.store import PolicyStore
+from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.metrics_api import PATH
 from wharfinger.signals.ports import SignalObserver

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, SourceStatus
 from wharfinger.framework.ports import NORMAL, WARNING, Event
 from wharfinger.kube.events import EventRecorder
-from wharfinger.runtime.policy_store.store import PolicyStore
+from wharfinger.policies.store import PolicyStore
 from wharfinger.signals.failure import SignalFailed
 from wharfinger.signals.mapping import Mapped
 from wharfinger.signals.ports import SignalObserver, SilentSignalObserver

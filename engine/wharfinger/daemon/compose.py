@@ -19,6 +19,7 @@ from wharfinger.daemon.cluster_events import PolicyEvents, SignalEvents, SignalO
 from wharfinger.daemon.custom_resources import Custom
 from wharfinger.daemon.settings import Settings
 from wharfinger.errors import WharfingerError
+from wharfinger.event_loop import collect_in_quiet
 from wharfinger.framework.ports import Clock, ClusterSink, Observer
 from wharfinger.kube.api_server import ApiServer, ports_of
 from wharfinger.kube.connection import Connection, Limits
@@ -30,12 +31,10 @@ from wharfinger.kube.lease import LeaseSettings
 from wharfinger.kube.resources import SCHEDULING
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.operator.compose import StorePolicies
-from wharfinger.runtime.garbage import collect_in_quiet
-from wharfinger.runtime.policy_budget import BudgetSettings
-from wharfinger.runtime.policy_store.store import PolicyStore
-from wharfinger.runtime.reporting_ports import NoEvents, ReportingBinder, ReportingWriter, Supposed
-from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
-from wharfinger.runtime.world import Ports
+from wharfinger.policies.budget import BudgetSettings
+from wharfinger.policies.store import PolicyStore
+from wharfinger.scheduler.ports import DryRunBinder, DryRunSink, DryRunWriter, NoEvents, Ports
+from wharfinger.scheduler.scheduler import Scheduler, SchedulerSettings
 from wharfinger.signals.ports import SignalObserver
 
 
@@ -49,7 +48,7 @@ class Ways:
     """The ports, and what stands between the watches and the scheduler, if anything does."""
 
     ports: Ports
-    between: Supposed | None = None
+    between: DryRunSink | None = None
 
     def sink(self, scheduler: ClusterSink) -> ClusterSink:
         """Who is to be told what the watches say, so that the scheduler is."""
@@ -75,9 +74,9 @@ def writing(server: ApiServer, clock: Clock, observer: Observer) -> Ways:
 
 def reporting(clock: Clock, observer: Observer) -> Ways:
     """The ways of a run that writes nothing."""
-    supposed = Supposed()
-    writer = ReportingWriter(supposed)
-    ports = Ports(binder=ReportingBinder(), writer=writer, volumes=writer, events=NoEvents(), clock=clock, observer=observer)
+    supposed = DryRunSink()
+    writer = DryRunWriter(supposed)
+    ports = Ports(binder=DryRunBinder(), writer=writer, volumes=writer, events=NoEvents(), clock=clock, observer=observer)
     return Ways(ports=ports, between=supposed)
 
 

@@ -12,7 +12,7 @@ from wharfinger.language.authority import TenantRights
 from wharfinger.operator.compose import CustomResources, Reconcilers
 from wharfinger.operator.controller import ReconcileObserver
 from wharfinger.operator.policy_status import Policies
-from wharfinger.runtime.scheduler import Scheduler
+from wharfinger.scheduler.scheduler import Scheduler
 
 
 class Custom:

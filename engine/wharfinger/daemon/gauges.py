@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import wharfinger
-from wharfinger.runtime.queued_pod import Place
+from wharfinger.scheduler.queued_pods import Place
 from wharfinger.signals.suspension import Suspension
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 import wharfinger
 from wharfinger.daemon.node_colors import Shades
 from wharfinger.errors import UnknownObject, WharfingerError
-from wharfinger.runtime.queued_pod import Place, QueuedPod
-from wharfinger.runtime.utilisation import utilisation
+from wharfinger.scheduler.queued_pods import Place, QueuedPod
+from wharfinger.simulate.dry_run import utilisation
 from wharfinger.web import decisions, policies
 from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, Picture, Tiles
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.ports import Clock
     from wharfinger.model.node_view import NodeView
     from wharfinger.model.snapshot import Snapshot
-    from wharfinger.runtime.scheduler import Scheduler
+    from wharfinger.scheduler.scheduler import Scheduler
     from wharfinger.telemetry.policies import ReloadHistory
     from wharfinger.telemetry.recent_decisions import RecentDecisions
     from wharfinger.web.policies import Policies

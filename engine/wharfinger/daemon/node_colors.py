@@ -23,13 +23,13 @@ from wharfinger.framework.evaluation import Evaluation
 from wharfinger.language import typed
 from wharfinger.language.counts import count
 from wharfinger.model.pod import PodView
-from wharfinger.runtime.utilisation import FIRST
+from wharfinger.simulate.dry_run import FIRST
 from wharfinger.web.ui.board import Shade
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
     from wharfinger.model.snapshot import Snapshot
-    from wharfinger.runtime.scheduler import Scheduler
+    from wharfinger.scheduler.scheduler import Scheduler
 
 METRIC, POD = "metric:", "pod:"
 MOST_RESOURCES = 30

@@ -17,10 +17,10 @@ from wharfinger.daemon.settings import MEBIBYTE, DecisionLogSettings, Settings, 
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Attempt, Clock, Observer
 from wharfinger.model.cluster_state import ClusterState
-from wharfinger.runtime.decision_log.recorder import DecisionRecorder
-from wharfinger.runtime.decision_log.writer import LogWriter
-from wharfinger.runtime.live_explanation import LiveExplanations
-from wharfinger.runtime.scheduler import Scheduler
+from wharfinger.scheduler.decision_log.recorder import DecisionRecorder
+from wharfinger.scheduler.decision_log.writer import LogWriter
+from wharfinger.scheduler.live_explanation import LiveExplanations
+from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.telemetry import logs, tracing
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics

@@ -19,9 +19,9 @@ from wharfinger.kube.connection import Connection
 from wharfinger.kube.resources import NODES, PODS, Resource
 from wharfinger.model import objects
 from wharfinger.model.cluster_state import ClusterState
-from wharfinger.runtime.cache_comparison import compare
-from wharfinger.runtime.policy_store.shadow import ShadowReport
-from wharfinger.runtime.policy_store.store import PolicyStore
+from wharfinger.policies.shadow import ShadowReport
+from wharfinger.policies.store import PolicyStore
+from wharfinger.scheduler.cache_comparison import compare
 from wharfinger.telemetry.policies import ReloadHistory
 from wharfinger.web.health import Checks
 from wharfinger.web.policies import Policies

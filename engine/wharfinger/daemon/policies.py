@@ -31,11 +31,12 @@ from wharfinger.language.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.load import policy_files
 from wharfinger.language.parser import parse
 from wharfinger.language.source_file import read_source
-from wharfinger.runtime import configuration_file, policies
-from wharfinger.runtime.policy_store.folder_source import FolderSource
-from wharfinger.runtime.policy_store.last_known_good import LastKnownGood
-from wharfinger.runtime.policy_store.ledger import Supply
-from wharfinger.runtime.policy_store.store import PolicyStore
+from wharfinger.policies import compiling
+from wharfinger.policies.folder import FolderSource
+from wharfinger.policies.last_known_good import LastKnownGood
+from wharfinger.policies.ledger import Supply
+from wharfinger.policies.store import PolicyStore
+from wharfinger.scheduler import configuration_file
 
 Note = Callable[[str], None]
 
@@ -51,11 +52,11 @@ def compiled(profile: Profile) -> tuple[CompiledPolicy, ...]:
         if fault := _fault_of(path):
             raise UsageError(f"profile {profile.scheduler_name}: {path}: {fault}")
     if not profile.policies:
-        return policies.compile_all((), profile.params)
+        return compiling.compile_all((), profile.params)
     found, diagnostics = load.load_policies(list(profile.policies), CATALOGUE)
     if diagnostics.has_errors:
         raise PolicyError(diagnostics)
-    return policies.compile_all([policy for policy in found if policy is not None], profile.params)
+    return compiling.compile_all([policy for policy in found if policy is not None], profile.params)
 
 
 def _fault_of(path: str) -> str:

@@ -24,14 +24,14 @@ from wharfinger.daemon.pages import Health, cache_report, live_page, policies_to
 from wharfinger.daemon.policies import policies_of, remote_sources, rights_of
 from wharfinger.daemon.settings import Settings
 from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.event_loop import SystemClock
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.discovery import ServerVersion, server_version
 from wharfinger.kube.waits import Backoff
 from wharfinger.language.authority import TenantRights
-from wharfinger.runtime.policy_store.store import PolicyStore
-from wharfinger.runtime.system_clock import SystemClock
+from wharfinger.policies.store import PolicyStore
 from wharfinger.telemetry.event_loop import LoopSteps
 from wharfinger.telemetry.policies import TelemetryPolicyObserver
 from wharfinger.telemetry.requests import TelemetryReconcileObserver, requests_seen, reviews_seen

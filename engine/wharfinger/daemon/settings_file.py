@@ -13,7 +13,7 @@ from wharfinger.daemon.settings import API_VERSION, KIND, Settings
 from wharfinger.errors import UsageError
 from wharfinger.framework.configuration import faults, kubernetes_profiles
 from wharfinger.framework.configuration.kubernetes_profiles import without_nulls
-from wharfinger.runtime.configuration_file import only_document
+from wharfinger.scheduler.configuration_file import only_document
 
 _HEAD = f"apiVersion: {API_VERSION}, kind: {KIND}"
 

@@ -27,8 +27,8 @@ from wharfinger.operator.policy_source import KIND, SchedulingPolicySource
 from wharfinger.operator.policy_status import Policies, PolicyStatusReconciler
 from wharfinger.operator.preview import PreviewReconciler
 from wharfinger.operator.preview_question import Questions
-from wharfinger.runtime.policy_store.store import PolicyStore
-from wharfinger.runtime.scheduler import Scheduler
+from wharfinger.policies.store import PolicyStore
+from wharfinger.scheduler.scheduler import Scheduler
 
 DRAIN = 5.0
 """Seconds that a stop waits for what is being worked on."""

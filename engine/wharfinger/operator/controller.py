@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from wharfinger.event_loop import until
 from wharfinger.framework.ports import Clock, Leadership, Observer, WriteFailed
 from wharfinger.kube import refusals
-from wharfinger.runtime.waiting import until
 
 
 class QueueObserver(Protocol):

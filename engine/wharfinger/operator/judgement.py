@@ -20,7 +20,7 @@ from wharfinger.language.authority import TenantRights
 from wharfinger.model import objects
 from wharfinger.model.pod import PodView
 from wharfinger.model.snapshot import Snapshot
-from wharfinger.runtime.scheduler import Scheduler
+from wharfinger.scheduler.scheduler import Scheduler
 
 NOT_OURS = "NotOurScheduler"
 GOVERNS = "PolicyGoverns"

@@ -25,7 +25,7 @@ from wharfinger.language.authority import TenantRights
 from wharfinger.language.text_set import TextSet
 from wharfinger.model import decode
 from wharfinger.operator.policy_source import text_of
-from wharfinger.runtime.policy_store.candidate import Outcome, build
+from wharfinger.policies.candidate import Outcome, build
 
 MOST_MEMORY = 768 * 2**20
 """Bytes that a process may write to; a usual text takes a tenth of it, most of which is NumPy."""

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from wharfinger.crd.fields import MANAGED_BY, MANAGER, NAMESPACE_LABEL
 from wharfinger.crd.scheduling_policy import MOST_REMEMBERED, LastKnownGood, SchedulingPolicySpec
+from wharfinger.event_loop import until
 from wharfinger.framework.policy_status import FormerText, Mode, PolicySink, PolicyStatus, PolicyText
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.custom_resources import SchedulingPolicy, reference_of
@@ -23,7 +24,6 @@ from wharfinger.language.authority import TenantRights
 from wharfinger.model.timestamps import time_text
 from wharfinger.operator.app_objects import app_key_of
 from wharfinger.operator.object_cache import ObjectCache
-from wharfinger.runtime.waiting import until
 
 FIELD = "lastKnownGood"
 

@@ -36,7 +36,7 @@ from wharfinger.operator.conditions import condition, cut, dated, ready
 from wharfinger.operator.judgement import Judge
 from wharfinger.operator.object_cache import ObjectCache
 from wharfinger.operator.preview_question import Questions
-from wharfinger.runtime import simulator
+from wharfinger.simulate import dry_run
 
 SLICE = 0.003
 """Seconds of work at a time."""
@@ -119,7 +119,7 @@ def answered(
     def watch(decision: Decision, seen: Snapshot, _evicted: tuple[PodView, ...]) -> Miss | None:
         return _miss(decision, seen) if decision.node is None and miss is None else None
 
-    for outcome in simulator.place(chain, state, pods, watch=watch):
+    for outcome in dry_run.place_pods(chain, state, pods, watch=watch):
         nodes.append((outcome.decision.pod.key, outcome.decision.node))
         miss = miss or outcome.seen
         yield

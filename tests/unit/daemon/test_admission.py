@@ -12,9 +12,9 @@ from tests.unit.web.certificates import Authority, signed_by_itself
 from wharfinger.daemon import admission
 from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.settings import AdmissionSettings
+from wharfinger.event_loop import SystemClock
 from wharfinger.language.authority import TenantRights
 from wharfinger.operator.policy_admission import judged
-from wharfinger.runtime.system_clock import SystemClock
 
 RIGHTS = TenantRights()
 

@@ -12,7 +12,7 @@ from tests.unit.runtime.running import Watching, node, pod
 from wharfinger.daemon.compose import reporting
 from wharfinger.framework.chain import assemble
 from wharfinger.model import objects
-from wharfinger.runtime.scheduler import Scheduler
+from wharfinger.scheduler.scheduler import Scheduler
 
 MOUNT = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "claim"}}]}
 

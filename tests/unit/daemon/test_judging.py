@@ -8,8 +8,8 @@ import pytest
 
 from wharfinger.daemon.admission import Judges, TooLong, judging_with
 from wharfinger.errors import WharfingerError
+from wharfinger.event_loop import SystemClock
 from wharfinger.language.authority import TenantRights
-from wharfinger.runtime.system_clock import SystemClock
 from wharfinger.signals.fair_queue import Asker
 
 GOOD = {"metadata": {"name": "p"}, "spec": {"source": 'policy "p"\nscore s = 1\n'}}

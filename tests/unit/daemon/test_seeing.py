@@ -11,7 +11,7 @@ from wharfinger.daemon.observation import ToldToo, decisions_shown, recorder_of,
 from wharfinger.daemon.pages import Health
 from wharfinger.daemon.settings import DecisionLogSettings, Settings, TracingSettings
 from wharfinger.errors import UsageError, WharfingerError
-from wharfinger.runtime.system_clock import SystemClock
+from wharfinger.event_loop import SystemClock
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit.kube.conftest import Recorder, running, until
 from tests.unit.kube.scripted_server import Answer, refused
+from wharfinger.event_loop import SystemClock
 from wharfinger.kube.lease import LeaseElection, LeaseSettings
-from wharfinger.runtime.system_clock import SystemClock
 
 COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 PATH = f"{COLLECTION}/wharfinger"

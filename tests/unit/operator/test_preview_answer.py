@@ -7,7 +7,7 @@ import pytest
 from tests.unit.runtime.clusters import chain_of, pods_of, state_of
 from wharfinger.model.cluster_copy import copied
 from wharfinger.operator.preview import answered
-from wharfinger.runtime.dry_run import dry_run
+from wharfinger.simulate.dry_run import dry_run
 
 
 def finished(steps, between=lambda: None):

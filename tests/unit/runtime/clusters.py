@@ -14,7 +14,7 @@ from wharfinger.language.source import Source
 from wharfinger.model import objects
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
-from wharfinger.runtime import generate
+from wharfinger.simulate import workloads
 
 POLICY = """
 policy "mix"
@@ -31,15 +31,15 @@ prefer fast weight 1 = (node.labels["disktype"] ?? "-") == "nvme"
 
 def state_of(n_nodes, running=0):
     state = ClusterState()
-    for node in msgspec.convert(generate.node_manifests(n_nodes), list[objects.Node]):
+    for node in msgspec.convert(workloads.node_manifests(n_nodes), list[objects.Node]):
         state.add_node(node)
-    for pod in msgspec.convert(list(generate.running_manifests(running, n_nodes)), list[objects.Pod]):
+    for pod in msgspec.convert(list(workloads.running_manifests(running, n_nodes)), list[objects.Pod]):
         state.add_pod(pod)
     return state
 
 
 def pods_of(n_pods, n_templates=1):
-    return [PodView(pod) for pod in msgspec.convert(generate.pod_manifests(n_pods, n_templates), list[objects.Pod])]
+    return [PodView(pod) for pod in msgspec.convert(workloads.pod_manifests(n_pods, n_templates), list[objects.Pod])]
 
 
 def policy(text=POLICY, authority=CLUSTER, **params):

@@ -10,8 +10,8 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import SilentObserver
 from wharfinger.model import objects
 from wharfinger.model.pod import PodView
-from wharfinger.runtime.scheduler import Scheduler, SchedulerSettings
-from wharfinger.runtime.world import Ports
+from wharfinger.scheduler.ports import Ports
+from wharfinger.scheduler.scheduler import Scheduler, SchedulerSettings
 
 
 class Watching(SilentObserver):

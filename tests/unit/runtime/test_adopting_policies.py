@@ -5,7 +5,7 @@ import asyncio
 from tests.unit.compiler.texts import compiled
 from tests.unit.runtime.running import node, pod, running
 from wharfinger.framework.chain import assemble, with_policies
-from wharfinger.runtime.scheduler import SchedulerSettings
+from wharfinger.scheduler.scheduler import SchedulerSettings
 
 BASE = assemble()
 

@@ -1,6 +1,6 @@
 import asyncio
 
-from wharfinger.runtime.background import Background
+from wharfinger.event_loop import Background
 
 
 def test_what_fails_is_told_and_what_is_cancelled_has_not_failed():

@@ -6,7 +6,7 @@ import pytest
 from wharfinger.model import objects
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
-from wharfinger.runtime.cache_comparison import Elsewhere, WrongSum, compare
+from wharfinger.scheduler.cache_comparison import OnOtherNode, WrongSum, compare
 
 
 def node(name):
@@ -52,7 +52,7 @@ def test_pods_that_are_missing_extra_or_elsewhere(state):
     found = compare(state, NODES, [pod("one", "b"), pod("three", "a")])
     assert not found.equal
     assert (found.missing_pods, found.extra_pods) == (("default/three",), ("default/two",))
-    assert found.other_node == (Elsewhere(pod="default/one", believed="a", actual="b"),)
+    assert found.other_node == (OnOtherNode(pod="default/one", believed="a", actual="b"),)
 
 
 def test_a_pod_that_was_only_assumed_is_no_difference_until_it_is_told_elsewhere(state):
@@ -62,7 +62,7 @@ def test_a_pod_that_was_only_assumed_is_no_difference_until_it_is_told_elsewhere
     assert dict(found.assumed) == {"default/waiting": "a"}
     told = compare(state, NODES, [*PODS[:2], pod("waiting", "b")])
     assert not told.equal
-    assert told.other_node == (Elsewhere(pod="default/waiting", believed="a", actual="b"),)
+    assert told.other_node == (OnOtherNode(pod="default/waiting", believed="a", actual="b"),)
     assert dict(told.assumed) == {}
 
 

@@ -2,9 +2,9 @@ import pytest
 
 from tests.unit.runtime import clusters
 from wharfinger.errors import UnknownObject
+from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.explanation import explain
 from wharfinger.framework.cycle import decide
-from wharfinger.runtime.commentary import PolicyCommentary
-from wharfinger.runtime.explain import explain
 
 
 @pytest.fixture(params=[0, 30, 400], ids=["empty", "some", "crowded"])

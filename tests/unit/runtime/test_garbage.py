@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.in_memory import ManualClock
-from wharfinger.runtime import garbage
+from wharfinger import event_loop
 
 
 @asynccontextmanager
 async def collecting(quiet=False, settled=None):
     """Garbage is collected in the background, by the clock that is given."""
     usual, clock = gc.get_threshold(), ManualClock()
-    task = asyncio.create_task(garbage.collect_in_quiet(lambda: quiet, clock, (settled or asyncio.Event()).wait))
+    task = asyncio.create_task(event_loop.collect_in_quiet(lambda: quiet, clock, (settled or asyncio.Event()).wait))
     await asyncio.sleep(0)
     yield clock
     task.cancel()
@@ -32,16 +32,21 @@ async def seconds(clock, n):
 
 @pytest.mark.parametrize(
     ("grown", "quiet", "collected"),
-    [(garbage.WORTH_IT // 2, True, 0), (garbage.WORTH_IT * 2, True, 2), (garbage.OVERDUE // 2, False, 0), (garbage.OVERDUE * 2, False, 2)],
+    [
+        (event_loop.WORTH_IT // 2, True, 0),
+        (event_loop.WORTH_IT * 2, True, 2),
+        (event_loop.OVERDUE // 2, False, 0),
+        (event_loop.OVERDUE * 2, False, 2),
+    ],
 )
 def test_everything_is_looked_at_when_it_is_quiet_and_worth_it_or_overdue(monkeypatch, grown, quiet, collected):
     done = []
-    monkeypatch.setattr(gc, "get_count", lambda: (0, grown // garbage.YOUNG, 0))
+    monkeypatch.setattr(gc, "get_count", lambda: (0, grown // event_loop.YOUNG, 0))
     monkeypatch.setattr(gc, "collect", lambda: done.append(grown))
 
     async def story():
         async with collecting(quiet) as clock:
-            assert gc.get_threshold()[1:] == (garbage.NEVER, garbage.NEVER)
+            assert gc.get_threshold()[1:] == (event_loop.NEVER, event_loop.NEVER)
             await seconds(clock, 2)
             assert len(done) == collected
 

@@ -1,14 +1,14 @@
 from collections import Counter
 
 from tests.unit.runtime import clusters
-from wharfinger.runtime import generate
+from wharfinger.simulate import workloads
 
 
 def test_clusters_are_the_same_every_time_and_have_something_to_tell_apart():
-    nodes = generate.node_manifests(100)
-    assert nodes == generate.node_manifests(100)
+    nodes = workloads.node_manifests(100)
+    assert nodes == workloads.node_manifests(100)
     labels = [node["metadata"]["labels"] for node in nodes]
-    assert len({label[generate.ZONE_LABEL] for label in labels}) == generate.ZONES
+    assert len({label[workloads.ZONE_LABEL] for label in labels}) == workloads.ZONES
     assert Counter(label["lifecycle"] for label in labels) == {"on-demand": 95, "spot": 5}
     assert sum(bool(node["spec"]["taints"]) for node in nodes) == 2
 

@@ -1,8 +1,8 @@
 """What is shown behind a rejection is what stands against this pod, and nothing else that the node has."""
 
 from tests.unit.runtime.running import node, pod, view
+from wharfinger.explain.remedies import details
 from wharfinger.model.cluster_state import ClusterState
-from wharfinger.runtime.kubernetes_details import details
 
 
 def node_view(found, *running):

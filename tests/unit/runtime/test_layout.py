@@ -1,6 +1,6 @@
 import pytest
 
-from wharfinger.runtime import layout
+from wharfinger.explain import layout
 
 
 def test_columns_are_as_wide_as_their_widest_cell_and_end_without_spaces():

@@ -7,7 +7,7 @@ from tests.unit.runtime.clusters import policy
 from tests.unit.runtime.running import Running, node, pod
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import assemble
-from wharfinger.runtime.live_explanation import LiveExplanations
+from wharfinger.scheduler.live_explanation import LiveExplanations
 
 TEXT = """
 policy "mix"

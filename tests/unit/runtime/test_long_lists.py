@@ -5,7 +5,7 @@ import sys
 from tests.unit.runtime.running import Running, node, pod
 from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.pod import PodView
-from wharfinger.runtime.cluster_feed import FEW
+from wharfinger.scheduler.feed import FEW
 
 
 def calls(work):

@@ -6,7 +6,7 @@ from importlib import resources
 import pytest
 
 from wharfinger.errors import InvalidObject
-from wharfinger.runtime import openb
+from wharfinger.simulate import openb
 
 
 def allocatable(node):
@@ -81,7 +81,7 @@ def test_pods_keep_their_order_of_creation():
 
 
 def test_csv_files_of_the_trace_are_read_as_the_shipped_rows_are():
-    packed = gzip.decompress(resources.files("wharfinger.runtime.openb").joinpath("pods.csv.gz").read_bytes()).decode()
+    packed = gzip.decompress(resources.files("wharfinger.simulate.openb").joinpath("pods.csv.gz").read_bytes()).decode()
     rows = list(csv.DictReader(packed.splitlines()))
     lines = [
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time",

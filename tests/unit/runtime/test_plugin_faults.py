@@ -12,7 +12,7 @@ from wharfinger.errors import PluginFault
 from wharfinger.framework import extension, plugin_faults
 from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.verdict import Reason, single
-from wharfinger.runtime.profiles import Profile
+from wharfinger.scheduler.profiles import Profile
 from wharfinger.telemetry.scheduling import place_of
 
 

@@ -8,8 +8,8 @@ import pytest
 from tests.unit.runtime.clusters import policy
 from tests.unit.runtime.running import node, pod, running
 from wharfinger.framework.chain import assemble, with_policies
-from wharfinger.runtime.policy_budget import AT_ONCE, CALM, IN_A_ROW, SUSPENDED, Allowance, BudgetSettings
-from wharfinger.runtime.scheduler import SchedulerSettings
+from wharfinger.policies.budget import AT_ONCE, CALM, IN_A_ROW, SUSPENDED, Allowance, BudgetSettings
+from wharfinger.scheduler.scheduler import SchedulerSettings
 
 SLOW = 0.05
 BUDGET = 0.02

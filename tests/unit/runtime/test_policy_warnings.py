@@ -1,7 +1,7 @@
 import pytest
 
 from tests.unit.runtime import clusters
-from wharfinger.runtime import policy_warnings
+from wharfinger.explain import policy_warnings
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.language.policies import policy
-from wharfinger.runtime import policy_tests
+from wharfinger.policies import policy_tests
 
 WORLD = """
 preemption {

@@ -3,6 +3,7 @@ import pytest
 from tests.in_memory import ManualClock
 from tests.unit.runtime.running import Watching, node, view
 from wharfinger.errors import UsageError
+from wharfinger.event_loop import Backoff
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added, node_updated
 from wharfinger.framework.plugins.inter_pod_affinity import InterPodAffinity
@@ -10,12 +11,9 @@ from wharfinger.framework.plugins.node_resources_fit import NodeResourcesFit
 from wharfinger.framework.plugins.pod_topology_spread import PodTopologySpread
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
 from wharfinger.model.cluster_state import ClusterState
-from wharfinger.runtime.backoff import Backoff
-from wharfinger.runtime.in_flight import MOST_CHANGES
-from wharfinger.runtime.profiles import Profile, Profiles
-from wharfinger.runtime.queue import SchedulingQueue
-from wharfinger.runtime.queue_places import PORTION
-from wharfinger.runtime.queued_pod import Place
+from wharfinger.scheduler.profiles import Profile, Profiles
+from wharfinger.scheduler.queue import PORTION, SchedulingQueue
+from wharfinger.scheduler.queued_pods import MOST_CHANGES, Place
 
 FIT = frozenset({NodeResourcesFit()})
 TAINTS = frozenset({TaintToleration()})

@@ -8,8 +8,8 @@ from tests.unit.runtime.running import node, pod, running
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import BindFailed
-from wharfinger.runtime.scheduler import SchedulerSettings
-from wharfinger.runtime.wording import LONGEST
+from wharfinger.scheduler.pod_status import LONGEST
+from wharfinger.scheduler.scheduler import SchedulerSettings
 
 FULL = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
 

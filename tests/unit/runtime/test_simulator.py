@@ -9,10 +9,8 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.cycle import decide
 from wharfinger.model import objects
 from wharfinger.model.pod import PodView
-from wharfinger.runtime import simulator
-from wharfinger.runtime.dry_run import dry_run
-from wharfinger.runtime.simulator import Mode
-from wharfinger.runtime.utilisation import utilisation
+from wharfinger.simulate import dry_run as simulator
+from wharfinger.simulate.dry_run import Mode, dry_run, utilisation
 
 
 def pod(name, priority=0, created=None):

@@ -8,7 +8,7 @@ from wharfinger.language.test_fields import NODE_FIELDS, POD_FIELDS
 from wharfinger.model import decode, objects
 from wharfinger.model.node_view import NodeView
 from wharfinger.model.pod import PodView
-from wharfinger.runtime import test_objects
+from wharfinger.policies import scenario
 
 NODE_SAMPLES = {
     "cpu": "4cpu",
@@ -50,15 +50,15 @@ def fields(kind, text):
     file = parse(Source(name="t", text=f'policy "p"\ntest "t" {{\n {kind} x {text}\n place x\n expect x on y\n}}\n'), diagnostics)
     assert not list(diagnostics)
     [step] = [step for step in (file.tests or file.policy.items[0].tests)[0].steps if isinstance(step, test_steps.Object)]
-    return test_objects.plain(step.fields)
+    return scenario.plain(step.fields)
 
 
 def node(text):
-    return NodeView(0, decode.convert(test_objects.node_manifest("x", fields("node", text)), objects.Node), [])
+    return NodeView(0, decode.convert(scenario.node_manifest("x", fields("node", text)), objects.Node), [])
 
 
 def pod(text, **more):
-    return PodView(decode.convert(test_objects.pod_manifest("x", fields("pod", text), **more), objects.Pod))
+    return PodView(decode.convert(scenario.pod_manifest("x", fields("pod", text), **more), objects.Pod))
 
 
 def test_every_field_of_the_language_has_a_sample_here():
@@ -88,7 +88,7 @@ def test_a_node_with_everything():
     ]
     assert found.conditions == {"Ready": "False", "DiskPressure": "True"}
     assert found.images == {"web:1": 120 * 2**20}
-    assert found.created == test_objects.NOW.timestamp() - 7200
+    assert found.created == scenario.NOW.timestamp() - 7200
 
 
 def test_a_pod_with_everything():
@@ -104,7 +104,7 @@ def test_a_pod_with_everything():
     ]
     assert sorted(port for _, _, port in found.host_ports) == [80, 443]
     assert found.images == ("web:1", "proxy:2")
-    assert found.created == test_objects.NOW.timestamp() - 90
+    assert found.created == scenario.NOW.timestamp() - 90
 
 
 def test_defaults_are_unremarkable():
@@ -117,4 +117,4 @@ def test_defaults_are_unremarkable():
 def test_like_takes_over_fields_and_merges_those_with_keys():
     base = fields("pod", '{ labels: { app: "web", tier: "web" }, priority: 5, tolerations: ["a"] }')
     own = fields("pod", '{ labels: { tier: "api" }, tolerations: ["b"] }')
-    assert test_objects.merged(base, own) == {"labels": {"app": "web", "tier": "api"}, "priority": "5", "tolerations": ["b"]}
+    assert scenario.merged(base, own) == {"labels": {"app": "web", "tier": "api"}, "priority": "5", "tolerations": ["b"]}

@@ -1,15 +1,15 @@
 import pytest
 
 from tests.unit.runtime import clusters
-from wharfinger.runtime import commentary, values
+from wharfinger.explain import conditions
 
 
 def shown(condition, lets="", row=0, n_nodes=3):
     text = f'policy "p"\n{lets}\nfilter f {{\n  {condition} else "no"\n}}\n'
     compiled, state = clusters.policy(text), clusters.state_of(n_nodes)
     [pod] = clusters.pods_of(1)
-    interpreter = commentary.interpreter_of(compiled, pod, state.snapshot())
-    return commentary.operands(interpreter, compiled.policy, compiled.policy.filters[0].clauses[0].condition, row)
+    interpreter = conditions.interpreter_of(compiled, pod, state.snapshot())
+    return conditions.operands(interpreter, compiled.policy, compiled.policy.filters[0].clauses[0].condition, row)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_values_of_an_expression_over_several_lines_stand_under_each_line():
 
 
 def test_values_from_the_right_never_touch():
-    found = tuple(values.Value(1, column, text) for column, text in [(1, "aaaa"), (3, "b"), (5, "cc"), (8, "d")])
-    assert values._under([(value.column - 1, value.text) for value in found]) == [
+    found = tuple(conditions.Value(1, column, text) for column, text in [(1, "aaaa"), (3, "b"), (5, "cc"), (8, "d")])
+    assert conditions._under([(value.column - 1, value.text) for value in found]) == [
         "| | |  |",
         "| b cc d",
         "aaaa",

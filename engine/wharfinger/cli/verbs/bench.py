@@ -10,11 +10,12 @@ import typer
 
 from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.errors import UsageError
+from wharfinger.explain import layout
 from wharfinger.framework.chain import assemble
-from wharfinger.runtime import cluster, families, layout
-from wharfinger.runtime.bench import Measurement, RuleTime, measure
+from wharfinger.simulate import cluster, workloads
+from wharfinger.simulate.bench import Measurement, RuleTime, measure
 
-Family = Enum("Family", {name: name for name in families.FAMILIES})  # type: ignore[misc]  # the names are known at run time only
+Family = Enum("Family", {name: name for name in workloads.FAMILIES})  # type: ignore[misc]  # the names are known at run time only
 
 
 class Format(Enum):
@@ -41,17 +42,17 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
 ) -> int:
     """Measure decisions per second, and the time that each rule takes over all nodes."""
     chain = assemble(chosen_policies.compiled(policy, param), chosen_policies.chosen(config, scheduler_name))
-    size = families.Size(nodes=nodes, pods=pods, running=running, templates=templates)
-    found = measure(chain, _given(snapshot) if snapshot else families.workload(family.value, size))
+    size = workloads.Size(nodes=nodes, pods=pods, running=running, templates=templates)
+    found = measure(chain, _given(snapshot) if snapshot else workloads.workload(family.value, size))
     streams.out(_as_json(found) if output is Format.JSON else _table(found))
     return 0
 
 
-def _given(paths: list[str]) -> families.Workload:
+def _given(paths: list[str]) -> workloads.Workload:
     found = cluster.load_cluster(paths)
     if not found.pending:
         raise UsageError("the snapshot has no pending pods to measure with; leave --snapshot out to generate a cluster")
-    return families.Workload(state=found.state, pods=tuple(found.pending))
+    return workloads.Workload(state=found.state, pods=tuple(found.pending))
 
 
 def _as_json(found: Measurement) -> str:

@@ -17,9 +17,9 @@ from wharfinger.compiler import cost
 from wharfinger.compiler.cost import Cost, RuleCost
 from wharfinger.compiler.evaluation.selections import Lookup
 from wharfinger.errors import UsageError
+from wharfinger.explain import layout
 from wharfinger.language import load, render, typed
 from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.runtime import layout
 
 
 class Format(Enum):

@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
+from wharfinger import shipped
 from wharfinger.cli import chosen_policies, options, streams
+from wharfinger.explain import layout
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.model.pod import PodView
-from wharfinger.runtime import layout, openb, shipped
-from wharfinger.runtime.demo import Showing, show
+from wharfinger.simulate import openb
+from wharfinger.simulate.demo import Showing, show
 
 POLICY = "gpu-bin-pack.policy"
 POPULATION = 8152

@@ -17,15 +17,14 @@ import yaml
 
 from wharfinger.cli import chosen_policies, live_cluster, options, streams
 from wharfinger.errors import UsageError
+from wharfinger.explain import layout, policy_warnings
+from wharfinger.explain.explanation import Explanation
 from wharfinger.framework.chain import assemble
 from wharfinger.model.pod import PodView
-from wharfinger.runtime import cluster, layout, policy_warnings
-from wharfinger.runtime.cluster import Cluster
-from wharfinger.runtime.dry_run import DryRun, PodResult, dry_run
-from wharfinger.runtime.explanation import Explanation
-from wharfinger.runtime.profiles import DEFAULT_SCHEDULER
-from wharfinger.runtime.simulator import Mode
-from wharfinger.runtime.utilisation import Utilisation
+from wharfinger.scheduler.profiles import DEFAULT_SCHEDULER
+from wharfinger.simulate import cluster
+from wharfinger.simulate.cluster import Cluster
+from wharfinger.simulate.dry_run import DryRun, Mode, PodResult, Utilisation, dry_run
 
 MOST_WIDTH = 1_000_000  # never fold a line: folding would depend on nothing, but make diffs noisy
 

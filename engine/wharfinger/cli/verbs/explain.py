@@ -11,12 +11,12 @@ import typer
 
 from wharfinger.cli import chosen_policies, live_cluster, options, running_process, streams
 from wharfinger.errors import UnknownObject, UsageError
+from wharfinger.explain.explained_pod import ExplainedPod, explained
 from wharfinger.framework.chain import assemble
 from wharfinger.language import suggest
 from wharfinger.model import objects
 from wharfinger.model.pod import PodView
-from wharfinger.runtime.cluster import Cluster
-from wharfinger.runtime.explained_pod import ExplainedPod, explained
+from wharfinger.simulate.cluster import Cluster
 
 
 class Format(Enum):

@@ -13,11 +13,11 @@ import typer
 from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UsageError
+from wharfinger.explain import layout
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.model.timestamps import time_text
-from wharfinger.runtime import layout
-from wharfinger.runtime.decision_log.replay import Change, Difference, Others, Replay
-from wharfinger.runtime.policies import own_params
+from wharfinger.policies.compiling import own_params
+from wharfinger.simulate.replay import Change, Difference, Others, Replay
 
 
 class Format(Enum):

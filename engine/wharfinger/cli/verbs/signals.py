@@ -71,7 +71,7 @@ async def _surveyed(  # noqa: PLR0913, PLR0917 — what a survey needs
     context: str | None,
     slow: float,
 ) -> list[Surveyed]:
-    from wharfinger.runtime.system_clock import SystemClock  # noqa: PLC0415 — half a second of imports that no other verb needs
+    from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — half a second of imports that no other verb needs
     from wharfinger.signals.survey import survey  # noqa: PLC0415 — likewise
 
     async with live_cluster.sources(policies, settings, kubeconfig, context) as sources:

@@ -10,7 +10,7 @@ import typer
 
 from wharfinger.cli import running_process, streams
 from wharfinger.cli.running_process import POLICIES, Finding, Policies, Policy, is_troubled, shaped
-from wharfinger.runtime import layout
+from wharfinger.explain import layout
 
 COLUMNS = ("POLICY", "WHOSE", "STATE", "REVISION", "SINCE", "FROM")
 

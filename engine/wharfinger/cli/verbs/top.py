@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from wharfinger.cli import running_process, streams
 from wharfinger.cli.running_process import POLICIES, Decision, Decisions, PolicyStates, is_troubled, shaped
 from wharfinger.errors import UsageError, WharfingerError
-from wharfinger.runtime import layout
+from wharfinger.explain import layout
 
 Labels = frozenset[tuple[str, str]]
 

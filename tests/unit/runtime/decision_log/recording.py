@@ -15,10 +15,10 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import BindFailed
 from wharfinger.model import objects
 from wharfinger.model.metric_table import MetricColumn
-from wharfinger.runtime.decision_log import writer as writing
-from wharfinger.runtime.decision_log.recorder import DecisionRecorder
-from wharfinger.runtime.decision_log.replay import Replay
-from wharfinger.runtime.decision_log.writer import LogWriter
+from wharfinger.scheduler.decision_log import writer as writing
+from wharfinger.scheduler.decision_log.recorder import DecisionRecorder
+from wharfinger.scheduler.decision_log.writer import LogWriter
+from wharfinger.simulate.replay import Replay
 
 FIRST = """
 policy "mix"

@@ -12,12 +12,11 @@ from tests.unit.runtime.decision_log.recording import Recorded, recorded, record
 from tests.unit.runtime.running import node, view
 from wharfinger.errors import UsageError
 from wharfinger.model.cluster_state import ClusterState
-from wharfinger.runtime.decision_log import files
-from wharfinger.runtime.decision_log import writer as writing
-from wharfinger.runtime.decision_log.lines import HEAD
-from wharfinger.runtime.decision_log.playback import Playback
-from wharfinger.runtime.decision_log.reading import BrokenLog, LogReader
-from wharfinger.runtime.decision_log.recorded_state import RecordedState
+from wharfinger.scheduler.decision_log import files
+from wharfinger.scheduler.decision_log import writer as writing
+from wharfinger.scheduler.decision_log.lines import HEAD
+from wharfinger.scheduler.decision_log.reading import BrokenLog, LogReader, Playback
+from wharfinger.scheduler.decision_log.recorder import RecordedState
 
 
 @pytest.fixture(scope="module")

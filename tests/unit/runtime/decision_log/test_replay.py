@@ -8,10 +8,8 @@ from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble, with_policies
 from wharfinger.language import load
 from wharfinger.model import objects
-from wharfinger.runtime.decision_log.encoding import Encoding
-from wharfinger.runtime.decision_log.lines import DECODE
-from wharfinger.runtime.decision_log.playback import Playback, compiled
-from wharfinger.runtime.decision_log.reading import LogReader
+from wharfinger.scheduler.decision_log.lines import DECODE, Encoding
+from wharfinger.scheduler.decision_log.reading import LogReader, Playback, compiled
 
 
 def names(path):

@@ -5,9 +5,9 @@ import asyncio
 from tests.in_memory import ManualClock
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import Mode, PolicyText
-from wharfinger.runtime.policy_store.last_known_good import LastKnownGood
-from wharfinger.runtime.policy_store.ledger import Supply
-from wharfinger.runtime.policy_store.store import PolicyStore
+from wharfinger.policies.last_known_good import LastKnownGood
+from wharfinger.policies.ledger import Supply
+from wharfinger.policies.store import PolicyStore
 
 BASE = assemble()
 

@@ -6,7 +6,7 @@ from tests.unit.runtime.clusters import policy
 from wharfinger.framework import lineup
 from wharfinger.framework.policy_status import Mode
 from wharfinger.language.authority import CLUSTER, Authority
-from wharfinger.runtime.policy_store.choosing import Claim, choose
+from wharfinger.policies.active import Claim, choose
 
 A, B = Authority("team-a"), Authority("team-b")
 FIT = 'policy "{}"{}\nbase kubernetes {{ NodeResourcesFit weight {} }}\n'

@@ -7,13 +7,13 @@ import threading
 import pytest
 
 from tests.in_memory import ManualClock
-from wharfinger.runtime.policy_store.beside import LONGEST, PATIENCE, REST, Beside
+from wharfinger.event_loop import LONGEST, PATIENCE, REST, BuildThread
 
 
 def test_whoever_decides_is_asked_to_rest_while_something_is_built():
     async def story():
         clock = ManualClock()
-        beside, go = Beside(clock), threading.Event()
+        beside, go = BuildThread(clock), threading.Event()
         usual = sys.getswitchinterval()
         assert beside.rest() == 0
         building = asyncio.create_task(beside.run(go.wait, 10))
@@ -31,7 +31,7 @@ def test_whoever_decides_is_asked_to_rest_while_something_is_built():
 
 def test_what_fails_there_fails_here_and_nobody_rests_for_it():
     async def story():
-        beside = Beside(ManualClock())
+        beside = BuildThread(ManualClock())
         with pytest.raises(ZeroDivisionError):
             await beside.run(lambda: 1 / 0)
         assert beside.rest() == 0
@@ -41,7 +41,7 @@ def test_what_fails_there_fails_here_and_nobody_rests_for_it():
 
 def test_nobody_rests_for_what_nobody_waits_for():
     async def story():
-        beside, go = Beside(ManualClock()), threading.Event()
+        beside, go = BuildThread(ManualClock()), threading.Event()
         running = asyncio.create_task(beside.unhurried(go.wait, 10))
         await asyncio.sleep(0)
         seen = beside.rest(), sys.getswitchinterval()

@@ -4,8 +4,8 @@ import pytest
 
 from wharfinger.framework.policy_status import PolicyText
 from wharfinger.language.text_set import TextSet
-from wharfinger.runtime import policy_tests
-from wharfinger.runtime.policy_store.candidate import build
+from wharfinger.policies import policy_tests
+from wharfinger.policies.candidate import build
 
 TESTED = """policy "tested"
 param pool: string = "a"

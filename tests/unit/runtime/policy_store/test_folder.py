@@ -6,8 +6,8 @@ import os
 import pytest
 
 from tests.unit.runtime.policy_store.stores import Place, World, policy, story
-from wharfinger.runtime.policy_store import folder
-from wharfinger.runtime.policy_store.folder_source import FolderSource
+from wharfinger.policies import folder
+from wharfinger.policies.folder import FolderSource
 
 
 class Sink:

@@ -7,7 +7,7 @@ from tests.unit.runtime.running import node, pod, running
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
-from wharfinger.runtime.policy_store.shadow import Shadows
+from wharfinger.policies.shadow import Shadows
 
 KINDS = (CompiledPolicy, Chain, Decider)
 RELOADS = 1000

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.runtime.policy_store.stores import BROKEN, Mode, Place, World, policy, story, text
 from wharfinger.framework.policy_status import FormerText
 from wharfinger.language.partner import NONE_MEANT
-from wharfinger.runtime.policy_store.ledger import EMPTIED
+from wharfinger.policies.ledger import EMPTIED
 
 
 def files(tmp_path):

@@ -6,9 +6,9 @@ from tests.unit.compiler.texts import compiled
 from tests.unit.runtime.policy_store.stores import BASE, policy, story
 from tests.unit.runtime.running import node, pod, running
 from wharfinger.framework.chain import with_policies
-from wharfinger.runtime.policy_budget import IN_A_ROW, BudgetSettings
-from wharfinger.runtime.policy_store.active import ActivePolicies
-from wharfinger.runtime.policy_store.shadow import MOST_KEPT, SHARE, Shadows
+from wharfinger.policies.active import ActivePolicies
+from wharfinger.policies.budget import IN_A_ROW, BudgetSettings
+from wharfinger.policies.shadow import MOST_KEPT, SHARE, Shadows
 
 A, B = compiled(policy("where", "a")), compiled(policy("where", "b"))
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.runtime.policy_store.stores import BROKEN, Mode, Place, World, policy, story, text
 from wharfinger.language.partner import NONE_MEANT
 from wharfinger.language.source_file import MOST_BYTES
-from wharfinger.runtime.policy_store.ledger import EMPTIED, EMPTY, Supply
+from wharfinger.policies.ledger import EMPTIED, EMPTY, Supply
 
 
 @story
@@ -371,7 +371,7 @@ async def test_nobody_decides_before_every_source_has_spoken():
 async def test_policies_are_tried_on_the_cluster_as_soon_as_it_is_known():
     from tests.unit.runtime.running import node, view
     from wharfinger.model.cluster_state import ClusterState
-    from wharfinger.runtime.policy_store.sample import sample_of
+    from wharfinger.policies.candidate import sample_of
 
     state = ClusterState()
     state.add_node(node("n", labels={"pool": "a"}))
@@ -409,7 +409,7 @@ async def test_policies_are_tried_on_the_cluster_as_soon_as_it_is_known():
 async def test_of_many_policies_only_some_are_tried_at_a_time_and_all_have_their_turn():
     from tests.unit.runtime.running import node, view
     from wharfinger.model.cluster_state import ClusterState
-    from wharfinger.runtime.policy_store.sample import sample_of
+    from wharfinger.policies.candidate import sample_of
 
     state = ClusterState()
     state.add_node(node("n", labels={"pool": "a"}))
@@ -447,7 +447,7 @@ async def test_what_should_not_happen_is_told_and_what_holds_goes_on(monkeypatch
         raise RuntimeError("no such luck")
 
     with monkeypatch.context() as patched:
-        patched.setattr("wharfinger.runtime.policy_store.store.choose", broken)
+        patched.setattr("wharfinger.policies.store.choose", broken)
         world.store.offer("folder", {"a.policy": text(policy("a", "two"))})
         await _passing(world, lambda: failures)
     assert failures == [("policies", "no such luck")]

@@ -1,0 +1,95 @@
+"""The public functions of `import wharfinger`, each a few lines over what the command line uses too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.explain import explanation as explaining
+from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.explanation import Explanation
+from wharfinger.framework import chain, cycle
+from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.decision import Decision
+from wharfinger.language import load
+from wharfinger.language.diagnostics import PolicyError
+from wharfinger.model import decode, objects
+from wharfinger.model.pod import PodView
+from wharfinger.policies import compiling
+from wharfinger.scheduler import configuration_file
+from wharfinger.simulate.cluster import Cluster, load_cluster, load_pods
+from wharfinger.simulate.dry_run import DryRun, Mode, dry_run
+
+Pod = PodView | Mapping[str, Any]
+
+
+def load_policies(*paths: str | Path, params: Mapping[str, Any] | None = None) -> tuple[CompiledPolicy, ...]:
+    """The compiled policies of files and folders. `params` by name: texts as in a policy (`"10%"`) or values in base units.
+
+    Raises PolicyError, which carries every diagnostic, where one does not compile; UsageError for a path that cannot be read.
+    """
+    found, diagnostics = load.load_policies(paths, CATALOGUE)
+    if diagnostics.has_errors:
+        raise PolicyError(diagnostics)
+    return compiling.compile_all([policy for policy in found if policy is not None], params or {})
+
+
+def load_snapshot(*paths: str | Path, pods: Sequence[str | Path] = (), skip_invalid: bool = False, strict: bool = False) -> Cluster:
+    """The cluster that files describe, as `kubectl get nodes,pods -A -o json` prints it (YAML, folders, .gz and `-` too).
+
+    `pods` are files of pods and workloads to be placed instead of the snapshot's pending ones. Raises UsageError for a file that cannot be
+    read, InvalidObject for an object that cannot be (unless `skip_invalid`) and, with `strict`, for fields of `pods` that Kubernetes does
+    not know; otherwise they are told in the cluster's `skipped`.
+    """
+    cluster = load_cluster(paths, skip_invalid=skip_invalid)
+    if not pods:
+        return cluster
+    pending, remarks = load_pods(pods, cluster, skip_invalid=skip_invalid, strict=strict)
+    return replace(cluster, pending=pending, skipped=(*cluster.skipped, *remarks))
+
+
+def load_config(path: str | Path, scheduler_name: str | None = None) -> ChainConfig:
+    """The settings of the built-in plugins that a KubeSchedulerConfiguration file gives for one of its profiles.
+
+    Raises UsageError with a line for everything in it that cannot be followed.
+    """
+    return configuration_file.read(path).of(scheduler_name)
+
+
+def decide(policies: Sequence[CompiledPolicy], cluster: Cluster, pod: Pod, *, config: ChainConfig | None = None) -> Decision:
+    """The decision about one pod: a node, or why there is none. Changes nothing."""
+    return cycle.decide(chain.assemble(policies, config), cluster.state.snapshot(), _view(pod))
+
+
+def explain(
+    policies: Sequence[CompiledPolicy], cluster: Cluster, pod: Pod, nodes: Sequence[str] = (), *, config: ChainConfig | None = None
+) -> Explanation:
+    """Why the pod goes where it goes; prints as text. `nodes` are reported in full. Raises UnknownObject for a node that is not there."""
+    assembled = chain.assemble(policies, config)
+    return explaining.explain(assembled, cluster.state.snapshot(), _view(pod), PolicyCommentary(assembled), nodes)
+
+
+def place(
+    policies: Sequence[CompiledPolicy],
+    cluster: Cluster,
+    pods: Sequence[Pod] | None = None,
+    *,
+    sequential: bool = True,
+    config: ChainConfig | None = None,
+) -> DryRun:
+    """Where each of `pods` (by default the cluster's pending ones) goes, in queue order.
+
+    With `sequential` every placement counts for the pods after it, and the cluster's state is left with all of them assumed.
+    """
+    waiting = cluster.pending if pods is None else [_view(pod) for pod in pods]
+    mode = Mode.SEQUENTIAL if sequential else Mode.INDEPENDENT
+    return dry_run(chain.assemble(policies, config), cluster.state, waiting, mode=mode)
+
+
+def _view(pod: Pod) -> PodView:
+    """A pod as scheduling sees it; a mapping is read as a manifest."""
+    return pod if isinstance(pod, PodView) else PodView(decode.convert(dict(pod), objects.Pod))

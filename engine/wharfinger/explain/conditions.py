@@ -1,0 +1,214 @@
+"""What the conditions of a policy were worth at a node: values laid out under the text that the author wrote.
+
+    require here < max_per_node
+            |      |
+            3      2
+
+A failed expectation or a rejection is understood at once when the operands stand under the operator; a bare `false` is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wharfinger import shipped
+from wharfinger.compiler import reads
+from wharfinger.compiler.interpreter import Interpreter
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.framework.chain import Chain
+from wharfinger.language import describe, typed, units
+from wharfinger.language.source import Source
+from wharfinger.language.types import NUMERIC, Kind, Shape
+from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
+
+MISSING = "missing"
+NO_VALUE = frozenset({Kind.PODS, Kind.LABELS, Kind.POD, Kind.NODE})
+"""Kinds whose values are too big to stand under an operand."""
+
+Evaluate = Callable[[typed.Expr], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The printed value of the sub-expression that starts at a 1-based line and column."""
+
+    line: int
+    column: int
+    text: str
+
+
+def values(expression: typed.Expr, evaluate: Evaluate) -> tuple[Value, ...]:
+    """The values of the sub-expressions whose value is not already in the text, outermost first where two start at one place."""
+    found: dict[tuple[int, int], Value] = {}
+    for part in _walk(expression):
+        if isinstance(part, typed.Const) or part.type.kind in NO_VALUE or part.type.shape is Shape.ITEM or _is_sugar(part):
+            continue
+        place = _anchor(part)
+        if place not in found:
+            found[place] = Value(*place, evaluate(part))
+    return tuple(found[place] for place in sorted(found))
+
+
+def lets(expression: typed.Expr) -> tuple[str, ...]:
+    """Names of the lets that an expression reads itself, in the order of the text."""
+    names = [part.name for part in _walk(expression) if isinstance(part, typed.LetRef)]
+    return tuple(dict.fromkeys(names))
+
+
+def lay_out(source: Source, found: tuple[Value, ...]) -> list[str]:
+    """The source lines that have values, each followed by its pipes and values, without common indentation."""
+    lines: list[str] = []
+    for number in dict.fromkeys(value.line for value in found):
+        text = source.line(number)
+        margin = len(text) - len(text.lstrip())
+        here = [(value.column - 1 - margin, value.text) for value in found if value.line == number]
+        lines += [text[margin:].rstrip(), *_under(here)]
+    return lines
+
+
+def _under(marks: list[tuple[int, str]]) -> list[str]:
+    """Pipes under the columns, then the values from the right, each on the first line where it does not touch its neighbour."""
+    rows = [_write([(column, "|") for column, _ in marks])]
+    left = list(marks)
+    while left:
+        shown: list[tuple[int, str]] = []
+        limit: int | None = None
+        for column, text in reversed(left):
+            if limit is None or column + len(text) < limit:
+                shown.append((column, text))
+                limit = column
+            else:
+                limit = column
+        left = [mark for mark in left if mark not in shown]
+        rows.append(_write([*shown, *((column, "|") for column, _ in left)]))
+    return rows
+
+
+def _write(marks: list[tuple[int, str]]) -> str:
+    line = ""
+    for column, text in sorted(marks):
+        line = line.ljust(column) + text
+    return line
+
+
+def _walk(expression: typed.Expr) -> Iterator[typed.Expr]:
+    """The expression and its operands, outside in; what stands inside `pods where …` has no value of its own and is left out."""
+    yield expression
+    if not isinstance(expression, typed.Select):
+        for part in reads.children(expression):
+            yield from _walk(part)
+
+
+def _is_sugar(part: typed.Expr) -> bool:
+    """Whether the author did not write this part: the `x == y` inside `x != y`, or the `not` that `reject` became."""
+    if not isinstance(part, typed.Operation):
+        return False
+    if part.op is typed.Op.NOT:
+        inner = part.operands[0]
+        return inner.span == part.span and not _is_negated(inner)
+    return _is_negated(part)
+
+
+def _is_negated(part: typed.Expr) -> bool:
+    if not isinstance(part, typed.Operation) or part.op not in (typed.Op.EQ, typed.Op.IN):
+        return False
+    start = _operator(part)
+    return part.span.source.text.startswith(("!=", "not"), start)
+
+
+def _operator(part: typed.Operation) -> int:
+    """The offset of a binary operator."""
+    left, right = part.operands[0].span, part.operands[1].span
+    between = left.source.text[left.end : right.start]
+    return left.end + len(between) - len(between.lstrip(" )\n\t"))
+
+
+def _anchor(part: typed.Expr) -> tuple[int, int]:
+    """Where a value hangs: under the operator of an operation, under the first letter of anything else."""
+    span = part.span
+    if isinstance(part, typed.Operation) and part.op is typed.Op.NOT and part.operands[0].span == span:
+        part = part.operands[0]
+    if isinstance(part, typed.Operation) and len(part.operands) == 2:
+        return span.position(_operator(part))
+    return span.line, span.column
+
+
+MOST_LETS = 8
+
+
+class PolicyCommentary:
+    """The commentary of a chain's policies; the rules of a policy are called `policy/rule`.
+
+    One decision is told rule by rule and node by node: what a policy counts over all pods is counted once for all of it.
+    """
+
+    def __init__(self, chain: Chain) -> None:
+        self._at: tuple[PodView, Snapshot] | None = None
+        self._interpreters: dict[str, Interpreter] = {}
+        self._filters = {f"{policy.name}/{rule.name}": (policy, rule) for policy in chain.policies for rule in policy.policy.filters}
+
+    def location(self, rule: str) -> str | None:
+        """`file:line:column` of a policy's filter, None for any other."""
+        found = self._filters.get(rule)
+        return None if found is None else shipped.shown(str(found[1].span))
+
+    def rejection(self, pod: PodView, snapshot: Snapshot, rule: str, row: int) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """(sentences with values filled in, lines that show the operands) of a policy's filter at a node; None for any other filter."""
+        found = self._filters.get(rule)
+        if found is None:
+            return None
+        interpreter = self._interpreter(found[0], pod, snapshot)
+        failing = [clause for clause, answer in interpreter.filter(found[1], row) if not passes(clause, answer)]
+        sentences = tuple(interpreter.message(clause, row) for clause in failing)
+        return sentences, tuple(line for clause in failing for line in operands(interpreter, found[0].policy, clause.condition, row))
+
+    def _interpreter(self, policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> Interpreter:
+        if self._at is None or self._at[0] is not pod or self._at[1] is not snapshot:
+            self._at, self._interpreters = (pod, snapshot), {}
+        if policy.name not in self._interpreters:
+            self._interpreters[policy.name] = interpreter_of(policy, pod, snapshot)
+        return self._interpreters[policy.name]
+
+
+def interpreter_of(policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> Interpreter:
+    """The plain evaluator of a compiled policy for one pod."""
+    return Interpreter(policy.policy, policy.params, pod, snapshot)
+
+
+def passes(clause: typed.Clause, answer: bool | None) -> bool:
+    """Whether an answer of a clause's condition lets the pod onto the node."""
+    return clause.missing_passes is True if answer is None else answer
+
+
+def operands(interpreter: Interpreter, policy: typed.Policy, expression: typed.Expr, row: int) -> list[str]:
+    """The source lines of an expression with the values under them, then those of the lets it reads."""
+    lines: list[str] = []
+    waiting = [expression]
+    known = {let.name: let for let in policy.lets}
+    told: set[str] = set()
+    while waiting and len(told) <= MOST_LETS:
+        part = waiting.pop(0)
+        found = values(part, lambda sub: printed(interpreter.value(sub, row), sub))
+        lines += lay_out(part.span.source, found)
+        for name in lets(part):
+            if name in known and name not in told and known[name].value.type.kind is not Kind.PODS:
+                told.add(name)
+                waiting.append(known[name].value)
+    return lines
+
+
+def printed(value: Any, expression: typed.Expr) -> str:
+    """A value as text in the unit of its expression's kind, short enough to stand under an operand."""
+    kind = expression.type.kind
+    if value is None:
+        return MISSING
+    if kind in NUMERIC:
+        return units.readable(float(value), kind)
+    if isinstance(value, bool | str):
+        return describe.value_text(value, kind)
+    if isinstance(value, Sequence | frozenset | set):
+        return f"[{', '.join(sorted(map(str, value)))}]"
+    return str(value)

@@ -1,0 +1,321 @@
+"""Why a pod went to a node, or to none: the report as values, how it is made from a decision, and its text.
+
+The layout is that of HTCondor's `condor_q -better-analyze`: each filter with the nodes that it would leave if it were alone, and the nodes
+left after it and all filters above it. Then come the nodes nearest to a fit, the best nodes with the parts of their scores, and the nodes
+that were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.errors import UnknownObject
+from wharfinger.explain import layout, policy_warnings, remedies
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.cycle import decide
+from wharfinger.framework.decision import Decision, ScorePart
+from wharfinger.framework.diagnosis import FilterDiagnosis, NodeRejection
+from wharfinger.language import suggest
+from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One filter in the order in which they run.
+
+    `alone` nodes pass it by itself, `so_far` pass it and every filter above. `reasons` counts the nodes it rejects by what it says of them.
+    `example` is a node it rejects (None where there is none), `at` where the rule stands in a file (None for Kubernetes' own).
+    """
+
+    rule: str
+    at: str | None
+    skipped: bool
+    alone: int
+    so_far: int
+    reasons: Mapping[str, int]
+    example: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What one filter says of one node: `sentences` are empty where it passes; `values` are lines that show the operands."""
+
+    rule: str
+    sentences: tuple[str, ...]
+    values: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether the filter lets the pod onto the node."""
+        return not self.sentences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """Everything the rules say of one node. `totals` by tier and `scores` are empty where the node is not feasible."""
+
+    node: str
+    verdicts: tuple[Verdict, ...]
+    totals: tuple[float, ...]
+    scores: tuple[ScorePart, ...]
+
+    @property
+    def rejected_by(self) -> tuple[Verdict, ...]:
+        """The filters that reject the node."""
+        return tuple(verdict for verdict in self.verdicts if not verdict.passed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The report about one decision.
+
+    `nearest` are the rejected nodes that the fewest rules speak against; `top` the best feasible ones; `asked` those the caller named.
+    """
+
+    pod: str
+    node: str | None
+    message: str
+    n_nodes: int
+    feasible: int
+    margin: float | None
+    ties: int
+    policies: tuple[str, ...]
+    notes: tuple[str, ...]
+    steps: tuple[Step, ...]
+    nearest: tuple[NodeReport, ...]
+    top: tuple[NodeReport, ...]
+    asked: tuple[NodeReport, ...]
+
+    def __str__(self) -> str:
+        return text(self)
+
+
+TOP = 3
+NEAREST = 3
+
+
+class Commentary(Protocol):
+    """What policies can add to a bare verdict: where a rule stands, and the values its conditions had."""
+
+    def location(self, rule: str) -> str | None:
+        """`file:line:column` of a policy's rule, None for any other."""
+
+    def rejection(self, pod: PodView, snapshot: Snapshot, rule: str, row: int) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """(sentences with values filled in, lines that show the operands) of a policy's filter at a node; None for any other filter."""
+
+
+def explain(chain: Chain, snapshot: Snapshot, pod: PodView, commentary: Commentary, nodes: Sequence[str] = ()) -> Explanation:
+    """The explanation of a fresh decision about `pod`; `nodes` are reported in full. Raises UnknownObject for a node that is not there."""
+    return explain_decision(decide(chain, snapshot, pod), snapshot, commentary, nodes)
+
+
+def explain_decision(decision: Decision, snapshot: Snapshot, commentary: Commentary, nodes: Sequence[str] = ()) -> Explanation:
+    """The explanation of a decision whose details are still current."""
+    rows = _Rows(decision, snapshot, commentary)
+    return Explanation(
+        pod=decision.pod.key,
+        node=decision.node,
+        message=decision.message,
+        n_nodes=decision.n_nodes,
+        feasible=decision.feasible,
+        margin=decision.margin,
+        ties=decision.ties,
+        policies=decision.policies,
+        notes=(*decision.notes, *_suspended(decision, snapshot)),
+        steps=tuple(_step(found, decision, snapshot, commentary) for found in decision.diagnosis.filters),
+        nearest=tuple(rows.report(row) for row in _nearest_rows(decision, snapshot)),
+        top=tuple(rows.report(_row(snapshot, ranked.node)) for ranked in decision.ranking(TOP)),
+        asked=tuple(rows.report(_row(snapshot, name)) for name in nodes),
+    )
+
+
+def _suspended(decision: Decision, snapshot: Snapshot) -> list[str]:
+    """What rules of the policies that govern the pod had no say, and why."""
+    governing = [policy for policy in decision.chain.policies if policy.name in decision.policies]
+    return [sentence for policy in governing for sentence in policy_warnings.suspensions(policy, snapshot)]
+
+
+def _row(snapshot: Snapshot, name: str) -> int:
+    row = snapshot.row(name)
+    if row is None:
+        meant = suggest.closest(name, snapshot.names)
+        raise UnknownObject(f"there is no node {name}" + (f"; did you mean {meant}?" if meant else ""))
+    return row
+
+
+def _step(found: FilterDiagnosis, decision: Decision, snapshot: Snapshot, commentary: Commentary) -> Step:
+    rejected = decision.diagnosis.rejected_by(found.plugin)
+    names = snapshot.names
+    return Step(
+        rule=found.plugin,
+        at=commentary.location(found.plugin),
+        skipped=found.skipped,
+        alone=decision.n_nodes - found.alone,
+        so_far=found.left,
+        reasons=dict(sorted(found.reasons.items(), key=lambda item: (-item[1], item[0]))),
+        example=min((names[row] for row in np.flatnonzero(rejected).tolist()), default=None),
+    )
+
+
+def _nearest_rows(decision: Decision, snapshot: Snapshot) -> list[int]:
+    """Rows of the rejected nodes with the fewest rejecting filters; among equals those that lack the least, then by name."""
+    against = np.zeros(decision.n_nodes, np.int64)
+    for found in decision.diagnosis.filters:
+        against += decision.diagnosis.rejected_by(found.plugin)
+    rejected = np.flatnonzero(against)
+    if not len(rejected):
+        return []
+    fewest = rejected[against[rejected] == against[rejected].min()]
+    lacking = _lacking(decision.pod, snapshot)
+    return sorted(fewest.tolist(), key=lambda row: (round(float(lacking[row]), 6), snapshot.names[row]))[:NEAREST]
+
+
+def _lacking(pod: PodView, snapshot: Snapshot) -> NDArray[np.float64]:
+    """`(n_nodes,) float64`: the fractions of the pod's requests that are not free, added up over resources."""
+    lacking = np.zeros(snapshot.n_nodes)
+    for resource, wanted in pod.requests.items():
+        row = snapshot.resource_index(resource)
+        if wanted and row is not None:
+            free = snapshot.allocatable[row] - snapshot.requested[row]
+            lacking += np.clip((wanted - free) / wanted, 0.0, 1.0)
+    return lacking
+
+
+class _Rows:
+    """Reports about single nodes."""
+
+    def __init__(self, decision: Decision, snapshot: Snapshot, commentary: Commentary) -> None:
+        self._decision = decision
+        self._snapshot = snapshot
+        self._commentary = commentary
+        self._rules = [found.plugin for found in decision.diagnosis.filters if not found.skipped]
+
+    def report(self, row: int) -> NodeReport:
+        rejections = {found.plugin: found for found in self._decision.diagnosis.at(row)}
+        rules = dict.fromkeys([*rejections, *self._rules])
+        name = self._snapshot.names[row]
+        scores = self._decision.scores_at(name)
+        return NodeReport(
+            node=name,
+            verdicts=tuple(self._verdict(rule, rejections.get(rule), row) for rule in self._ordered(rules)),
+            totals=tuple(sum(part.weighted for part in scores if part.tier == tier) for tier in self._decision.tiers) if scores else (),
+            scores=scores,
+        )
+
+    def _ordered(self, rules: dict[str, None]) -> list[str]:
+        return [*(rule for rule in rules if rule not in self._rules), *self._rules]
+
+    def _verdict(self, rule: str, found: NodeRejection | None, row: int) -> Verdict:
+        if found is None:
+            return Verdict(rule=rule, sentences=())
+        said = self._commentary.rejection(self._decision.pod, self._snapshot, rule, row)
+        if said is None:
+            values = remedies.details(rule, self._decision.pod, self._snapshot.node(row))
+            return Verdict(rule=rule, sentences=tuple(reason.text for reason in found.reasons), values=values)
+        return Verdict(rule=rule, sentences=said[0], values=said[1])
+
+
+MOST_REASONS = 6
+
+
+def text(found: Explanation) -> str:
+    """The whole report, ending in a newline."""
+    parts = ["\n".join(_headline(found)) + "\n", _filters(found), *_nearest_misses(found), _scores(found), *_asked(found)]
+    return "\n".join(part for part in parts if part)
+
+
+def _headline(found: Explanation) -> Iterator[str]:
+    if found.node is None:
+        yield f"{found.pod}: {found.message}"
+    else:
+        yield f"{found.pod} → {found.node}: {'; '.join(_standing(found))}"
+    if found.policies:
+        yield f"  governed by {', '.join(found.policies)}"
+    yield from (f"  note: {note}" for note in found.notes)
+
+
+def _standing(found: Explanation) -> Iterator[str]:
+    yield f"{found.feasible:,} of {layout.count(found.n_nodes, 'node')} feasible"
+    if found.margin is None:
+        yield "no other to compare with"
+    elif found.margin > 0:
+        yield f"{layout.number(found.margin)} ahead of {found.top[1].node}"
+    else:
+        yield f"level with {found.top[1].node}"
+    if found.ties > 1:
+        yield f"{layout.count(found.ties, 'node')} equally good, chosen by the stable hash"
+
+
+def _filters(found: Explanation) -> str:
+    rows: list[Sequence[str]] = [("step", "alone", "so far", "filter")]
+    for number, step in enumerate(step for step in found.steps if not step.skipped):
+        rows.append((f"[{number}]", f"{step.alone:,}", f"{step.so_far:,}", step.rule + (f"  {step.at}" if step.at else "")))
+        rows += [("", "", "", f"  {reason}") for reason in _reasons(step)]
+    if len(rows) == 1:
+        return ""
+    head = f"  nodes that pass each filter alone, and with all filters above it (of {found.n_nodes:,})\n"
+    return head + layout.columns(rows, right=frozenset({1, 2}), indent="  ")
+
+
+def _reasons(step: Step) -> Iterator[str]:
+    shown = list(step.reasons.items())[:MOST_REASONS]
+    for index, (reason, count) in enumerate(shown):
+        example = f", e.g. {step.example}" if index == 0 and step.example else ""
+        yield f"rejects {layout.count(count, 'node')}{example}: {reason}"
+    if len(step.reasons) > MOST_REASONS:
+        yield f"… and {layout.count(len(step.reasons) - MOST_REASONS, 'more reason')}"
+
+
+def _nearest_misses(found: Explanation) -> Iterator[str]:
+    if not found.nearest or found.node is not None:
+        return
+    against = len(found.nearest[0].rejected_by)
+    lines = [f"  nearest miss: {layout.count(against, 'filter')} in the way"]
+    for report in found.nearest:
+        lines += [f"    {report.node}", *(f"      {line}" for verdict in report.rejected_by for line in _rejection(verdict))]
+    yield "\n".join(lines) + "\n"
+
+
+def _rejection(verdict: Verdict) -> Iterator[str]:
+    for sentence in verdict.sentences:
+        yield f"{verdict.rule}: {sentence}"
+    yield from (f"  {line}" for line in verdict.values)
+
+
+def _scores(found: Explanation) -> str:
+    """The best nodes side by side: raw value → points × weight = what the rule adds."""
+    if not found.top:
+        return ""
+    names = [part.name for part in found.top[0].scores]
+    rows: list[Sequence[str]] = [("score", "weight", *(report.node for report in found.top))]
+    for index, name in enumerate(names):
+        parts = [report.scores[index] for report in found.top]
+        tier = f" (tier {parts[0].tier})" if parts[0].tier != 1 else ""
+        rows.append((name + tier, layout.number(parts[0].weight), *map(_part, parts)))
+    rows.append(("total", "", *(" / ".join(map(layout.number, report.totals)) for report in found.top)))
+    right = frozenset(range(1, len(rows[0])))
+    return "  the best nodes: raw → points × weight = what each score adds\n" + layout.columns(rows, right=right, indent="  ")
+
+
+def _part(part: ScorePart) -> str:
+    raw = "-" if part.raw is None else layout.number(part.raw)
+    return f"{raw} → {layout.number(part.points)} = {layout.number(part.weighted)}"
+
+
+def _asked(found: Explanation) -> Iterator[str]:
+    for report in found.asked:
+        rejected = report.rejected_by
+        standing = f"rejected by {layout.count(len(rejected), 'filter')}" if rejected else "feasible"
+        lines = [f"  node {report.node}: {standing}"]
+        for verdict in report.verdicts:
+            lines += [f"    {line}" for line in _rejection(verdict)] or [f"    {verdict.rule}: passes"]
+        lines += [f"    {part.name}: {_part(part)} (weight {layout.number(part.weight)})" for part in report.scores]
+        if report.totals:
+            lines.append(f"    total: {' / '.join(map(layout.number, report.totals))}")
+        yield "\n".join(lines) + "\n"

@@ -1,0 +1,206 @@
+"""What Kubernetes' own filters reject a node for, in amounts, and what would have to change for a node to take the pod.
+
+kube-scheduler's reasons name a resource or a taint at most; the amounts are what people look up next. A remedy is advice, not a promise:
+each sentence is about one filter alone, and what it proposes may be unwise. Where nothing better can be said than the reason already says,
+there is no remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from wharfinger.compiler.interpreter import Interpreter
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.explain.conditions import interpreter_of, passes, printed
+from wharfinger.framework.chain import Chain
+from wharfinger.language import typed
+from wharfinger.language.typed import Op
+from wharfinger.model import tolerations
+from wharfinger.model.host_ports import taken_ports
+from wharfinger.model.node_view import NodeView
+from wharfinger.model.pod import PodView
+from wharfinger.model.quantity import format_amount
+from wharfinger.model.snapshot import Snapshot
+
+
+def details(rule: str, pod: PodView, node: NodeView) -> tuple[str, ...]:
+    """Lines with the amounts, taints or labels behind a rejection by a built-in filter; none where the reason says it all."""
+    explain = _DETAILS.get(rule)
+    return () if explain is None else tuple(explain(pod, node))
+
+
+def _resource_amounts(pod: PodView, node: NodeView) -> Iterator[str]:
+    allocatable, free = node.allocatable, node.free
+    for resource, wanted in pod.requests.items():
+        if wanted > free.get(resource, 0):
+            amounts = (format_amount(resource, amount) for amount in (wanted, free.get(resource, 0), allocatable.get(resource, 0)))
+            yield "{}: {} wanted, {} free of {}".format(resource, *amounts)
+    if free.get("pods", 0) < 1:
+        yield f"pods: {len(node.pods)} on the node, which takes {allocatable.get('pods', 0)}"
+
+
+def _taint_lines(pod: PodView, node: NodeView) -> Iterator[str]:
+    for taint in tolerations.untolerated(pod.object.spec.tolerations, node.taints):
+        value = f"={taint.value}" if taint.value else ""
+        yield f"taint {taint.key}{value}:{taint.effect}"
+
+
+def _selector_lines(pod: PodView, node: NodeView) -> Iterator[str]:
+    for key, value in pod.object.spec.node_selector.items():
+        if node.labels.get(key) != value:
+            yield f"nodeSelector {key}={value}, the node has {node.labels.get(key, 'no such label')}"
+
+
+def _port_lines(pod: PodView, node: NodeView) -> Iterator[str]:
+    for (_, protocol, port), other in taken_ports(pod, node.pods):
+        user = other.key if other.namespace == pod.namespace else "a pod of another namespace"  # people pass explanations on
+        yield f"{protocol} port {port} is used by {user}"
+
+
+_DETAILS: Mapping[str, Callable[[PodView, NodeView], Iterator[str]]] = {
+    "NodeResourcesFit": _resource_amounts,
+    "TaintToleration": _taint_lines,
+    "NodeAffinity": _selector_lines,
+    "NodePorts": _port_lines,
+}
+
+
+MOST_REMEDIES = 8
+
+_BOUNDS = {
+    Op.LT: ("less than", "at least"),
+    Op.LE: ("at most", "more than"),
+    Op.GT: ("more than", "at most"),
+    Op.GE: ("at least", "less than"),
+    Op.EQ: ("equal to", "other than"),
+}
+"""What the left side would have to be for a comparison to be true, and for it to be false."""
+
+
+class Remedies:
+    """The ways out for the filters of a chain."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._rules = {f"{policy.name}/{rule.name}": (policy, rule) for policy in chain.policies for rule in policy.policy.filters}
+
+    def of(self, rule: str, pod: PodView, snapshot: Snapshot, row: int) -> tuple[str, ...]:
+        """Sentences about a filter that rejects the node of a row; none where its reason says it all."""
+        found = self._rules.get(rule)
+        if found is not None:
+            said = _of_policy(*found, pod, snapshot, row)
+        else:
+            builtin = _BUILTIN.get(rule)
+            said = iter(()) if builtin is None else builtin(pod, snapshot.node(row))
+        return tuple(dict.fromkeys(said))[:MOST_REMEDIES]
+
+
+def _of_policy(policy: CompiledPolicy, rule: typed.Filter, pod: PodView, snapshot: Snapshot, row: int) -> Iterator[str]:
+    interpreter = interpreter_of(policy, pod, snapshot)
+    for clause, answer in interpreter.filter(rule, row):
+        if not passes(clause, answer):
+            yield from _for(clause.condition, True, interpreter, row)
+
+
+def _for(expression: typed.Expr, wanted: bool, interpreter: Interpreter, row: int) -> Iterator[str]:
+    """What would have to change for a condition to be as wanted."""
+    if interpreter.value(expression, row) is wanted:
+        return
+    if isinstance(expression, typed.Operation):
+        if expression.op is Op.NOT:
+            yield from _for(expression.operands[0], not wanted, interpreter, row)
+            return
+        if expression.op in {Op.AND, Op.OR}:
+            parts = [tuple(_for(part, wanted, interpreter, row)) for part in expression.operands]
+            yield from _joined(parts, either=(expression.op is Op.OR) is wanted)
+            return
+        if expression.op in _BOUNDS:
+            yield _compared(expression, wanted, interpreter, row)
+            return
+    yield f"`{_text(expression)}` would have to be {'true' if wanted else 'false'}{_missing(expression, interpreter, row)}"
+
+
+def _joined(parts: list[tuple[str, ...]], *, either: bool) -> Iterator[str]:
+    """The ways of several conditions: of all of them, or of one."""
+    if either:
+        yield "; or ".join(" and ".join(part) for part in parts if part)
+    else:
+        yield from (sentence for part in parts for sentence in part)
+
+
+def _compared(expression: typed.Operation, wanted: bool, interpreter: Interpreter, row: int) -> str:
+    left, right = expression.operands
+    if isinstance(left, typed.Const | typed.ParamRef) and expression.op in _MIRRORED:  # `0.8 >= usage` is about usage
+        left, right = right, left
+        op = _MIRRORED[expression.op]
+    else:
+        op = expression.op
+    is_now, bound = interpreter.value(left, row), interpreter.value(right, row)
+    if is_now is None:
+        return f"`{_text(left)}` is not known of this node, and would have to be {_BOUNDS[op][not wanted]} {printed(bound, right)}"
+    if bound is None:
+        return f"`{_text(right)}` is not known of this node"
+    return f"`{_text(left)}` is {printed(is_now, left)} and would have to be {_BOUNDS[op][not wanted]} {printed(bound, right)}"
+
+
+_MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE, Op.EQ: Op.EQ}
+
+
+def _text(expression: typed.Expr) -> str:
+    """The author's own words, on one line."""
+    return " ".join(expression.span.text.split())
+
+
+def _missing(expression: typed.Expr, interpreter: Interpreter, row: int) -> str:
+    return "; something that it reads is missing" if interpreter.value(expression, row) is None else ""
+
+
+# ── Kubernetes' own filters ──
+
+
+def _resources(pod: PodView, node: NodeView) -> Iterator[str]:
+    allocatable, free = node.allocatable, node.free
+    for resource, wanted in pod.requests.items():
+        has, whole = free.get(resource, 0), allocatable.get(resource, 0)
+        if wanted <= has:
+            continue
+        if wanted > whole:
+            yield f"it would have to ask for at most {format_amount(resource, whole)} of {resource}, which is all that the node has"
+        else:
+            more = format_amount(resource, wanted - has)
+            yield f"{more} of {resource} would have to become free, or the pod ask for at most {format_amount(resource, max(has, 0))}"
+    if free.get("pods", 0) < 1:
+        yield "a pod would have to leave the node: it has as many as it takes"
+
+
+def _taints(pod: PodView, node: NodeView) -> Iterator[str]:
+    for taint in tolerations.untolerated(pod.object.spec.tolerations, node.taints):
+        shown = f"{taint.key}={taint.value}" if taint.value else taint.key
+        yield f"the pod would have to tolerate {shown}:{taint.effect}, or the node lose that taint"
+
+
+def _cordoned(_pod: PodView, node: NodeView) -> Iterator[str]:
+    yield f"the node would have to be uncordoned (`kubectl uncordon {node.name}`)"
+
+
+def _affinity(pod: PodView, node: NodeView) -> Iterator[str]:
+    lacking = {key: value for key, value in pod.object.spec.node_selector.items() if node.labels.get(key) != value}
+    for key, value in lacking.items():
+        has = f"it has {key}={node.labels[key]}" if key in node.labels else "it has no such label"
+        yield f"the node would have to have the label {key}={value}; {has}"
+    if not lacking:
+        yield "the node would have to match a term of the pod's required node affinity"
+
+
+def _ports(pod: PodView, node: NodeView) -> Iterator[str]:
+    for (_, protocol, port), other in taken_ports(pod, node.pods):
+        user = other.key if other.namespace == pod.namespace else "a pod of another namespace"
+        yield f"{user} would have to leave {protocol} port {port}"
+
+
+_BUILTIN: Mapping[str, Callable[[PodView, NodeView], Iterator[str]]] = {
+    "NodeResourcesFit": _resources,
+    "TaintToleration": _taints,
+    "NodeUnschedulable": _cordoned,
+    "NodeAffinity": _affinity,
+    "NodePorts": _ports,
+}

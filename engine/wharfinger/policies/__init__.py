@@ -1,0 +1,9 @@
+"""Policies while a scheduler runs: where they come from, which version of each decides, and how a new set takes over.
+
+    sources ──texts──▶ store ──▶ candidate: parse, check, test, compile, try ──▶ active: which version of which policy decides
+                                                                                    │
+    scheduler ◀── one immutable value, between two cycles ──────────────────────────┘──▶ last known good, on disk
+
+A text that is refused changes nothing but its own status: the version before it goes on, and so do all other policies. Start with
+`store.py`. `policy_tests.py` runs the `test` blocks, which `wharf test` does too; `budget.py` suspends policies that take too much time.
+"""

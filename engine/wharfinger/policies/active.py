@@ -1,0 +1,139 @@
+"""Which version of each policy decides, and the set of all that do, as one value that the scheduler takes over between two cycles.
+
+Two policies of one name cannot both hold, nor two that contradict each other about a built-in plugin. Policies of the cluster come before
+those of namespaces; otherwise the first one stays: first those that go on under the name they had, by age; then new ones, in the order of
+sources and keys. A policy that has to give way goes on with the version it had before, if that contradicts no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.framework import lineup
+from wharfinger.framework.chain import Chain, with_policies
+from wharfinger.framework.policy_status import Mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A policy that wants to hold in some profiles: with its candidate, or else with what it held before.
+
+    `place` orders claims (source, key); `since` is when it began to hold, before a restart perhaps; 0 for a newcomer.
+    """
+
+    place: tuple[int, str]
+    mode: Mode
+    profiles: frozenset[str]
+    candidate: CompiledPolicy
+    held: CompiledPolicy | None = None
+    since: float = 0.0
+
+    @property
+    def seniority(self) -> tuple[bool, bool, float, tuple[int, str]]:
+        """What compares smaller for who goes first. No namespace may keep a policy of the cluster out."""
+        goes_on = self.since > 0 and (self.held is None or self.held.name == self.candidate.name)
+        return self.candidate.authority.namespace is not None, not goes_on, self.since, self.place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What holds for a claim, None for nothing, and why it is not the candidate ("" if it is)."""
+
+    policy: CompiledPolicy | None
+    objection: str = ""
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What holds in one profile, as far as it has been chosen."""
+
+    by_name: dict[tuple[bool, str], CompiledPolicy] = field(default_factory=dict)
+
+    def objection(self, mode: Mode, policy: CompiledPolicy) -> str:
+        """Why a policy cannot hold beside the others, "" if it can."""
+        shadow = mode is Mode.SHADOW
+        other = self.by_name.get((shadow, policy.name))
+        if other is not None and policy.authority.restricted:
+            return f'there is another policy called "{policy.name}"'
+        if other is not None:
+            return f'there are two policies called "{policy.name}"; the one in {other.policy.source.name} was first'
+        for (others_shadow, name), holding in self.by_name.items():
+            in_its_place = shadow and name == policy.name
+            sentence = None if others_shadow or in_its_place else lineup.contradiction(holding, policy)
+            if sentence is not None and policy.authority.restricted and holding.authority != policy.authority:
+                return "a policy of the cluster sets a built-in plugin that this one sets too, in another way, for the same pods"
+            if sentence is not None:
+                return sentence
+        return ""
+
+
+def choose(claims: Sequence[Claim]) -> list[Choice]:
+    """What holds for each claim, in their order. A shadow policy is held against those that decide; its own name may be among them."""
+    taken = {profile: _Taken() for claim in claims for profile in claim.profiles}
+    chosen: dict[tuple[int, str], Choice] = {}
+    for claim in sorted(claims, key=lambda claim: (claim.mode is Mode.SHADOW, *claim.seniority)):
+        mine = [taken[profile] for profile in sorted(claim.profiles)]
+        choice = chosen[claim.place] = _choice(claim, mine)
+        if choice.policy is not None:
+            for there in mine:
+                there.by_name[claim.mode is Mode.SHADOW, choice.policy.name] = choice.policy
+    return [chosen[claim.place] for claim in claims]
+
+
+def _choice(claim: Claim, mine: Sequence[_Taken]) -> Choice:
+    if claim.mode is Mode.OFF:
+        return Choice(policy=None)
+    objection = _objection(claim, claim.candidate, mine)
+    if not objection:
+        return Choice(policy=claim.candidate)
+    if claim.held is not None and claim.held is not claim.candidate and not _objection(claim, claim.held, mine):
+        return Choice(policy=claim.held, objection=objection)
+    return Choice(policy=None, objection=objection)
+
+
+def _objection(claim: Claim, policy: CompiledPolicy, mine: Sequence[_Taken]) -> str:
+    return next((sentence for there in mine if (sentence := there.objection(claim.mode, policy))), "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivePolicies:
+    """The chain of each profile, and for each shadow policy of a profile the chain that there would be if it decided."""
+
+    chains: Mapping[str, Chain]
+    shadows: Mapping[str, Mapping[str, Chain]] = field(default_factory=dict)
+
+    @cached_property
+    def revision(self) -> str:
+        """SHA-256 over everything that decides and is compared, in hexadecimal."""
+        shadows = {profile: {name: chain.policy_revision for name, chain in beside.items()} for profile, beside in self.shadows.items()}
+        parts = [{profile: chain.revision for profile, chain in self.chains.items()}, shadows]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def activated(before: ActivePolicies, claims: Sequence[Claim], choices: Sequence[Choice]) -> ActivePolicies:
+    """The policies that hold after a choice; chains that stay the same are the same objects as before."""
+    chains = {}
+    shadows = {}
+    for profile, chain in before.chains.items():
+        held = [
+            (claim.mode, choice.policy)
+            for claim, choice in zip(claims, choices, strict=True)
+            if choice.policy is not None and profile in claim.profiles
+        ]
+        deciding = [policy for mode, policy in held if mode is Mode.ENFORCE]
+        chains[profile] = with_policies(chain, deciding)
+        known = before.shadows.get(profile, {})
+        shadows[profile] = {
+            policy.name: _shadow(known.get(policy.name, chains[profile]), deciding, policy) for mode, policy in held if mode is Mode.SHADOW
+        }
+    return ActivePolicies(chains=chains, shadows=shadows)
+
+
+def _shadow(before: Chain, deciding: Sequence[CompiledPolicy], shadow: CompiledPolicy) -> Chain:
+    """The chain in which a shadow policy decides too, in the place of the one that has its name."""
+    return with_policies(before, [*(policy for policy in deciding if policy.name != shadow.name), shadow])

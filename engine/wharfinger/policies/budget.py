@@ -1,0 +1,312 @@
+"""What policies may take of the time of decisions, and what becomes of those that take more.
+
+A policy that exceeds its budget several times in a row is suspended: pods that it governs wait, and all others go on. To decide about them
+without it would place pods where its author said they must not go. It is tried again after a pause that doubles each time, and at once when
+its text is another or the size of the cluster has changed.
+
+Nothing is measured while decisions are quick: one that takes no longer than the budget cannot have a policy in it that does. After a slow
+one the policies that governed the pod are watched, and measured rule by rule, until some decisions in a row were within the budget. Times
+are those of the processor: a machine that is busy with something else is no fault of a policy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from wharfinger.event_loop import Backoff
+from wharfinger.framework.cluster_event import NOTHING
+from wharfinger.framework.extension import Plugin
+from wharfinger.framework.policy_rules import PolicyFilter, PolicyScore
+from wharfinger.framework.stopwatch import NO_LAPS, Effort, Laps, Stopwatch, TimedLaps
+
+if TYPE_CHECKING:
+    from wharfinger.compiler.program import CompiledPolicy
+    from wharfinger.framework.chain import Chain
+    from wharfinger.model.pod import PodView
+
+IN_A_ROW = 3
+"""Decisions in a row that exceed the budget, after which a policy is suspended."""
+AT_ONCE = 100
+"""A decision that takes so many budgets suspends a policy by itself."""
+CALM = 10
+"""Decisions in a row within the budget, after which a policy is not watched any more, and its pauses begin anew."""
+RESIZED = 0.1
+"""By what part of it the number of nodes or of placed pods must have changed for a policy to be tried again at once."""
+SMALL = 100
+"""Nodes or pods of a cluster in which each one more is no other size yet."""
+
+Key = tuple[str, str]
+"""A policy's name and revision."""
+Size = tuple[int, int]
+"""How many nodes there are, and how many pods on them."""
+
+
+class Suspended(Plugin):
+    """Stands for policies that are suspended: pods wait for them and for no event of the cluster."""
+
+    name = "suspended policies"
+    wakes_on = NOTHING
+
+
+SUSPENDED = Suspended()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetSettings:
+    """`seconds` of a decision that a policy may take, 0 for any; `pauses` until a suspended one is tried again.
+
+    `timer` says how much time of the processor has gone by.
+    """
+
+    seconds: float = 0.02
+    pauses: Backoff = field(default_factory=lambda: Backoff(initial=30.0, most=1800.0))
+    timer: Callable[[], float] = time.thread_time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspension:
+    """A policy that is suspended: what it took of the last decision, and how long the pause is, in seconds.
+
+    `since` is seconds since 1970.
+    """
+
+    policy: str
+    revision: str
+    seconds: float
+    allowed: float
+    pause: float
+    since: float
+
+    @property
+    def key(self) -> Key:
+        """The policy's name and revision."""
+        return self.policy, self.revision
+
+    def __str__(self) -> str:
+        return (
+            f'policy "{self.policy}" is suspended: it took {_milliseconds(self.seconds)} of a decision and may take '
+            f"{_milliseconds(self.allowed)}; pods that it governs wait. It is tried again after {self.pause:g} s, and when its text or the "
+            "size of the cluster changes"
+        )
+
+
+class Allowance:
+    """How one policy keeps to its budget: `suspended_until`, a monotonic time, says that it did not."""
+
+    __slots__ = ("_calm", "_over", "_settings", "pauses", "suspended_until")
+
+    def __init__(self, settings: BudgetSettings) -> None:
+        self._settings = settings
+        self._over = 0
+        self._calm = 0
+        self.pauses = 0
+        self.suspended_until: float | None = None
+
+    def took(self, seconds: float, now: float) -> bool:
+        """Whether a decision of which the policy took so long suspends it."""
+        allowed = self._settings.seconds
+        if seconds <= allowed:
+            self._over = 0
+            self._calm += 1
+            return False
+        self._calm = 0
+        self._over += 1
+        if self._over < IN_A_ROW and seconds <= AT_ONCE * allowed:
+            return False
+        self.pauses += 1
+        self.suspended_until = now + self.pause
+        return True
+
+    @property
+    def pause(self) -> float:
+        """For how many seconds the last suspension is."""
+        return self._settings.pauses.seconds(self.pauses)
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether the policy need not be watched any more."""
+        return self._calm >= CALM
+
+    def try_again(self) -> None:
+        """None; the policy is not suspended any more, and will be by the next decision of which it takes too long."""
+        self.suspended_until = None
+        self._over = IN_A_ROW - 1
+
+
+class PolicyBudget:
+    """The budgets of the policies that decide. `now` and `monotonic` are the clock's; `size` is that of the cluster.
+
+    `changed` is told of every policy that is suspended (True) or is not any more (False).
+    """
+
+    def __init__(
+        self, settings: BudgetSettings, now: Callable[[], float], monotonic: Callable[[], float], size: Callable[[], Size]
+    ) -> None:
+        self.settings = settings
+        self._now = now
+        self._monotonic = monotonic
+        self._size = size
+        self._watched: dict[Key, Allowance] = {}
+        self._watched_names: frozenset[str] = frozenset()
+        self._suspended: dict[Key, tuple[Suspension, Size]] = {}
+        self.measured: Mapping[str, float] | None = None
+        self.changed: Callable[[Suspension, bool], None] = lambda _suspension, _suspended: None
+
+    @property
+    def suspended(self) -> Mapping[Key, Suspension]:
+        """The policies that are suspended, by name and revision."""
+        return {key: suspension for key, (suspension, _) in self._suspended.items()}
+
+    def stopwatch(self, inner: Stopwatch | None) -> Stopwatch | None:
+        """A stopwatch that measures the policies that are watched, and leaves everything else to another; None where nobody measures."""
+        return PolicyStopwatch(self, inner) if self.settings.seconds else inner
+
+    def watches(self, policies: Sequence[str]) -> bool:
+        """Whether one of these policies is watched."""
+        return bool(self._watched_names) and not self._watched_names.isdisjoint(policies)
+
+    def decided(self, governing: Sequence[CompiledPolicy], seconds: float) -> None:
+        """None; a decision about a pod that these policies govern took so long in all."""
+        measured, self.measured = self.measured, None
+        if not self.settings.seconds:
+            return
+        if measured is not None:
+            self._judge(governing, measured)
+        elif seconds > self.settings.seconds and governing:
+            for policy in governing:
+                self._watched.setdefault((policy.name, policy.revision), Allowance(self.settings))
+            self._rename()
+
+    def _judge(self, governing: Sequence[CompiledPolicy], measured: Mapping[str, float]) -> None:
+        for policy in governing:
+            key, seconds = (policy.name, policy.revision), measured.get(policy.name, 0.0)
+            allowance = self._watched.get(key)
+            if allowance is None and seconds > self.settings.seconds:
+                allowance = self._watched[key] = Allowance(self.settings)
+            if allowance is None:
+                continue
+            if allowance.took(seconds, self._monotonic()):
+                self._suspend(key, seconds, allowance)
+            elif allowance.is_calm:
+                del self._watched[key]
+        self._rename()
+
+    def _rename(self) -> None:
+        self._watched_names = frozenset(name for name, _ in self._watched)
+
+    def _suspend(self, key: Key, seconds: float, allowance: Allowance) -> None:
+        policy, revision = key
+        allowed = self.settings.seconds
+        found = Suspension(policy=policy, revision=revision, seconds=seconds, allowed=allowed, pause=allowance.pause, since=self._now())
+        self._suspended[key] = found, self._size()
+        self.changed(found, True)
+
+    def holding(self, chain: Chain, pod: PodView, now: float) -> tuple[Suspension, ...]:
+        """The suspended policies that govern a pod at a time of day."""
+        if not self._suspended:
+            return ()
+        return tuple(
+            self._suspended[policy.name, policy.revision][0]
+            for policy in chain.policies
+            if (policy.name, policy.revision) in self._suspended and policy.governs(pod, now)
+        )
+
+    def adopted(self, chains: Iterable[Chain]) -> None:
+        """None; these chains decide now. What is known of policies that are not in them is forgotten."""
+        there = {(policy.name, policy.revision) for chain in chains for policy in chain.policies}
+        for key in self._watched.keys() - there:
+            del self._watched[key]
+        self._rename()
+        for key in self._suspended.keys() - there:
+            suspension, _ = self._suspended.pop(key)
+            self.changed(suspension, False)
+
+    def review(self) -> bool:
+        """Whether some policy is tried again from now on: its pause has ended, or the cluster has another size."""
+        if not self._suspended:
+            return False
+        now, size = self._monotonic(), self._size()
+        found = [key for key, (_, then) in self._suspended.items() if self._due(key, now) or _resized(then, size)]
+        for key in found:
+            suspension, _ = self._suspended.pop(key)
+            self._watched[key].try_again()
+            self.changed(suspension, False)
+        return bool(found)
+
+    def _due(self, key: Key, now: float) -> bool:
+        until = self._watched[key].suspended_until
+        return until is None or now >= until
+
+
+class PolicyStopwatch:
+    """A `Stopwatch` that tells a budget what each watched policy takes; `inner` measures all decisions that nobody watches."""
+
+    def __init__(self, budget: PolicyBudget, inner: Stopwatch | None) -> None:
+        self._budget = budget
+        self._inner = inner
+
+    def effort(self, plugin: Plugin) -> Effort | None:
+        """Where the other stopwatch keeps a plugin's effort."""
+        return None if self._inner is None else self._inner.effort(plugin)
+
+    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:
+        """The laps of a decision that begins now."""
+        if self._budget.watches(policies):
+            return WatchedLaps(self._budget.settings.timer, whole=whole)
+        return NO_LAPS if self._inner is None else self._inner.begin(whole=whole, policies=policies)
+
+    def ended(self, laps: Laps, status: str) -> None:
+        """None; the budget knows what the policies took, or the other stopwatch is told."""
+        if isinstance(laps, WatchedLaps):
+            self._budget.measured = seconds_by_policy(laps)
+        elif self._inner is not None:
+            self._inner.ended(laps, status)
+
+
+class EveryDecision:
+    """A `Stopwatch` that measures the policies of every decision: `seconds` are those of the last one, by policy."""
+
+    def __init__(self, timer: Callable[[], float]) -> None:
+        self._timer = timer
+        self.seconds: Mapping[str, float] = {}
+
+    def effort(self, plugin: Plugin) -> Effort | None:  # noqa: ARG002 — nobody asks for it here
+        """None."""
+        return None
+
+    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:  # noqa: ARG002 — all are measured
+        """The laps of a decision that begins now."""
+        self.seconds = {}
+        return WatchedLaps(self._timer, whole=whole)
+
+    def ended(self, laps: Laps, status: str) -> None:  # noqa: ARG002 — whatever came of it
+        """None; the seconds are known."""
+        if isinstance(laps, WatchedLaps):
+            self.seconds = seconds_by_policy(laps)
+
+
+class WatchedLaps(TimedLaps):
+    """Laps that are measured for the sake of the policies in them."""
+
+    __slots__ = ()
+
+
+def seconds_by_policy(laps: TimedLaps) -> dict[str, float]:
+    """What each policy took of a decision."""
+    found = dict(laps.by_policy)
+    for _, slot, seconds in laps.laps:
+        if isinstance(slot.plugin, PolicyFilter | PolicyScore):
+            name = slot.plugin.origin[0]
+            found[name] = found.get(name, 0.0) + seconds
+    return found
+
+
+def _resized(before: Size, now: Size) -> bool:
+    return any(abs(new - old) > RESIZED * max(old, SMALL) for old, new in zip(before, now, strict=True))
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms"

@@ -1,0 +1,257 @@
+"""One text of a source to a policy that may decide: parsed, checked, its tests run, compiled, tried on a part of the live cluster.
+
+The sample of the cluster is taken on the event loop in a moment, by reference; the thread that compiles makes a cluster of it, so that
+scheduling neither waits for it nor changes it meanwhile. A policy that rejects every node is what its author may want, so it is not
+refused; a warning says it as long as it is so. Nothing raises: whatever is wrong with a text, or goes wrong with it, becomes a finding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler import cost
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.errors import WharfingerError
+from wharfinger.explain import policy_warnings
+from wharfinger.framework import lineup
+from wharfinger.framework.policy_status import Finding, PolicyText
+from wharfinger.framework.registry import default_registry
+from wharfinger.language import render, typed
+from wharfinger.language.codes import Severity
+from wharfinger.language.counts import count
+from wharfinger.language.diagnostics import Diagnostic, Diagnostics
+from wharfinger.language.text_set import TextSet
+from wharfinger.model import objects
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
+from wharfinger.policies import policy_tests
+from wharfinger.policies.compiling import own_params
+from wharfinger.policies.test_report import Failure
+
+MOST_NODES = 300
+MOST_PLACED = 2000
+MOST_PROBES = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """Some nodes with their pods, and pods to try. `whole`: these are all nodes there are."""
+
+    nodes: tuple[objects.Node, ...]
+    placed: tuple[PodView, ...]
+    probes: tuple[PodView, ...]
+    namespaces: tuple[objects.Namespace, ...]
+    now: float
+    whole: bool
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The sample as a cluster."""
+        state = ClusterState()
+        for node in self.nodes:
+            state.add_node(node)
+        for pod in self.placed:
+            state.add_pod(pod)
+        for namespace in self.namespaces:
+            state.put(namespace)
+        return state.snapshot(self.now)
+
+
+def sample_of(snapshot: Snapshot, waiting: Iterable[PodView]) -> Sample:
+    """A sample of the cluster, evenly spread over its nodes; probes are waiting pods, then placed ones, one of each template."""
+    rows = np.unique(np.linspace(0, max(0, snapshot.n_nodes - 1), min(MOST_NODES, snapshot.n_nodes)).astype(np.intp)).tolist()
+    placed = tuple(islice((pod for row in rows for pod in snapshot.pods_on(row)), MOST_PLACED))
+    return Sample(
+        nodes=tuple(snapshot.node(row).object for row in rows),
+        placed=placed,
+        probes=_different([*islice(waiting, 20 * MOST_PROBES), *placed]),
+        namespaces=tuple(snapshot.objects.all(objects.Namespace))[:MOST_PLACED],
+        now=snapshot.now,
+        whole=len(rows) == snapshot.n_nodes,
+    )
+
+
+def _different(pods: Iterable[PodView]) -> tuple[PodView, ...]:
+    found: dict[bytes, PodView] = {}
+    for pod in pods:
+        found.setdefault(pod.template, pod)
+        if len(found) == MOST_PROBES:
+            break
+    return tuple(found.values())
+
+
+MOST_GOVERNED = 5
+EVERYWHERE = slice(None)
+
+
+def tried(policy: CompiledPolicy, sample: Sample, file: str) -> list[Finding]:
+    """What is found; an error if the policy cannot be evaluated."""
+    try:
+        governed = [pod for pod in sample.probes if policy.governs(pod, sample.now)][:MOST_GOVERNED]
+        passing = [_passing(policy, sample, pod) for pod in governed]
+        warnings = policy_warnings.absent_labels(policy, sample.snapshot, sample.probes) if sample.whole else []
+    except Exception as error:  # noqa: BLE001 — whatever a policy raises here it would raise in every cycle
+        details = "" if policy.authority.restricted else f": {error}"  # which may quote what it met in the cluster
+        sentence = f"it cannot be evaluated on this cluster: {type(error).__name__}{details}"
+        return [Finding(severity="error", code="trial", message=sentence, file=file)]
+    if governed and sample.nodes and not any(passing):
+        warnings = [_rejects_all(policy, sample, governed[0]), *warnings]
+    return [Finding(severity="warning", code="trial", message=warning, file=file) for warning in warnings]
+
+
+def _passing(policy: CompiledPolicy, sample: Sample, pod: PodView) -> int:
+    """How many nodes of the sample the policy leaves for a pod, after everything in it has been evaluated."""
+    snapshot = sample.snapshot
+    bound = policy.bind(pod, snapshot)
+    left = np.ones(snapshot.n_nodes, np.bool_)
+    for index in range(len(policy.filters)):
+        left &= bound.filter_bits(index, snapshot, EVERYWHERE) == 0
+    for index in range(len(policy.scores)):
+        bound.score(index, snapshot, EVERYWHERE)
+    for index in range(len(policy.tie_break)):
+        bound.tie_key(index, snapshot, EVERYWHERE)
+    return int(left.sum())
+
+
+def _rejects_all(policy: CompiledPolicy, sample: Sample, pod: PodView) -> str:
+    several = f"all {len(sample.nodes):,} nodes" if len(sample.nodes) > 1 else "the only node"
+    nodes = several if sample.whole else f"each of {count(len(sample.nodes), 'node')} looked at"
+    return f"{policy.name} rejects {nodes} for every pod it was tried with, such as {pod.key}"
+
+
+MOST_FINDINGS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A policy that has passed everything, and what it was made of: enough to make it again. `needed` are the texts by name."""
+
+    policy: CompiledPolicy
+    text: PolicyText
+    needed: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a text. `title` is the policy's name as far as it can be told; `silent`: it is no policy and need not be one.
+
+    `needs` are digests of what the outcome depends on, by name; None for what was not there. `report` is everything found, for people;
+    `now` is what was found on the cluster as it was then, which may be otherwise soon.
+    """
+
+    version: Version | None
+    title: str | None = None
+    silent: bool = False
+    needs: Mapping[str, bytes | None] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    omitted: int = 0
+    report: str = ""
+    now: tuple[Finding, ...] = ()
+
+
+def build(text: PolicyText, texts: TextSet, params: Mapping[str, Any], sample: Sample | None) -> Outcome:
+    """What comes of a text among the others of its source; `params` are values for whatever policy declares them."""
+    if text.trouble:
+        return _refused(
+            [Finding(severity="error", code="read", message=text.trouble, file=text.name)], {text.name: digest(text.content)}, None
+        )
+    needs: dict[str, bytes | None] = {text.name: digest(text.content)}
+    try:
+        return _build(text, texts, params, sample, needs)
+    except Exception as error:  # noqa: BLE001 — no text may stop the others from being built
+        finding = Finding(severity="error", code="internal", message=f"{type(error).__name__}: {error}", file=text.name)
+        return _refused([finding], needs, None)
+
+
+def digest(content: bytes | None) -> bytes | None:
+    """What tells contents apart; None for nothing."""
+    return None if content is None else hashlib.sha256(content).digest()
+
+
+def _build(text: PolicyText, texts: TextSet, params: Mapping[str, Any], sample: Sample | None, needs: dict[str, bytes | None]) -> Outcome:
+    diagnostics = Diagnostics()
+    checked = texts.check(text.name, CATALOGUE, diagnostics, text.authority)
+    needs |= {name: digest(texts.texts.get(name)) for name in checked.needs}
+    findings = [_of_diagnostic(diagnostic) for diagnostic in diagnostics]
+    report = render.render(diagnostics, "human")
+    if checked.policy is None or diagnostics.has_errors:
+        silent = checked.silent and not diagnostics.has_errors
+        return _outcome(None, findings, report, title=checked.title, silent=silent, needs=needs)
+    compiled, more = _compiled(checked.policy, text, params, sample)
+    now = tuple(finding for finding in more if (finding.severity, finding.code) == ("warning", "trial"))
+    more = [finding for finding in more if finding not in now]
+    report += "".join(f"{finding.severity}: {finding}\n" for finding in more)
+    whole = {name: texts.texts[name] for name in needs if name in texts.texts}
+    version = None if compiled is None else Version(policy=compiled, text=text, needed=whole)
+    return _outcome(version, [*findings, *more], report, title=checked.title, needs=needs, now=now)
+
+
+def _compiled(
+    policy: typed.Policy, text: PolicyText, params: Mapping[str, Any], sample: Sample | None
+) -> tuple[CompiledPolicy | None, list[Finding]]:
+    once = policy_tests.Once()
+    failed = [_of_failure(failure) for failure in _failures(policy, once)]
+    if failed:
+        return None, failed
+    try:
+        compiled = once(policy, own_params(policy, params) | dict(text.params))
+        lineup.check([compiled], default_registry())
+    except WharfingerError as error:
+        return None, [Finding(severity="error", code="params", message=str(error), file=text.name)]
+    diagnostics = Diagnostics()
+    cost.report(policy, diagnostics, cost.of_compiled(compiled))
+    found = [_of_diagnostic(diagnostic) for diagnostic in diagnostics]
+    if sample is not None and not diagnostics.has_errors:
+        found += tried(compiled, sample, text.name)
+    return (None if any(finding.severity == "error" for finding in found) else compiled), found
+
+
+def _failures(policy: typed.Policy, once: policy_tests.Once) -> Iterator[tuple[str, Failure]]:
+    for result in policy_tests.run([policy], once).results:
+        yield from ((result.title, failure) for failure in result.failures)
+
+
+def _of_failure(failed: tuple[str, Failure]) -> Finding:
+    title, failure = failed
+    return Finding(
+        severity="error",
+        code="test",
+        message=f'test "{title}" fails: {failure.sentence}',
+        file=failure.at.source.name,
+        line=failure.at.line,
+        column=failure.at.column,
+        help="\n".join(failure.details),
+    )
+
+
+def _of_diagnostic(diagnostic: Diagnostic) -> Finding:
+    span = diagnostic.span
+    return Finding(
+        severity=diagnostic.severity.value,
+        code=diagnostic.code.name,
+        message=diagnostic.message,
+        file=span.source.name,
+        line=span.line if span.source.text else 0,
+        column=span.column if span.source.text else 0,
+        help=diagnostic.help or "",
+    )
+
+
+def _refused(findings: Sequence[Finding], needs: Mapping[str, bytes | None], title: str | None) -> Outcome:
+    return _outcome(None, findings, "".join(f"{finding.severity}: {finding}\n" for finding in findings), title=title, needs=needs)
+
+
+def _outcome(version: Version | None, findings: Sequence[Finding], report: str, **more: Any) -> Outcome:
+    """An outcome with as many findings as anybody reads, errors first."""
+    ordered = sorted(findings, key=lambda finding: finding.severity != Severity.ERROR.value)
+    omitted = max(0, len(ordered) - MOST_FINDINGS)
+    return Outcome(version=version, findings=tuple(ordered[:MOST_FINDINGS]), omitted=omitted, report=report, **more)

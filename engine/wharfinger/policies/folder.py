@@ -1,0 +1,246 @@
+"""A folder of policies, or one file, as a source: read as its writer meant it, watched, and read again from time to time.
+
+The kubelet writes a ConfigMap into a folder of its own (`..2026_01_01…`) and then turns the symlink `..data` to it; the names that people
+see are symlinks through `..data`. So everything is read from where `..data` points, and again if it points elsewhere afterwards: keys of
+two versions are never mixed, and no key is seen twice. A file that is mounted by itself (`subPath`) never changes, and a note says so.
+
+Lines of a file that does not parse are shown in logs and in the status, so people who may write into the folder must not have other files
+of the machine read by linking to them: a link that leaves the folder is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import watchfiles
+
+from wharfinger.framework.policy_status import Mode, PolicySink, PolicyText
+from wharfinger.language.counts import count
+from wharfinger.language.partner import NONE_MEANT, SUFFIX
+from wharfinger.language.source_file import MOST_BYTES
+
+MOST_FILES = 2000
+KUBELET = "..data"
+MOUNTS = Path("/proc/self/mountinfo")
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """The files of a folder by their path in it: content, or why there is none. `lost` says why the folder cannot be read, "" if it can."""
+
+    files: Mapping[str, bytes | str]
+    notes: tuple[str, ...] = ()
+    lost: str = ""
+
+
+def read(path: str, mounts: Path = MOUNTS) -> Contents:
+    """The policy files in a folder and below, or of one file and what stands beside it."""
+    try:
+        for _ in range(_ATTEMPTS):
+            turned = _points_to(path)
+            found = _read(path, mounts)
+            if _points_to(path) == turned:
+                return found
+    except OSError as error:
+        return Contents(files={}, lost=f"{error.filename}: {error.strerror}")
+    return Contents(files={}, lost=f"{path} changes faster than it can be read")
+
+
+def folder_of(path: str) -> str:
+    """The folder to watch for a path: itself, or the one that a file stands in."""
+    return path if is_folder(path) else str(Path(path).parent)
+
+
+def is_folder(path: str) -> bool:
+    """Whether there is a folder of that name; False where one may not even look."""
+    return os.path.isdir(path)  # noqa: PTH112 — Path.is_dir raises where one may not look
+
+
+def _points_to(path: str) -> str | None:
+    link = Path(folder_of(path), KUBELET)
+    return str(link.readlink()) if link.is_symlink() else None
+
+
+def _read(path: str, mounts: Path) -> Contents:
+    folder = folder_of(path)
+    data = Path(folder, KUBELET)
+    root = data if data.is_symlink() else Path(folder)
+    names = _names(root, deep=is_folder(path))
+    if not is_folder(path) and not Path(path).exists():
+        return Contents(files={}, lost=f"{path}: no such file")
+    dropped = names[MOST_FILES:]
+    notes = [f"only the first {MOST_FILES:,} of {count(len(names), 'file')} are read"] if dropped else []
+    named = None if is_folder(path) else root / Path(path).name
+    files = {name: content for name in names[:MOST_FILES] if (content := _inside(root / name, folder, named)) is not None}
+    return Contents(files=files, notes=(*notes, *_frozen(folder, files, mounts)))
+
+
+def _names(root: Path, *, deep: bool) -> list[str]:
+    """The paths of policy files in a folder, and below if wanted, sorted, and of `NO-POLICIES`; hidden folders are nobody's policies."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    def _is_read(parent: str, name: str) -> bool:
+        return name.endswith(SUFFIX) or (name == NONE_MEANT and Path(parent) == root)
+
+    found: list[str] = []
+    for parent, folders, names in os.walk(root, onerror=refuse):
+        folders[:] = [name for name in folders if deep and not name.startswith(".")]
+        found += [os.path.relpath(os.path.join(parent, name), root) for name in names if _is_read(parent, name)]  # noqa: PTH118 — thousands of paths
+    return sorted(found)
+
+
+def _inside(path: Path, folder: str, named: Path | None) -> bytes | str | None:
+    """The content of a file in the folder; one that was `named` by who runs the process may be a link to anywhere."""
+    leaves = path != named and path.is_symlink() and not path.resolve().is_relative_to(Path(folder).resolve())
+    if leaves and path.exists():
+        return f"{path.name} is a link that leaves {folder}; put the file itself there"
+    return _content(path)
+
+
+def _content(path: Path) -> bytes | str | None:
+    """A file's content, as much as any policy may have and a little more, or why it cannot be read; None for one that has just gone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe must not wait for its writer
+    except FileNotFoundError:
+        return f"{path.name} points to nothing" if path.is_symlink() else None
+    except OSError as error:
+        return f"{path.name} cannot be read: {error.strerror}"
+    with open(descriptor, "rb") as stream:  # noqa: PTH123 — it is open already
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return f"{path.name} is no regular file"
+        try:
+            return stream.read(MOST_BYTES + 4)
+        except OSError as error:
+            return f"{path.name} cannot be read: {error.strerror}"
+
+
+def _frozen(folder: str, files: Mapping[str, bytes | str], mounts: Path) -> Iterator[str]:
+    """A sentence for each file that is a mount of its own."""
+    mounted = _mount_points(mounts)
+    for name in files if mounted else ():
+        if os.path.realpath(Path(folder, name)) in mounted:
+            yield (
+                f"{name} is mounted by itself (subPath), so changes of its ConfigMap never arrive; mount the whole ConfigMap as a folder"
+            )
+
+
+def _mount_points(mounts: Path) -> frozenset[str]:
+    """The mount points of this process (proc(5), the fifth field of mountinfo); none where the system does not tell."""
+    try:
+        lines = mounts.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(line.split(" ")[4].replace("\\040", " ") for line in lines if line.count(" ") > 4)
+
+
+POLL = 10.0
+"""Seconds between two looks at a folder that no event was seen of."""
+_QUIET = 0.05
+_TRIES = 20
+_FIRST_LOOK = 1.0
+
+
+class FolderSource:
+    """The policies in a folder and below, or in one file; other files of its folder can be imported from."""
+
+    lasting = True
+    imports = True
+
+    def __init__(self, path: str, *, name: str = "", mode: Mode = Mode.ENFORCE, poll: float = POLL) -> None:
+        self.path = path
+        self.name = name or path
+        self._mode = mode
+        self._poll = poll
+        self._told: Contents | None = None
+        self._telling = asyncio.Lock()
+
+    async def run(self, sink: PolicySink) -> None:
+        """None, when cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch(sink), name=f"watch {self.name}")
+            group.create_task(self._look(sink), name=f"look at {self.name}")
+
+    async def tell(self, sink: PolicySink) -> None:
+        """None, once the sink knows what is there now; it is told only what it does not know."""
+        async with self._telling:
+            found = await self._calm()
+            if found == self._told:
+                return
+            self._told = found
+            if found.lost:
+                sink.lose(self.name, found.lost)
+            else:
+                sink.offer(self.name, self._texts(found.files), notes=found.notes)
+
+    async def _calm(self) -> Contents:
+        """What is there, when it was the same at two looks: nobody is in the middle of writing it."""
+        before = await asyncio.to_thread(read, self.path)
+        for _ in range(_TRIES if self._told is not None else 0):
+            if before == self._told:
+                break
+            await asyncio.sleep(_QUIET)
+            found = await asyncio.to_thread(read, self.path)
+            if found == before:
+                break
+            before = found
+        return before
+
+    def _texts(self, files: Mapping[str, bytes | str]) -> dict[str, PolicyText]:
+        root = folder_of(self.path)
+        return {key: self._text(str(Path(root, key)), content) for key, content in files.items()}
+
+    def _text(self, name: str, content: bytes | str) -> PolicyText:
+        alone = not is_folder(self.path)
+        wanted = Path(name).name != NONE_MEANT and (not alone or Path(name) == Path(self.path))
+        if isinstance(content, str):
+            return PolicyText(name=name, content=b"", mode=self._mode, trouble=content, wanted=wanted)
+        return PolicyText(name=name, content=content, mode=self._mode, wanted=wanted)
+
+    async def _look(self, sink: PolicySink) -> None:
+        pause = min(_FIRST_LOOK, self._poll)  # the watch may begin a moment after the first look
+        while True:
+            await self.tell(sink)
+            await asyncio.sleep(pause)
+            pause = self._poll
+
+    async def _watch(self, sink: PolicySink) -> None:
+        while True:
+            root = folder_of(self.path)
+            with suppress(OSError, RuntimeError):  # the folder is not there, or no more can be watched; the looks go on
+                await self._watch_folder(root, sink)
+            await asyncio.sleep(self._poll)
+
+    async def _watch_folder(self, root: str, sink: PolicySink) -> None:
+        """None, when the folder has been replaced by another, which this watch would never hear of."""
+        watched = _identity(root)
+        changes = watchfiles.awatch(
+            root,
+            watch_filter=None,
+            debounce=200,
+            step=20,
+            rust_timeout=int(1000 * self._poll),
+            yield_on_timeout=True,
+            recursive=root == self.path,
+        )
+        async with aclosing(changes) as batches:
+            async for _ in batches:
+                await self.tell(sink)
+                if _identity(root) != watched:
+                    return
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,263 @@
+"""Runs the `test` blocks of policies: follows their steps, checks what they expect, and says why an expectation does not hold."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.errors import WharfingerError
+from wharfinger.explain import conditions, layout
+from wharfinger.framework.decision import Decision
+from wharfinger.language import ast, test_steps, typed
+from wharfinger.language.test_steps import Expectation
+from wharfinger.policies import scenario
+from wharfinger.policies.scenario import Attempt, Scenario
+from wharfinger.policies.test_report import Coverage, Failure, Report, Result
+
+_COMPARE: Mapping[ast.BinaryOp, Callable[[Any, Any], bool]] = {
+    ast.BinaryOp.EQ: operator.eq,
+    ast.BinaryOp.NE: operator.ne,
+    ast.BinaryOp.LT: operator.lt,
+    ast.BinaryOp.LE: operator.le,
+    ast.BinaryOp.GT: operator.gt,
+    ast.BinaryOp.GE: operator.ge,
+}
+_TOLERANCE = 1e-9  # points are sums and quotients of floats; an author writes 33.3 and means it to a hair
+
+
+def check(world: Scenario, step: test_steps.Expect) -> Failure | None:
+    """Why an expectation does not hold, or None where it does."""
+    attempt = _attempt(world, step)
+    if attempt is None:
+        return Failure(at=step.span, sentence="nothing has been placed that this could be about")
+    return _CHECKS[step.expectation](world, attempt, step)
+
+
+def _attempt(world: Scenario, step: test_steps.Expect) -> Attempt | None:
+    """The placement an `expect` speaks of: that of its subject pod, else of the pod before the colon, else the last one."""
+    if step.expectation in _ABOUT_PODS:
+        return world.attempts.get(step.subject)
+    pod = getattr(step, "pod", None)
+    return world.attempts.get(pod) if pod is not None else world.last
+
+
+def _on(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+    wanted = [name for name, _ in step.nodes]
+    if attempt.decision.node in wanted:
+        return None
+    details = [line for name in wanted for line in _why_not(world, attempt, name)]
+    return Failure(at=step.span, sentence=f"{_happened(attempt.decision)}, not on {' or '.join(wanted)}", details=tuple(details))
+
+
+def _not_on(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+    del world
+    if attempt.decision.node not in [name for name, _ in step.nodes]:
+        return None
+    sentence = f"{_happened(attempt.decision)}, expected it not to be"
+    return Failure(at=step.span, sentence=sentence, details=tuple(_score_lines(attempt.decision, [])))
+
+
+def _pending(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+    decision = attempt.decision
+    if decision.node is not None:
+        sentence = f"{_happened(decision)}, expected it to be pending"
+        return Failure(at=step.span, sentence=sentence, details=tuple(_score_lines(decision, [])))
+    said = [decision.message, *(sentence for name in attempt.snapshot.names for _, sentence, _ in _rejections(world, attempt, name))]
+    return _message_missing(step, said)
+
+
+def _rejected(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+    found = _rejections(world, attempt, step.subject)
+    rule = None if step.rule is None else f"{world.policy.name}/{step.rule}"
+    by_rule = [sentence for name, sentence, _ in found if rule is None or name in (rule, step.rule)]
+    if by_rule:
+        return _message_missing(step, by_rule)
+    by = "" if step.rule is None else f" by {step.rule}"
+    others = [f"{name}: {sentence}" for name, sentence, _ in found]
+    return Failure(
+        at=step.span,
+        sentence=f"{step.subject} was not rejected{by}" + (f", but by {'; '.join(others)}" if others else ": every filter let it pass"),
+        details=tuple(_rule_values(world, attempt, step.rule, step.subject)),
+    )
+
+
+def _accepted(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+    found = _rejections(world, attempt, step.subject)
+    if not found:
+        return None
+    details = [line for _, _, values in found for line in values]
+    sentence = f"{step.subject} was rejected: {'; '.join(f'{name}: {said}' for name, said, _ in found)}"
+    return Failure(at=step.span, sentence=sentence, details=tuple(details))
+
+
+def _evicted(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+    """Whether the pod had to leave for another, or was left alone."""
+    del world
+    wanted = step.expectation is Expectation.EVICTED
+    if (step.subject in attempt.evicted) == wanted:
+        return None
+    others = ", ".join(attempt.evicted) or "nobody"
+    sentence = f"{step.subject} was evicted, expected it to stay" if not wanted else f"{step.subject} was not evicted, but {others}"
+    return Failure(at=step.span, sentence=f"{sentence}; {_happened(attempt.decision)}")
+
+
+def _score(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+    assert step.op is not None and step.points is not None  # noqa: S101, PT018 — the grammar gives a `scores` both
+    wanted = scenario.literal(step.points)
+    name = f"{world.policy.name}/{step.rule}"
+    parts = {part.name: part for part in attempt.decision.scores_at(step.subject)}
+    if name not in parts:
+        why = _rejections(world, attempt, step.subject)
+        reason = f"it was rejected by {why[0][0]}" if why else "the rule does not apply or has weight 0"
+        return Failure(at=step.span, sentence=f"{step.subject} has no points of {step.rule}: {reason}")
+    points = parts[name].points
+    rounded = wanted if abs(points - wanted) <= _TOLERANCE * max(1.0, abs(wanted)) else points
+    if _COMPARE[step.op](rounded, wanted):
+        return None
+    return Failure(
+        at=step.span,
+        sentence=f"{step.subject} has {layout.number(points)} points of {step.rule}, expected {step.op.value} {layout.number(wanted)}",
+        details=tuple(_score_values(world, attempt, step.rule, step.subject)),
+    )
+
+
+def _message_missing(step: test_steps.Expect, said: Sequence[str]) -> Failure | None:
+    if step.message is None or any(step.message.value in sentence for sentence in said):
+        return None
+    return Failure(
+        at=step.message.span, sentence=f"no message contains {step.message.value!r}", details=tuple(f"said: {text}" for text in said)
+    )
+
+
+def _happened(decision: Decision) -> str:
+    return (
+        f"{decision.pod.name} is on {decision.node}" if decision.node is not None else f"{decision.pod.name} is pending: {decision.message}"
+    )
+
+
+def _why_not(world: Scenario, attempt: Attempt, name: str) -> list[str]:
+    found = _rejections(world, attempt, name)
+    if not found:
+        return _score_lines(attempt.decision, [name])
+    return [line for rule, sentence, values in found for line in (f"{name} was rejected by {rule}: {sentence}", *values)]
+
+
+def _rejections(world: Scenario, attempt: Attempt, name: str) -> list[tuple[str, str, list[str]]]:
+    """(rule, sentence, lines with values) for everything that speaks against a node."""
+    row = attempt.snapshot.row(name)
+    if row is None:
+        return []
+    found: list[tuple[str, str, list[str]]] = []
+    filters = {f"{world.policy.name}/{rule.name}": rule for rule in world.policy.policy.filters}
+    for rejection in attempt.decision.diagnosis.at(row):
+        rule = filters.get(rejection.plugin)
+        if rule is None:
+            found += [(rejection.plugin, reason.text, []) for reason in rejection.reasons]
+            continue
+        for clause, answer in attempt.interpreter.filter(rule, row):
+            if not conditions.passes(clause, answer):
+                lines = conditions.operands(attempt.interpreter, world.policy.policy, clause.condition, row)
+                found.append((rejection.plugin, attempt.interpreter.message(clause, row), lines))
+    return found
+
+
+def _rule_values(world: Scenario, attempt: Attempt, rule: str | None, name: str) -> list[str]:
+    row = attempt.snapshot.row(name)
+    clauses = [clause for found in world.policy.policy.filters if found.name == rule for clause in found.clauses]
+    if row is None:
+        return []
+    return [line for clause in clauses for line in conditions.operands(attempt.interpreter, world.policy.policy, clause.condition, row)]
+
+
+def _score_values(world: Scenario, attempt: Attempt, rule: str | None, name: str) -> list[str]:
+    row = attempt.snapshot.row(name)
+    found = [score.value for score in world.policy.policy.scores if score.name == rule]
+    if row is None:
+        return []
+    return [line for value in found for line in conditions.operands(attempt.interpreter, world.policy.policy, value, row)]
+
+
+def _score_lines(decision: Decision, others: Sequence[str]) -> list[str]:
+    """The scores of the chosen node and of others side by side."""
+    names = [name for name in (decision.node, *others) if name is not None]
+    by_node = {name: decision.scores_at(name) for name in names}
+    rows: list[Sequence[str]] = [("score", *names)]
+    for index, part in enumerate(by_node[names[0]] if names else ()):
+        rows.append((part.name, *(layout.number(by_node[name][index].weighted) for name in names)))
+    rows.append(("total", *(layout.number(sum(part.weighted for part in by_node[name])) for name in names)))
+    return layout.columns(rows, right=frozenset(range(1, len(rows[0])))).splitlines()
+
+
+_ABOUT_PODS = frozenset({Expectation.ON, Expectation.NOT_ON, Expectation.PENDING})
+_CHECKS: Mapping[Expectation, Callable[[Scenario, Attempt, test_steps.Expect], Failure | None]] = {
+    Expectation.ON: _on,
+    Expectation.NOT_ON: _not_on,
+    Expectation.PENDING: _pending,
+    Expectation.REJECTED: _rejected,
+    Expectation.ACCEPTED: _accepted,
+    Expectation.SCORE: _score,
+    Expectation.EVICTED: _evicted,
+    Expectation.NOT_EVICTED: _evicted,
+}
+
+
+def run(policies: Sequence[typed.Policy], once: Once | None = None) -> Report:
+    """The results of every test of every policy, and what they covered; `once` shares what is compiled with whoever else needs it."""
+    results: list[Result] = []
+    coverages = [Coverage(policy) for policy in policies]
+    for policy, coverage in zip(policies, coverages, strict=True):
+        compiled = once or Once()
+        results += [_run(policy, test, coverage, compiled) for test in policy.tests]
+    return Report(
+        results=tuple(results),
+        coverage=tuple(point for coverage in coverages for point in coverage.points()),
+        untested=tuple(policy.name for policy in policies if not policy.tests),
+    )
+
+
+class Once:
+    """Compiles a policy once for all who give its params the same values."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, tuple[tuple[str, Any], ...]], CompiledPolicy] = {}
+
+    def __call__(self, policy: typed.Policy, given: Mapping[str, Any]) -> CompiledPolicy:
+        """The policy with these values of its params; raises UsageError for wrong ones."""
+        key = id(policy), tuple((name, repr(value)) for name, value in sorted(given.items()))  # what is known keeps its policy alive
+        if key not in self._known:
+            self._known[key] = compile_policy(policy, given)
+        return self._known[key]
+
+
+def _run(policy: typed.Policy, test: ast.Test, coverage: Coverage, compiled: Once) -> Result:
+    try:
+        failures = _failures(Scenario(policy, test, compiled), test, coverage)
+    except WharfingerError as error:
+        failures = [Failure(at=test.span, sentence=f"the test cannot run: {error}")]
+    return Result(policy=policy.name, title=test.title.value, at=test.span, failures=tuple(failures))
+
+
+def _failures(world: Scenario, test: ast.Test, coverage: Coverage) -> list[Failure]:
+    failures: list[Failure] = []
+    placed = expected = False
+    for step in test.steps:
+        world.follow(step)
+        if isinstance(step, test_steps.Place) and world.last is not None:
+            placed = True
+            coverage.record(world.last)
+            if not world.last.governed:
+                failures.append(Failure(at=step.span, sentence=f"the policy does not govern {step.pod}: {_scope(world)}"))
+        elif isinstance(step, test_steps.Expect):
+            expected = True
+            failure = check(world, step)
+            failures += [] if failure is None else [failure]
+    if not placed or not expected:
+        failures.append(Failure(at=test.span, sentence="the test places or expects nothing"))
+    return failures
+
+
+def _scope(world: Scenario) -> str:
+    scope = world.policy.policy.scope
+    return "it is for all pods" if scope is None else f"for pods where {scope.span.text}"

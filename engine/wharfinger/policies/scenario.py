@@ -1,0 +1,252 @@
+"""One `test` block carried out: its nodes and pods as a cluster, and what happened to each pod it placed.
+
+A test goes through the same reading, chain and `decide` as a real cluster does; only the objects are made up. A test names only what
+matters to it; the rest has defaults: a node with 8 CPUs, 32Gi of memory and room for 110 pods, a pod in namespace `default` that asks for
+nothing. The fields are those of the language reference; quantities keep the text they were written in, so that the code for a cluster's
+objects reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from wharfinger.compiler.interpreter import Interpreter
+from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.explain import conditions
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.cycle import decide
+from wharfinger.framework.decision import Decision
+from wharfinger.language import ast, test_steps, typed, units
+from wharfinger.language.types import Kind
+from wharfinger.model import decode, objects, quantity
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+"""What time it is in a test: fixed, so that a test gives the same answer for ever."""
+
+Manifest = dict[str, Any]
+Fields = Mapping[str, Any]
+
+NODE_DEFAULTS: Fields = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+_SPELLING = {"ephemeral_storage": "ephemeral-storage"}
+_NODE_AMOUNTS = ("cpu", "memory", "ephemeral_storage", "pods")
+
+
+def plain(value: ast.Expr | tuple[ast.ObjectField, ...]) -> Any:
+    """A literal or an object as plain values: numbers as the text of a quantity, sets as lists, objects as dicts."""
+    if isinstance(value, tuple):
+        return {field.name: plain(field.value) for field in value}
+    if isinstance(value, ast.Number):
+        return _number(value)
+    if isinstance(value, ast.String | ast.Boolean):
+        return value.value
+    if isinstance(value, ast.SetLiteral):
+        return [plain(item) for item in value.items]
+    if isinstance(value, ast.Unary) and value.op is ast.UnaryOp.MINUS:
+        return f"-{plain(value.operand)}"
+    raise TypeError(f"{type(value).__name__} in a test object")
+
+
+def _number(literal: ast.Number) -> str | float:
+    kind = units.literal_kind(literal.digits, literal.unit)
+    if kind in (Kind.DURATION, Kind.PERCENT):
+        return units.base_value(literal.digits, literal.unit) or 0.0
+    return literal.digits + ("" if literal.unit in ("cpu", "B") else literal.unit)  # the other units are Kubernetes' own suffixes
+
+
+def merged(base: Fields, own: Fields) -> Fields:
+    """The fields of an object declared `like` another: its own replace the other's, and objects are merged key by key."""
+    both = {name: {**base[name], **own[name]} for name in base.keys() & own.keys() if isinstance(own[name], dict)}
+    return {**base, **own, **both}
+
+
+def node_manifest(name: str, fields: Fields) -> Manifest:
+    """A node as a manifest."""
+    amounts = {**NODE_DEFAULTS, **{key: fields[key] for key in _NODE_AMOUNTS if key in fields}, **fields.get("resources", {})}
+    allocatable = {_SPELLING.get(key, key): value for key, value in amounts.items()}
+    conditions = {"Ready": "True", **fields.get("conditions", {})}
+    return {
+        "metadata": _metadata(name, fields) | {"labels": {"kubernetes.io/hostname": name, **fields.get("labels", {})}},
+        "spec": {"unschedulable": fields.get("unschedulable", False), "taints": [_taint(text) for text in fields.get("taints", ())]},
+        "status": {
+            "allocatable": allocatable,
+            "capacity": {**allocatable, **_amounts(fields.get("capacity", {}))},
+            "conditions": [{"type": kind, "status": str(status)} for kind, status in conditions.items()],
+            "images": [{"names": [image], "sizeBytes": quantity.value(size)} for image, size in fields.get("images", {}).items()],
+        },
+    }
+
+
+def pod_manifest(name: str, fields: Fields, *, node: str | None = None) -> Manifest:
+    """A pod as a manifest; running on `node`, or pending."""
+    metadata = _metadata(name, fields) | {"namespace": fields.get("namespace", "default")}
+    if "owner" in fields:
+        metadata["ownerReferences"] = [{"controller": True, **fields["owner"]}]
+    spec: Manifest = {
+        "containers": _containers(fields),
+        "priority": int(fields.get("priority", 0)),
+        "tolerations": [_toleration(text) for text in fields.get("tolerations", ())],
+        "nodeName": node or "",
+    }
+    for field, key in _POD_SPEC.items():
+        if field in fields:
+            spec[key] = fields[field]
+    status: Manifest = {"phase": "Running" if node else "Pending"}
+    if "qos" in fields:
+        status["qosClass"] = fields["qos"]
+    return {"metadata": metadata, "spec": spec, "status": status}
+
+
+_POD_SPEC = {
+    "node_selector": "nodeSelector",
+    "priority_class": "priorityClassName",
+    "scheduler_name": "schedulerName",
+    "service_account": "serviceAccountName",
+}
+
+
+def _metadata(name: str, fields: Fields) -> Manifest:
+    metadata: Manifest = {"name": name, "labels": fields.get("labels", {}), "annotations": fields.get("annotations", {})}
+    if "age" in fields:
+        metadata["creationTimestamp"] = (NOW - timedelta(seconds=fields["age"])).isoformat()
+    return metadata
+
+
+def _containers(fields: Fields) -> list[Manifest]:
+    """One container with the requests, limits and host ports; one more for each image after the first."""
+    first, *others = fields.get("images") or [""]
+    resources = {"requests": _amounts(fields.get("requests", {})), "limits": _amounts(fields.get("limits", {}))}
+    ports = [{"containerPort": int(port), "hostPort": int(port), "protocol": "TCP"} for port in fields.get("host_ports", ())]
+    return [
+        {"name": "main", "image": first, "resources": resources, "ports": ports},
+        *({"name": f"other-{i}", "image": image} for i, image in enumerate(others)),
+    ]
+
+
+def _amounts(fields: Fields) -> Manifest:
+    return {_SPELLING.get(key, key): value for key, value in fields.items()}
+
+
+def _taint(text: str) -> Manifest:
+    """`key=value:Effect` or `key:Effect`, as kubectl writes taints."""
+    pair, _, effect = text.rpartition(":")
+    key, _, value = pair.partition("=")
+    return {"key": key, "value": value, "effect": effect}
+
+
+def _toleration(text: str) -> Manifest:
+    """`key=value:Effect` tolerates that taint, `key:Effect` any value of the key, `key` any value and effect."""
+    pair, colon, effect = text.rpartition(":") if ":" in text else (text, "", "")
+    key, equals, value = pair.partition("=")
+    return {"key": key, "operator": "Equal" if equals else "Exists", "value": value, "effect": effect if colon else ""}
+
+
+Compiling = Callable[[typed.Policy, Mapping[str, Any]], CompiledPolicy]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One `place`: the decision, and the cluster as it was just before.
+
+    Where preemption made room for the pod, both are those after its victims have left, and `evicted` are their names. `preempting` is the
+    policy as it stood before that; None where the pod fitted at once.
+    """
+
+    decision: Decision
+    evicted: tuple[str, ...]
+    snapshot: Snapshot
+    interpreter: Interpreter
+    preempting: Interpreter | None
+    governed: bool
+
+
+class Scenario:
+    """The cluster of a test as far as its steps have been followed."""
+
+    def __init__(self, policy: typed.Policy, test: ast.Test, compiled: Compiling = compile_policy) -> None:
+        """Compile the policy with the params that the test sets; `compiled` does it, or knows it already."""
+        given = {step.name: literal(step.value) for step in test.steps if isinstance(step, test_steps.Param)}
+        self.policy: CompiledPolicy = compiled(policy, given)
+        self.attempts: dict[str, Attempt] = {}
+        self.last: Attempt | None = None
+        self._chain = assemble([self.policy])
+        self._state = ClusterState()
+        self._fields: dict[tuple[test_steps.ObjectKind, str], Mapping[str, Any]] = {}
+        self._pods: dict[str, PodView] = {}
+
+    def follow(self, step: ast.TestStep) -> None:
+        """Carry out a step that declares or places something; an `expect` changes nothing."""
+        if isinstance(step, test_steps.Object):
+            self._declare(step)
+        elif isinstance(step, test_steps.Running):
+            self._run(step)
+        elif isinstance(step, test_steps.Metric):
+            self._measure(step)
+        elif isinstance(step, test_steps.Place):
+            self._place(step.pod)
+
+    def _declare(self, step: test_steps.Object) -> None:
+        fields = self._inherited(step.kind, step.like, step.fields)
+        self._fields[step.kind, step.name] = fields
+        if step.kind is test_steps.ObjectKind.NODE:
+            self._state.add_node(decode.convert(node_manifest(step.name, fields), objects.Node))
+        else:
+            self._pods[step.name] = PodView(decode.convert(pod_manifest(step.name, fields), objects.Pod))
+
+    def _run(self, step: test_steps.Running) -> None:
+        fields = self._inherited(test_steps.ObjectKind.POD, step.like, step.fields)
+        self._fields[test_steps.ObjectKind.POD, step.name] = fields
+        self._state.add_pod(decode.convert(pod_manifest(step.name, fields, node=step.node), objects.Pod))
+
+    def _inherited(self, kind: test_steps.ObjectKind, like: str | None, own: tuple[ast.ObjectField, ...]) -> Mapping[str, Any]:
+        base = self._fields[kind, like] if like is not None else {}
+        return merged(base, plain(own))
+
+    def _measure(self, step: test_steps.Metric) -> None:
+        now = NOW.timestamp()
+        ages = [0.0 if age is None else literal(age) for age in step.ages]
+        samples = {node: (literal(value), now - age) for (node, _), value, age in zip(step.nodes, step.values, ages, strict=True)}
+        self._state.set_metric(step.name, samples)
+
+    def _place(self, name: str) -> None:
+        pod = self._pods[name]
+        decision, snapshot = self._decide(pod)
+        preempting = None if decision.node is not None else conditions.interpreter_of(self.policy, pod, snapshot)
+        victims = decision.victims
+        if victims:
+            for victim in victims:
+                self._state.remove_pod(victim)
+            decision, snapshot = self._decide(pod)
+        attempt = Attempt(
+            decision=decision,
+            evicted=tuple(victim.name for victim in victims),
+            snapshot=snapshot,
+            interpreter=conditions.interpreter_of(self.policy, pod, snapshot),
+            preempting=preempting,
+            governed=self.policy.governs(pod, snapshot.now),
+        )
+        self.attempts[name] = self.last = attempt
+        if decision.node is not None:
+            self._state.assume(pod, decision.node)
+
+    def _decide(self, pod: PodView) -> tuple[Decision, Snapshot]:
+        snapshot = self._state.snapshot(NOW.timestamp()).detach()
+        return decide(self._chain, snapshot, pod), snapshot
+
+
+def literal(value: ast.Expr) -> Any:
+    """A literal as a plain value in base units (millicores, bytes, fractions, seconds): what a param or a sample is."""
+    if isinstance(value, ast.Number):
+        return units.base_value(value.digits, value.unit)
+    if isinstance(value, ast.Unary) and value.op is ast.UnaryOp.MINUS:
+        return -literal(value.operand)
+    if isinstance(value, ast.SetLiteral):
+        return frozenset(literal(item) for item in value.items)
+    if isinstance(value, ast.String | ast.Boolean):
+        return value.value
+    raise TypeError(f"{type(value).__name__} is not a literal")

@@ -1,0 +1,169 @@
+"""Shadow policies: what would have been decided if they decided too.
+
+Each is held against the decisions about pods that it governs, on the very state they were made on, and changes none of them. What that may
+cost is a share of time, saved up for a moment at most; when it is used up, decisions pass by unseen and are counted as such. A shadow
+that takes more of single decisions than a policy may pauses, as one that decides would be suspended.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.cycle import Decider
+from wharfinger.framework.decision import Decision
+from wharfinger.policies.active import ActivePolicies
+from wharfinger.policies.budget import Allowance, BudgetSettings, EveryDecision
+
+if TYPE_CHECKING:
+    from wharfinger.compiler.program import CompiledPolicy
+    from wharfinger.framework.ports import Clock
+
+SHARE = 0.1
+"""The part of all time that shadow policies may take, together."""
+SAVED = 0.2
+"""Seconds of it that are saved up while nothing is decided."""
+MOST_KEPT = 50
+MOST_CELLS = 5_000_000
+"""Node × rule results that a shadow remembers: a tenth of what a deciding chain may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """A decision that the shadow would have made otherwise: the nodes chosen (None: none fits) and how many were feasible, of each."""
+
+    pod: str
+    at: float
+    profile: str
+    node: str | None
+    feasible: int
+    shadow_node: str | None
+    shadow_feasible: int
+    shadow_message: str
+    policy_revision: str
+
+
+@dataclass(slots=True, kw_only=True)
+class ShadowReport:
+    """What came of holding a policy of that revision against decisions; `unseen` are those passed by. The last disagreements are kept."""
+
+    policy: str
+    revision: str
+    agreed: int = 0
+    disagreed: int = 0
+    errors: int = 0
+    unseen: int = 0
+    last_error: str = ""
+    last: deque[Disagreement] = field(default_factory=lambda: deque(maxlen=MOST_KEPT))
+
+
+class _Shadow:
+    """A shadow policy in one profile."""
+
+    def __init__(self, policy: CompiledPolicy, chain: Chain, report: ShadowReport, budget: BudgetSettings) -> None:
+        self.policy = policy
+        self.chain = chain
+        self.report = report
+        self._budget = budget
+        self._allowance = Allowance(budget)
+        self._measured = EveryDecision(budget.timer)
+        self._decider = Decider(chain, MOST_CELLS, self._measured)
+
+    def pauses(self, now: float) -> bool:
+        """Whether the shadow took too long lately, at a monotonic time."""
+        until = self._allowance.suspended_until
+        if until is not None and now >= until:
+            self._allowance.try_again()
+            until = None
+        return until is not None
+
+    def compare(self, profile: str, decision: Decision, at: float, now: float) -> None:
+        """None; counts whether the shadow agrees, and has it pause if it took too long."""
+        other = self._decider.decide(decision.snapshot, decision.pod)
+        seconds = self._measured.seconds.get(self.policy.name, 0.0)
+        if self._budget.seconds and self._allowance.took(seconds, now):
+            self.report.last_error = (
+                f"it took {1000 * seconds:.3g} ms of a decision and may take {1000 * self._budget.seconds:.3g} ms; "
+                f"decisions pass by unseen for {self._allowance.pause:g} s"
+            )
+        if other.node == decision.node:
+            self.report.agreed += 1
+            return
+        self.report.disagreed += 1
+        told = Disagreement(
+            pod=decision.pod.key,
+            at=at,
+            profile=profile,
+            node=decision.node,
+            feasible=decision.feasible,
+            shadow_node=other.node,
+            shadow_feasible=other.feasible,
+            shadow_message=other.message,
+            policy_revision=decision.policy_revision,
+        )
+        self.report.last.append(told)
+
+
+class Shadows:
+    """The shadow policies of all profiles. `timer` measures what they cost together, `budget` says what one may take of a decision."""
+
+    def __init__(self, clock: Clock, timer: Callable[[], float] | None = None, budget: BudgetSettings | None = None) -> None:
+        self._clock = clock
+        self._timer = timer or clock.monotonic
+        self._budget = budget or BudgetSettings()
+        self._beside: dict[str, list[_Shadow]] = {}
+        self._saved = SAVED
+        self._asked_at = self._timer()
+        self.reports: Mapping[str, ShadowReport] = {}
+
+    def adopt(self, active: ActivePolicies) -> None:
+        """None; these are the shadow policies now. One of the same revision goes on counting, also beside others."""
+        known = {(profile, found.policy.name): found for profile, beside in self._beside.items() for found in beside}
+        reports: dict[str, ShadowReport] = {}
+        self._beside = {}
+        for profile, chains in active.shadows.items():
+            for name, chain in chains.items():
+                policy = next(policy for policy in chain.policies if policy.name == name)
+                report = reports.setdefault(name, self._report(policy))
+                before = known.get((profile, name))
+                same = before is not None and before.chain is chain
+                beside = before if same and before is not None else _Shadow(policy, chain, report, self._budget)
+                self._beside.setdefault(profile, []).append(beside)
+        self.reports = reports
+
+    def _report(self, policy: CompiledPolicy) -> ShadowReport:
+        before = self.reports.get(policy.name)
+        return (
+            before
+            if before is not None and before.revision == policy.revision
+            else ShadowReport(policy=policy.name, revision=policy.revision)
+        )
+
+    def compare(self, profile: str, decision: Decision) -> None:
+        """None; holds the shadows that govern the pod against a decision that was just made. Never raises."""
+        beside = self._beside.get(profile)
+        if not beside:
+            return
+        for shadow in beside:
+            try:
+                if shadow.policy.governs(decision.pod, decision.snapshot.now):
+                    self._compare(shadow, profile, decision)
+            except Exception as error:  # noqa: BLE001 — whatever is wrong with a shadow is nobody else's trouble
+                shadow.report.errors += 1
+                shadow.report.last_error = f"{type(error).__name__}: {error}"[:500]
+        beside.append(beside.pop(0))  # when time is short, another is first next time
+
+    def _compare(self, shadow: _Shadow, profile: str, decision: Decision) -> None:
+        began = self._timer()
+        self._saved = min(SAVED, self._saved + SHARE * (began - self._asked_at))
+        self._asked_at = began
+        if self._saved <= 0 or shadow.pauses(self._clock.monotonic()):
+            shadow.report.unseen += 1
+            return
+        try:
+            shadow.compare(profile, decision, self._clock.now(), self._clock.monotonic())
+        finally:
+            self._saved -= self._timer() - began

@@ -1,0 +1,164 @@
+"""What the tests of policies found, as values: failures, and which answers each condition has given.
+
+A clause that no test ever made false has never been seen to reject anything; one whose missing case was never reached may surprise.
+Whether a condition can be missing is in its type, so a coverage of 100 % is always possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from wharfinger.compiler.interpreter import SKIP, Interpreter
+from wharfinger.language import typed
+from wharfinger.language.source import Span
+from wharfinger.language.types import Type
+from wharfinger.policies.scenario import Attempt
+
+
+class Truth(Enum):
+    """The three answers of a condition."""
+
+    TRUE = "true"
+    FALSE = "false"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One thing that was not as expected: where, one sentence, and lines that show why."""
+
+    at: Span
+    sentence: str
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One test and what failed in it."""
+
+    policy: str
+    title: str
+    at: Span
+    failures: tuple[Failure, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed."""
+        return not self.failures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covered:
+    """A clause, a `when` or a score: the answers its type allows, and those that some test produced."""
+
+    policy: str
+    rule: str
+    at: Span
+    possible: tuple[Truth, ...]
+    seen: frozenset[Truth]
+
+    @property
+    def unseen(self) -> tuple[Truth, ...]:
+        """The answers that no test produced."""
+        return tuple(truth for truth in self.possible if truth not in self.seen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All tests of all policies, in the order of the files."""
+
+    results: tuple[Result, ...]
+    coverage: tuple[Covered, ...]
+    untested: tuple[str, ...]
+
+    @property
+    def failed(self) -> int:
+        """How many tests failed."""
+        return sum(not result.passed for result in self.results)
+
+
+def covered_fraction(coverage: Iterable[Covered]) -> float:
+    """Answers produced per answers possible; 1 where there is nothing to cover."""
+    points = list(coverage)
+    possible = sum(len(point.possible) for point in points)
+    return sum(len(point.seen & set(point.possible)) for point in points) / possible if possible else 1.0
+
+
+@dataclass(slots=True)
+class _Point:
+    rule: str
+    at: Span
+    possible: tuple[Truth, ...]
+    seen: set[Truth] = field(default_factory=set)
+
+
+class Coverage:
+    """The answers of one policy's clauses, guards, scores and rules about victims."""
+
+    def __init__(self, policy: typed.Policy) -> None:
+        """Nothing has been seen yet."""
+        self._policy = policy
+        self._points = {id(part): _Point(rule, part.span, possible) for rule, part, possible in _parts(policy)}
+
+    def points(self) -> tuple[Covered, ...]:
+        """What was seen so far, in the order of the file."""
+        ordered = sorted(self._points.values(), key=lambda point: (point.at.start, point.at.end))
+        return tuple(
+            Covered(policy=self._policy.name, rule=point.rule, at=point.at, possible=point.possible, seen=frozenset(point.seen))
+            for point in ordered
+        )
+
+    def record(self, attempt: Attempt) -> None:
+        """Take in what every rule said of every node when a pod was placed."""
+        if not attempt.governed:
+            return
+        for row in range(attempt.snapshot.n_nodes):
+            for rule in self._policy.filters:
+                if self._applies(rule.when, attempt, row):
+                    for clause, answer in attempt.interpreter.filter(rule, row):
+                        self._points[id(clause)].seen.add(_truth(answer))
+            for score in self._policy.scores:
+                if self._applies(score.when, attempt, row) and (value := attempt.interpreter.score(score, row)) is not SKIP:
+                    self._points[id(score)].seen.add(Truth.MISSING if value is None else Truth.TRUE)
+
+        if attempt.preempting is not None:
+            self._record_victims(attempt.preempting)
+
+    def _record_victims(self, preempting: Interpreter) -> None:
+        """Take in what the rules about victims say of the pods that could be some."""
+        for row in range(preempting.snapshot.n_nodes):
+            for placed in preempting.snapshot.pods_on(row):
+                for rule in self._policy.victims if placed.priority < preempting.pod.priority else ():
+                    self._points[id(rule)].seen.add(_truth(preempting.value(rule.condition, row, placed)))
+
+    def _applies(self, when: typed.Expr | None, attempt: Attempt, row: int) -> bool:
+        if when is None:
+            return True
+        answer = attempt.interpreter.value(when, row)
+        self._points[id(when)].seen.add(_truth(answer))
+        return answer is True
+
+
+def _parts(policy: typed.Policy) -> Iterator[tuple[str, typed.Clause | typed.Score | typed.VictimRule | typed.Expr, tuple[Truth, ...]]]:
+    """Everything that is covered: (rule, part, the answers its type allows). A score has a value (TRUE) or is missing."""
+    for rule in policy.filters:
+        if rule.when is not None:
+            yield f"{rule.name} when", rule.when, _answers(rule.when.type)
+        for clause in rule.clauses:
+            yield rule.name, clause, _answers(clause.condition.type)
+    for score in policy.scores:
+        if score.when is not None:
+            yield f"{score.name} when", score.when, _answers(score.when.type)
+        yield score.name, score, (Truth.TRUE, Truth.MISSING) if score.value.type.optional else (Truth.TRUE,)
+    for victim in policy.victims:
+        yield "preemption", victim, _answers(victim.condition.type)
+
+
+def _answers(type_: Type) -> tuple[Truth, ...]:
+    return (Truth.TRUE, Truth.FALSE, Truth.MISSING) if type_.optional else (Truth.TRUE, Truth.FALSE)
+
+
+def _truth(answer: object) -> Truth:
+    return Truth.MISSING if answer is None else Truth.TRUE if answer else Truth.FALSE

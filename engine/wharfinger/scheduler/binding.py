@@ -1,0 +1,402 @@
+"""The binding cycle: what lies between a decision and a bound pod, for many pods at a time.
+
+    Permit ──▶ PreBind (with the pod's volumes) ──▶ Bind ──▶ PostBind
+
+The pod is assumed on its node all the while. If anything fails, what was reserved is given back, the pod is forgotten and queued again.
+Where a bind gets no answer, it may have been written all the same: the pod stays assumed while the watch is given time to show it, and the
+same bind is sent again, which does no harm as it names the pod's uid and the node.
+
+A claim whose class waits for its first consumer is bound once it is known where the pod goes. Where a persistent volume is there for it on
+the node, that is reserved; otherwise the claim is annotated with the node, which tells the provisioner where to make one. Then the
+controllers of the cluster have their time to finish. As in kube-scheduler 1.36 (pkg/scheduler/framework/plugins/volumebinding/binder.go,
+`BindPodVolumes`), except that everything is worked out again from what is known now instead of kept since the decision: if it is no longer
+true, a write is refused and the pod is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from wharfinger.event_loop import Background, until
+from wharfinger.framework import volume_claims
+from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.extension import PermitPlugin, Placement, Plugin
+from wharfinger.framework.plugins.volume_binding import SELECTED_NODE
+from wharfinger.framework.ports import BindFailed, Clock, WriteFailed
+from wharfinger.framework.verdict import Reason
+from wharfinger.model import objects
+from wharfinger.scheduler import pod_status
+from wharfinger.scheduler.ports import DecisionSummary, LiveCluster, finished_attempt
+
+if TYPE_CHECKING:
+    from wharfinger.framework.ports import VolumeWriter
+    from wharfinger.model.pod import PodView
+    from wharfinger.scheduler.pod_status import Failures, StatusWrites
+    from wharfinger.scheduler.queue import SchedulingQueue
+    from wharfinger.scheduler.queued_pods import QueuedPod
+
+LONGEST = 600.0
+"""Seconds that the controllers have, as `bindTimeoutSeconds` of VolumeBindingArgs."""
+
+LOOK = 0.25
+"""Seconds between looks at the claims."""
+
+
+class VolumeBinds:
+    """Binds the claims of placed pods."""
+
+    def __init__(self, world: LiveCluster) -> None:
+        self._world = world
+
+    async def bind(self, placement: Placement) -> None:
+        """None, once every claim of the pod is bound; `BindFailed` if one is not to be bound."""
+        waiting = self._waiting(placement.pod)
+        if not waiting:
+            return
+        writer = self._world.ports.volumes
+        if writer is None:
+            names = ", ".join(claim.metadata.name for claim in waiting)
+            raise BindFailed(f"binding volumes on first use is not supported here (claims {names})", retriable=False)
+        try:
+            await self._write(waiting, placement, writer)
+        except WriteFailed as failed:
+            raise BindFailed(f"binding volumes: {failed.reason}") from failed
+        await self._see_them_bound(placement)
+
+    def _waiting(self, pod: PodView) -> list[objects.PersistentVolumeClaim]:
+        """The pod's claims that are not bound yet; `BindFailed` for one that is not there any more."""
+        store = self._world.state.objects
+        found = []
+        for use in volume_claims.claims_used(pod):
+            claim = volume_claims.claim_of(use, pod, store)
+            if claim is None:
+                raise BindFailed(volume_claims.claim_not_found(use.claim))
+            if not volume_claims.fully_bound(claim) and claim not in found:
+                found.append(claim)
+        return found
+
+    async def _write(self, waiting: list[objects.PersistentVolumeClaim], placement: Placement, writer: VolumeWriter) -> None:
+        """Reserve volumes, and name the node to provisioners."""
+        snapshot = self._world.snapshot()
+        row = snapshot.row(placement.node)
+        if row is None:
+            raise BindFailed(f"node {placement.node} was removed before the pod's volumes were bound")
+        fresh = [claim for claim in waiting if SELECTED_NODE not in claim.metadata.annotations]
+        for claim, volume in volume_claims.chosen_on(fresh, snapshot, row):
+            if volume is None:
+                await writer.annotate_claim(claim, {SELECTED_NODE: placement.node})
+            elif volume.spec.claim_ref is None:
+                await writer.reserve_volume(volume, claim)
+
+    async def _see_them_bound(self, placement: Placement) -> None:
+        clock = self._world.ports.clock
+        ends_at = clock.monotonic() + LONGEST
+        told: set[str] = set()  # claims whose provisioner has been seen to know the node
+        while waiting := self._waiting(placement.pod):
+            for claim in waiting:
+                if SELECTED_NODE in claim.metadata.annotations:
+                    told.add(claim.metadata.uid)
+                elif claim.metadata.uid in told:  # the provisioner can make none there (checkBindings)
+                    raise BindFailed(f'provisioning failed for PVC "{claim.metadata.name}"')
+            if not self._world.state.is_placed(placement.pod.uid):
+                raise BindFailed("the pod was deleted while its volumes were being bound", gone=True)
+            if clock.monotonic() >= ends_at:
+                raise BindFailed("timed out waiting for the pod's volumes to be bound")
+            await clock.sleep(LOOK)
+
+
+@dataclass(slots=True, eq=False)
+class _Question:
+    """A placement that waits for one plugin's answer."""
+
+    placement: Placement
+    plugin: PermitPlugin
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    refusal: Reason | None = None
+    error: Exception | None = None
+    wait_seconds: float = 0.0
+
+
+class Permits:
+    """The placements that plugins are asked about, each until its binding cycle ends."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: dict[str, Placement] = {}
+        self._questions: dict[str, _Question] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._waiting
+
+    async def ask(self, placement: Placement, plugins: tuple[PermitPlugin, ...]) -> tuple[PermitPlugin, Reason] | None:
+        """None once every plugin has approved; otherwise who did not, and why."""
+        self._waiting[placement.pod.uid] = placement
+        for plugin in plugins:
+            refusal = await self._answer(_Question(placement, plugin))
+            if refusal is not None:
+                return plugin, refusal
+        return None
+
+    def reject(self, uid: str, reason: Reason) -> bool:
+        """Whether a placement was waiting for an answer, which is no."""
+        question = self._questions.get(uid)
+        if question is None or question.answered.is_set():
+            return False
+        question.refusal = reason
+        question.answered.set()
+        return True
+
+    def end(self, uid: str) -> None:
+        """The placement's binding cycle has ended, one way or the other."""
+        if self._waiting.pop(uid, None) is not None:
+            self._ask_all()
+
+    async def _answer(self, question: _Question) -> Reason | None:
+        uid = question.placement.pod.uid
+        self._questions[uid] = question
+        try:
+            self._ask_all()
+            if not await until(question.answered, self._clock, question.wait_seconds):
+                name, plugin = question.placement.pod.name, question.plugin.name
+                return Reason(f'pod "{name}" rejected due to timeout after waiting at plugin "{plugin}"')
+        finally:
+            del self._questions[uid]
+        if question.error is not None:
+            raise question.error
+        return question.refusal
+
+    def _ask_all(self) -> None:
+        for question in list(self._questions.values()):
+            if not question.answered.is_set():
+                self._ask(question)
+
+    def _ask(self, question: _Question) -> None:
+        others = [other for other in self._waiting.values() if other is not question.placement]
+        try:
+            permission = question.plugin.permit(question.placement, others)
+            question.wait_seconds = float(permission.wait_seconds)
+        except Exception as error:  # noqa: BLE001 — raised again where the placement is being bound, not where another one is
+            question.error = error
+            question.answered.set()
+            return
+        if permission.approved or permission.reason is not None:
+            question.refusal = permission.reason
+            question.answered.set()
+
+
+PATIENCE = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 4.0)
+"""Seconds between looks at whether a bind whose outcome is unknown has come true."""
+
+
+class NotLeader(Exception):
+    """The lease is not held, so nothing may be bound any more."""
+
+
+class Refused(Exception):
+    """A plugin does not let the placement be bound."""
+
+    def __init__(self, plugin: Plugin, reason: Reason) -> None:
+        super().__init__(reason.text)
+        self.plugin = plugin
+        self.reason = reason
+
+
+class BindingCycle:
+    """Binds at most `most` pods at a time."""
+
+    def __init__(  # noqa: PLR0913 — the parts that a binding touches
+        self,
+        world: LiveCluster,
+        *,
+        queue: SchedulingQueue,
+        writes: StatusWrites,
+        failures: Failures,
+        permits: Permits,
+        most: int,
+    ) -> None:
+        self._world = world
+        self._ports = world.ports
+        self._queue = queue
+        self._writes = writes
+        self._failures = failures
+        self._permits = permits
+        self._most = most
+        self._volumes = VolumeBinds(world)
+        self._background = Background(lambda error: self._ports.observer.failed("binding cycle", error))
+        self._occupied = 0
+        self.room = asyncio.Event()
+        self.room.set()
+
+    def __len__(self) -> int:
+        return len(self._background)
+
+    def start(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary) -> None:
+        """Bind an assumed and reserved pod in the background."""
+        self._background.start(self._run(queued, placement, decided)).add_done_callback(self._ended)
+        self._occupy()
+
+    async def drain(self) -> None:
+        """None, when nothing is being bound any more."""
+        await self._background.drain()
+
+    def cancel(self) -> None:
+        """Stop binding at once; what was being sent may have arrived."""
+        self._background.cancel()
+
+    def undo(self, queued: QueuedPod, placement: Placement, *, known: bool = True) -> None:
+        """Give back what was reserved and forget the pod; if its place was `known` to be taken, say that it is free.
+
+        A plugin that fails to give something back is reported, and the pod is forgotten all the same.
+        """
+        for plugin in reversed(queued.profile.reserves):
+            try:
+                plugin.unreserve(placement)
+            except Exception as error:  # noqa: BLE001 — plugins may raise anything, and no pod may be lost by it
+                self._ports.observer.failed(f"pod {placement.pod.key}", error)
+        if self._world.state.forget(placement.pod) and known:
+            freed = Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=placement.node, pod=placement.pod)
+            self._queue.notify(freed)
+
+    def _ended(self, _task: asyncio.Task[None]) -> None:
+        self._occupied -= 1
+        if self._occupied < self._most:
+            self.room.set()
+
+    async def _run(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary) -> None:
+        try:
+            await self._bind(queued, placement)
+        except NotLeader:
+            self.undo(queued, placement)
+            self._queue.put_back(queued)
+        except Refused as refused:
+            self.undo(queued, placement)
+            self._failures.unschedulable(queued, frozenset({refused.plugin}), decided, message=refused.reason.text)
+        except asyncio.CancelledError:
+            self.undo(queued, placement)
+            raise
+        except BindFailed as failed:
+            self._failed(queued, placement, decided, failed)
+        except Exception as error:  # noqa: BLE001 — plugins may raise anything, and no pod may be lost by it
+            self.undo(queued, placement)
+            self._failures.error(queued, error, decided)
+        else:
+            await self._bound(queued, placement, decided)
+        finally:
+            self._permits.end(queued.uid)
+
+    async def _bind(self, queued: QueuedPod, placement: Placement) -> None:
+        clock = self._ports.clock
+        if queued.profile.permits or queued.profile.pre_binds or placement.pod.object.spec.volumes:
+            with self._aside():
+                await self._prepare(queued, placement)
+        await self._writes.settled(queued.uid)
+        sent = clock.monotonic()
+        try:
+            await self._send(queued, placement)
+        finally:
+            queued.stages["bind"] = clock.monotonic() - sent
+
+    async def _prepare(self, queued: QueuedPod, placement: Placement) -> None:
+        """Permit and PreBind, which may take minutes."""
+        clock, profile = self._ports.clock, queued.profile
+        started = clock.monotonic()
+        if profile.permits:
+            refusal = await self._permits.ask(placement, profile.permits)
+            queued.stages["permit"] = clock.monotonic() - started
+            if refusal is not None:
+                raise Refused(*refusal)
+        started = clock.monotonic()
+        try:
+            for plugin in profile.pre_binds:
+                if (reason := await plugin.pre_bind(placement)) is not None:
+                    raise BindFailed(f"{plugin.name}: {reason.text}")
+            await self._volumes.bind(placement)
+        finally:
+            queued.stages["pre_bind"] = clock.monotonic() - started
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Leave the room for a binding to others while the placement waits for something else."""
+        self._occupied -= 1
+        self.room.set()
+        try:
+            yield
+        finally:
+            self._occupy()
+
+    def _occupy(self) -> None:
+        self._occupied += 1
+        if self._occupied >= self._most:
+            self.room.clear()
+
+    async def _send(self, queued: QueuedPod, placement: Placement) -> None:
+        """Write the binding, through the chain's Bind plugins if one takes the pod."""
+        for plugin in queued.profile.binds:
+            self._check(placement)
+            answer = await plugin.bind(placement)
+            if isinstance(answer, Reason):
+                raise BindFailed(f"{plugin.name}: {answer.text}")
+            if answer:
+                return
+        self._check(placement)
+        try:
+            await self._ports.binder.bind(placement.pod, placement.node)
+        except BindFailed as failed:
+            if not (failed.unknown or failed.bound):
+                raise
+            await self._find_out(placement, failed)
+
+    def _check(self, placement: Placement) -> None:
+        """Raise if the placement must not be sent any more."""
+        if not self._ports.leadership.is_leader:
+            raise NotLeader
+        if not self._world.state.is_placed(placement.pod.uid):
+            raise BindFailed("the pod was deleted while it was being bound", gone=True)
+        if not self._world.state.is_assumed(placement.pod.uid):
+            raise BindFailed("the pod was bound by somebody else", bound=True)
+        if self._world.state.snapshot().row(placement.node) is None:
+            raise BindFailed(f"node {placement.node} was removed before the pod was bound to it")
+
+    async def _find_out(self, placement: Placement, failed: BindFailed) -> None:
+        """None if a bind without a known outcome turns out to have been written; `BindFailed` if not."""
+        state, uid = self._world.state, placement.pod.uid
+        for seconds in PATIENCE:
+            await self._ports.clock.sleep(seconds)
+            if state.is_placed(uid) and not state.is_assumed(uid):
+                there = state.snapshot().placed(uid)
+                if there is not None and there[1].node_name == placement.node:
+                    return
+                raise BindFailed("the pod was bound to another node", bound=True)
+            self._check(placement)
+            try:
+                await self._ports.binder.bind(placement.pod, placement.node)
+            except BindFailed as again:
+                if not (again.unknown or again.bound):
+                    raise
+                failed = again
+            else:
+                return
+        raise failed
+
+    def _failed(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary, failed: BindFailed) -> None:
+        self.undo(queued, placement)
+        if failed.gone:
+            self._failures.vanished(queued, failed, decided)
+        else:
+            self._failures.error(queued, failed, decided)
+
+    async def _bound(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary) -> None:
+        pod = placement.pod
+        self._queue.done(queued)
+        self._writes.forget(pod.uid)
+        self._ports.events.record(pod, pod_status.assigned(pod, placement.node))
+        self._ports.observer.attempted(finished_attempt(queued, "scheduled", self._ports.clock.monotonic(), decided))
+        for plugin in queued.profile.post_binds:
+            try:
+                await plugin.post_bind(placement)
+            except Exception as error:  # noqa: BLE001 — the pod is bound, whatever a plugin makes of it
+                self._ports.observer.failed(f"{plugin.name} after binding {pod.key}", error)

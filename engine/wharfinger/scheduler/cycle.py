@@ -1,0 +1,142 @@
+"""The scheduling cycle: one pod, from the queue to an assumed placement or a reason why there is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.extension import Placement
+from wharfinger.framework.plugins import default_preemption
+from wharfinger.policies.budget import SUSPENDED
+from wharfinger.scheduler import hints, pod_status
+from wharfinger.scheduler.ports import NOT_DECIDED, DecisionSummary, LiveCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wharfinger.framework.decision import Decision
+    from wharfinger.framework.extension import Plugin
+    from wharfinger.framework.verdict import Reason
+    from wharfinger.model.pod import PodView
+    from wharfinger.policies.budget import PolicyBudget
+    from wharfinger.scheduler.binding import BindingCycle
+    from wharfinger.scheduler.pod_status import Failures
+    from wharfinger.scheduler.preemption import Preemptor
+    from wharfinger.scheduler.queue import SchedulingQueue
+    from wharfinger.scheduler.queued_pods import QueuedPod
+
+
+class SchedulingCycle:
+    """Decides about pods on the live state and acts on what was decided. Those `beside` are shown every decision before that."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 — the parts that an attempt touches
+        self,
+        world: LiveCluster,
+        queue: SchedulingQueue,
+        binding: BindingCycle,
+        failures: Failures,
+        preemptor: Preemptor,
+        budget: PolicyBudget,
+    ) -> None:
+        self._world = world
+        self._clock = world.ports.clock
+        self._queue = queue
+        self._binding = binding
+        self._failures = failures
+        self._preemptor = preemptor
+        self._budget = budget
+        self.beside: tuple[Callable[[str, Decision], None], ...] = ()
+
+    def schedule(self, queued: QueuedPod) -> None:
+        """Try a pod that was just popped; afterwards it is being bound, waits again, or is no longer queued."""
+        if self._skipped(queued):
+            return
+        started = self._clock.monotonic()
+        try:
+            if self._held(queued):
+                return
+            decision = queued.profile.decider.decide(self._world.snapshot(), queued.pod)
+            queued.stages["decide"] = spent = self._clock.monotonic() - started
+            self._budget.decided(decision.evaluation.lineup.governing, spent)
+            for shown in self.beside:
+                shown(queued.profile.name, decision)
+            if decision.node is None:
+                self._rejected(queued, decision)
+            else:
+                self._place(queued, decision.node, decision)
+        except Exception as error:  # noqa: BLE001 — an object or a plugin may be at fault in any way; the other pods go on
+            self._failures.error(queued, error)
+
+    def _skipped(self, queued: QueuedPod) -> bool:
+        """Whether there is nothing to decide."""
+        pod = queued.pod
+        if pod.terminating:
+            self._queue.done(queued)
+            self._world.ports.events.record(pod, pod_status.failed_scheduling(f"skip schedule deleting pod: {pod.key}"))
+            return True
+        if self._world.state.is_placed(pod.uid):
+            self._queue.done(queued)
+            return True
+        if self._preemptor.evicting_for(pod.uid):
+            self._queue.shelve(queued)
+            return True
+        return False
+
+    def _held(self, queued: QueuedPod) -> bool:
+        """Whether the pod waits because a policy that governs it is suspended."""
+        holding = self._budget.holding(queued.profile.chain, queued.pod, self._world.snapshot().now)
+        if holding:
+            self._failures.unschedulable(queued, frozenset({SUSPENDED}), NOT_DECIDED, message="; ".join(map(str, holding)))
+        return bool(holding)
+
+    def _place(self, queued: QueuedPod, node: str, decision: Decision) -> None:
+        pod = queued.pod
+        decided = DecisionSummary.of(decision)
+        placement = Placement(pod=pod, node=node, cycle=decision.evaluation.cycle)
+        self._world.state.assume(pod, node)
+        refusal = self._reserve(queued, placement)
+        if refusal is not None:
+            plugin, reason = refusal
+            self._failures.unschedulable(queued, frozenset({plugin}), decided, message=reason.text)
+            return
+        try:
+            self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=node, pod=pod))
+        except Exception:  # whatever it was, nothing may stay assumed that is not being bound
+            self._binding.undo(queued, placement, known=False)
+            raise
+        self._binding.start(queued, placement, decided)
+
+    def _reserve(self, queued: QueuedPod, placement: Placement) -> tuple[Plugin, Reason] | None:
+        """Who refuses to reserve the placement and why, after undoing it; None if nobody does."""
+        started = self._clock.monotonic()
+        try:
+            for plugin in queued.profile.reserves:
+                reason = plugin.reserve(placement)
+                if reason is not None:
+                    self._binding.undo(queued, placement, known=False)
+                    return plugin, reason
+        except Exception:
+            self._binding.undo(queued, placement, known=False)
+            raise
+        finally:
+            queued.stages["reserve"] = self._clock.monotonic() - started
+        return None
+
+    def _rejected(self, queued: QueuedPod, decision: Decision) -> None:
+        rejectors = hints.rejectors(decision)
+        decided = DecisionSummary.of(decision, tuple(sorted(plugin.name for plugin in rejectors)))
+        if decision.nominated is not None:
+            self._failures.unschedulable(queued, rejectors, decided, nominated=decision.nominated)
+            self._preemptor.preempt(queued, decision.nominated, decision.victims)
+        else:
+            keeps = default_preemption.WAITING in decision.message or not self._lose_nomination(queued.pod)
+            self._failures.unschedulable(queued, rejectors, decided, nominated=None if keeps else "")
+
+    def _lose_nomination(self, pod: PodView) -> bool:
+        """Whether the pod had a node nominated that is of no use to it."""
+        node = self._world.snapshot().nominated_to(pod.uid) or pod.nominated_node
+        if not node:
+            return False
+        self._world.state.denominate(pod)
+        self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))
+        return True

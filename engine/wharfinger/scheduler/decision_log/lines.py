@@ -1,0 +1,209 @@
+"""The lines of a decision log: one JSON object each, told apart by `t`; and how entries become lines.
+
+    log         the first line of each file: version, program, which run of the process, number of the file, decisions before it
+    node, put   an object that was added or changed; `pod`: as the API server sent it, with its node where its object has none yet
+    node gone, pod gone, drop, metric gone
+    assume, forget, nominate, denominate       what the scheduler decided, and took back
+    metric      all samples of a metric: node → [value, time]
+    state       the end of a checkpoint, with the revision of the state
+    policy      a policy by revision: its texts, and values of its params; written before it is first needed in a file
+    chain       the policies and settings of a profile, from now on
+    decision    what was asked, and what came of it
+
+A pod that was written in the same file already, in the very same state, is named by its uid alone.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.registry import default_registry
+from wharfinger.model import objects
+from wharfinger.model.checkpoint import Checkpoint
+from wharfinger.model.metric_table import Samples
+from wharfinger.model.pod import PodView
+
+VERSION = 1
+MADE_BY = "wharfinger"
+HEAD = b'{"t":"log"'
+"""How every file begins."""
+
+
+class LoggedQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """What a decision was about: the profile, the time and the revision of the state."""
+
+    profile: str
+    now: float
+    revision: int
+
+
+class LoggedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a decision, as far as it has to come out again; `victims` by uid, `totals` of the chosen node by tier."""
+
+    node: str | None
+    feasible: int
+    n_nodes: int
+    ties: int
+    message: str
+    nominated: str | None
+    victims: tuple[str, ...]
+    totals: tuple[float, ...]
+
+
+class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a chain is assembled from, besides its policies: as `framework.configuration.ChainConfig`."""
+
+    weights: dict[str, int]
+    arguments: dict[str, dict[str, Any]]
+    disabled: tuple[str, ...]
+
+
+class Line(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Any line; which fields it has depends on `t`."""
+
+    t: str
+    version: int = 0
+    made_by: str = ""
+    run: str = ""
+    file: int = 0
+    decisions: int = 0
+    lost: bool = False
+    kind: str = ""
+    key: str = ""
+    name: str = ""
+    uid: str = ""
+    node: str = ""
+    assumed: bool = False
+    revision: int = 0
+    object: msgspec.Raw = msgspec.Raw()
+    samples: dict[str, tuple[float, float]] = {}
+    policy: str = ""
+    texts: dict[str, str] = {}
+    source: str = ""
+    params: dict[str, Any] = {}
+    namespace: str | None = None
+    allowed: str = ""
+    servers: tuple[str, ...] = ()
+    profile: str = ""
+    chain: str = ""
+    policies: tuple[str, ...] = ()
+    settings: ChainSettings | None = None
+    asked: LoggedQuestion | None = None
+    told: LoggedAnswer | None = None
+
+
+ENCODE = msgspec.json.Encoder().encode
+DECODE = msgspec.json.Decoder(Line).decode
+
+
+MOST_KNOWN = 20_000
+"""Pods that were written lately and need not be again: by far more than are decided about at a time."""
+
+
+class Encoding:
+    """Makes the lines of one file."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, objects.Pod] = OrderedDict()
+        self._policies: set[str] = set()
+        self._of: Mapping[str, Callable[..., Iterator[Line]]] = {
+            "node": lambda node: _object("node", node),
+            "node gone": lambda name: iter([Line(t="node gone", name=name)]),
+            "pod": self._pod,
+            "pod gone": lambda uid: iter([Line(t="pod gone", uid=uid)]),
+            "assume": lambda pod, node: iter([self._about("assume", pod, node=node)]),
+            "forget": lambda uid: iter([Line(t="forget", uid=uid)]),
+            "nominate": lambda pod, node: iter([self._about("nominate", pod, node=node)]),
+            "denominate": lambda uid: iter([Line(t="denominate", uid=uid)]),
+            "put": lambda obj: _object("put", obj),
+            "drop": lambda kind, key: iter([Line(t="drop", kind=kind, key=key)]),
+            "metric": _metric,
+            "metric gone": lambda name: iter([Line(t="metric gone", name=name)]),
+            "chain": self._chain,
+            "decision": self._decision,
+            "checkpoint": self._checkpoint,
+        }
+
+    def lines(self, entry: tuple[Any, ...]) -> Iterator[bytes]:
+        """The lines of an entry."""
+        name, *parts = entry
+        return (ENCODE(line) for line in self._of[name](*parts))
+
+    def _pod(self, pod: PodView) -> Iterator[Line]:
+        yield self._about("pod", pod, node="" if pod.node_name == pod.object.spec.node_name else pod.node_name)
+
+    def _about(self, name: str, pod: PodView, **more: Any) -> Line:
+        """A line about a pod, with its object unless that was written already."""
+        known = self._known
+        if known.get(pod.uid) is pod.object:
+            known.move_to_end(pod.uid)
+            return Line(t=name, uid=pod.uid, **more)
+        known[pod.uid] = pod.object
+        known.move_to_end(pod.uid)
+        if len(known) > MOST_KNOWN:
+            known.popitem(last=False)
+        return Line(t=name, uid=pod.uid, object=msgspec.Raw(ENCODE(pod.object)), **more)
+
+    def _decision(self, pod: PodView, asked: LoggedQuestion, told: LoggedAnswer) -> Iterator[Line]:
+        yield self._about("decision", pod, asked=asked, told=told)
+
+    def _checkpoint(self, found: Checkpoint) -> Iterator[Line]:
+        for obj in found.nodes:
+            yield from _object("node", obj)
+        for other in found.others:
+            yield from _object("put", other)
+        for pod, node, assumed in zip(found.pods, found.names, found.assumed, strict=True):
+            yield self._about("pod", pod, node=node, assumed=assumed)
+        for pod, node in found.nominations:
+            yield self._about("nominate", pod, node=node)
+        for name, samples in found.metrics.items():
+            yield from _metric(name, samples)
+        yield Line(t="state", revision=found.revision)
+
+    def _chain(self, profile: str, chain: Chain) -> Iterator[Line]:
+        for policy in chain.policies:
+            if policy.revision not in self._policies:
+                self._policies.add(policy.revision)
+                yield _policy(policy)
+        revisions = tuple(policy.revision for policy in chain.policies)
+        yield Line(t="chain", profile=profile, chain=chain.revision, policies=revisions, settings=settings_of(chain))
+
+
+def settings_of(chain: Chain) -> ChainSettings:
+    """What the built-in part of a chain is assembled from."""
+    there = {link.name for link in chain.links}
+    return ChainSettings(
+        weights={link.name: link.weight for link in chain.links if link.weight is not None},
+        arguments={
+            link.name: found
+            for link in chain.links
+            if (found := link.plugin.arguments.model_dump(mode="json", by_alias=True, exclude_unset=True))
+        },
+        disabled=tuple(sorted(set(default_registry()) - there)),
+    )
+
+
+def _policy(policy: CompiledPolicy) -> Line:
+    found = policy.policy
+    texts = {source.name: source.text for source in (found.source, *found.imports)}
+    params = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in policy.params.items()}
+    line = Line(t="policy", policy=policy.revision, name=policy.name, source=found.source.name, texts=texts, params=params)
+    whose = policy.authority
+    if whose.namespace is not None:
+        line.namespace, line.allowed, line.servers = whose.namespace, whose.allowed.value, tuple(sorted(whose.servers))
+    return line
+
+
+def _object(name: str, obj: objects.AnyObject) -> Iterator[Line]:
+    kind = "" if name == "node" else objects.kind_of(obj)
+    yield Line(t=name, kind=kind, object=msgspec.Raw(ENCODE(obj)))
+
+
+def _metric(name: str, samples: Samples) -> Iterator[Line]:
+    yield Line(t="metric", name=name, samples={node: (value, time) for node, (value, time) in samples.items()})

@@ -1,0 +1,241 @@
+"""Reads decision logs, however they ended, and applies their lines to a state.
+
+A file whose last line was cut off by the end of the process is read up to that line. Anything else that is not as it was written is an
+error that names the file and the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.framework.chain import Chain, assemble
+from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies
+from wharfinger.language.counts import count
+from wharfinger.language.diagnostics import Diagnostics, PolicyError
+from wharfinger.language.text_set import TextSet
+from wharfinger.model import decode, objects
+from wharfinger.model.checkpoint import put_back, stand_at
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+from wharfinger.scheduler.decision_log import files
+from wharfinger.scheduler.decision_log.lines import DECODE, HEAD, VERSION, Line
+
+MOST_OF_HEAD = 65_536
+"""Bytes of a first line: what has more without a break is no log."""
+_GZIP = b"\x1f\x8b"
+
+
+class BrokenLog(UsageError):
+    """A log that cannot be replayed from here on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A line of a file, counted from 1."""
+
+    path: Path
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.number}"
+
+
+@dataclass(slots=True, kw_only=True)
+class LogReader:
+    """Reads a log from its path; `notes` are sentences about what is missing in it."""
+
+    path: Path
+    notes: list[str] = field(default_factory=list)
+    _run: str | None = None
+    _file: int = 0
+    _decisions: int = 0
+
+    def lines(self) -> Iterator[tuple[Place, Line]]:
+        """Every line of every file, in order. UsageError for a log that is not there, BrokenLog for one that is broken."""
+        try:
+            for path, stream in files.opened(self.path):
+                yield from self._of_file(path, stream)
+        except OSError as error:
+            raise UsageError(f"{error.filename or self.path}: {error.strerror}") from error
+        if self._run is None:
+            raise BrokenLog(f"{self.path}: nothing has been written to this decision log yet")
+
+    def _of_file(self, path: Path, stream: IO[bytes]) -> Iterator[tuple[Place, Line]]:
+        first = stream.readline(MOST_OF_HEAD)
+        for number, content in enumerate(chain([first] if first else [], stream), start=1):
+            place = Place(path=path, number=number)
+            if not content.endswith(b"\n") and (number > 1 or _may_begin(content)):
+                self._run = self._run or ""
+                self.notes.append(
+                    f"{place}: the last line is not complete and is left out: it is being written, or the process ended while it was"
+                )
+                return
+            line = _decoded(place, content)
+            if number == 1 or line.t == "log":
+                self._begins(place, line)
+            self._decisions += line.t == "decision"
+            yield place, line
+
+    def _begins(self, place: Place, line: Line) -> None:
+        """Check the first line of a file, and whether it follows on the file before."""
+        if line.t != "log":
+            raise BrokenLog(f"{place}: this is not the beginning of a decision log; the lines before are missing")
+        if line.version != VERSION:
+            raise BrokenLog(f"{place}: a decision log of version {line.version}; this program reads version {VERSION}")
+        if line.lost:
+            self.notes.append(f"{place.path}: decisions before this file were not recorded: the disk was full, or too slow")
+        elif line.run == self._run and line.decisions > self._decisions:
+            missing = line.decisions - self._decisions
+            are = "is" if missing == 1 else "are"
+            said = f"{count(missing, 'decision')} before this file {are} missing: a file was removed, or cut off"
+            self.notes.append(f"{place.path}: {said}")
+        elif line.run == self._run and line.file != self._file + 1:
+            self.notes.append(f"{place}: what begins here does not follow on what is before: out of order, or there twice")
+        self._run, self._file, self._decisions = line.run, line.file, line.decisions
+
+
+def _may_begin(content: bytes) -> bool:
+    """Whether a first line that was cut off is one of a log."""
+    return content[: len(HEAD)] == HEAD[: len(content)]
+
+
+def _decoded(place: Place, content: bytes) -> Line:
+    try:
+        return DECODE(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if content.startswith(_GZIP):
+            raise BrokenLog(f"{place}: this is compressed; uncompress it first (`wharf replay <(gunzip -c FILE)`)") from error
+        if place.number == 1:
+            raise BrokenLog(f"{place}: this is not a decision log: {error}") from error
+        raise BrokenLog(f"{place}: the line cannot be read: {error}") from error
+
+
+_KINDS = {kind.__name__: kind for kind in objects.KINDS.values()}
+
+
+class Playback:
+    """What the scheduler knew at each line. `state` and `chains` (by profile) are those after the lines taken so far."""
+
+    def __init__(self) -> None:
+        self.state = ClusterState()
+        self.chains: dict[str, Chain] = {}
+        self.complete = False
+        self._pods: dict[str, PodView] = {}
+        self._policies: dict[str, CompiledPolicy] = {}
+        self._take: Mapping[str, Callable[[Line], Any]] = {
+            "log": self._begin,
+            "node": lambda line: self.state.add_node(decode.decode_json(line.object, objects.Node)),
+            "node gone": lambda line: self.state.remove_node(line.name),
+            "pod": self._pod,
+            "pod gone": lambda line: self.state.remove_pod(_named(line.uid)),
+            "assume": lambda line: self.state.assume(self.pod(line), line.node),
+            "forget": lambda line: self.state.forget(_named(line.uid)),
+            "nominate": lambda line: self.state.nominate(self.pod(line), line.node),
+            "denominate": lambda line: self.state.denominate(_named(line.uid)),
+            "put": lambda line: self.state.put(decode.decode_json(line.object, _KINDS[line.kind])),
+            "drop": lambda line: self.state.drop(line.kind, line.key),
+            "metric": lambda line: self.state.set_metric(line.name, line.samples),
+            "metric gone": lambda line: self.state.drop_metric(line.name),
+            "state": self._complete,
+            "policy": self._policy,
+            "chain": self._chain,
+        }
+
+    def take(self, line: Line) -> None:
+        """None; the line has happened. BrokenLog when it cannot have."""
+        taken = self._take.get(line.t)
+        if taken is None:
+            raise BrokenLog(f"there are no lines called {line.t!r}")
+        try:
+            taken(line)
+        except BrokenLog:
+            raise
+        except KeyError as error:
+            raise BrokenLog(f"{line.t}: there is no {error}, neither in this version nor in the lines before") from error
+        except (WharfingerError, ValueError, msgspec.MsgspecError) as error:
+            raise BrokenLog(f"{line.t}: {error}") from error
+
+    def pod(self, line: Line) -> PodView:
+        """The pod that a line is about."""
+        if bytes(line.object):
+            self._pods[line.uid] = PodView(decode.decode_json(line.object, objects.Pod))
+        found = self._pods.get(line.uid)
+        if found is None:
+            raise BrokenLog(f"pod {line.uid} was not written before")
+        return found
+
+    def _begin(self, _line: Line) -> None:
+        self.state = ClusterState()
+        self.chains.clear()
+        self._pods.clear()
+        self.complete = False
+
+    def _complete(self, line: Line) -> None:
+        stand_at(self.state, line.revision)
+        self.complete = True
+
+    def _pod(self, line: Line) -> None:
+        pod = self.pod(line)
+        if not self.complete:
+            put_back(self.state, pod, line.node, assumed=line.assumed)
+        else:
+            self.state.add_pod(pod.placed_on(line.node) if line.node else pod)
+
+    def _policy(self, line: Line) -> None:
+        if line.policy not in self._policies:
+            self._policies[line.policy] = compiled(line)
+
+    def _chain(self, line: Line) -> None:
+        if line.settings is None:
+            raise BrokenLog("a chain without settings")
+        policies = [self._policies[revision] for revision in line.policies]
+        chain = assemble(policies, config_of(line))
+        if chain.revision != line.chain:
+            raise BrokenLog(
+                f"profile {line.profile} cannot be made again: with these policies and settings this version, and the plugins that are "
+                "installed, decide differently from those that wrote the log"
+            )
+        self.chains[line.profile] = chain
+
+
+def compiled(line: Line, params: Mapping[str, Any] | None = None) -> CompiledPolicy:
+    """The policy of a line, with other values of params where they are given. PolicyError when it does not compile any more."""
+    diagnostics = Diagnostics()
+    texts = TextSet(texts={name: text.encode() for name, text in line.texts.items()})
+    found = texts.check(line.source, CATALOGUE, diagnostics, authority_of(line)).policy
+    if found is None or diagnostics.has_errors:
+        raise PolicyError(diagnostics)
+    policy = compile_policy(found, {**line.params, **(params or {})})
+    if params is None and policy.revision != line.policy:
+        raise BrokenLog(f"policy {line.name} reads as another one than that which was recorded: this version understands it differently")
+    return policy
+
+
+def authority_of(line: Line) -> Authority:
+    """Whose policy the one of a line is."""
+    if line.namespace is None:
+        return CLUSTER
+    return Authority(line.namespace, TenantPolicies(line.allowed), frozenset(line.servers))
+
+
+def config_of(line: Line) -> ChainConfig:
+    """The settings of a chain's line."""
+    found = line.settings
+    if found is None:
+        return ChainConfig()
+    return ChainConfig(weights=found.weights, arguments=found.arguments, disabled=frozenset(found.disabled))
+
+
+def _named(uid: str) -> PodView:
+    """A pod of which nothing matters but its uid."""
+    return PodView(objects.Pod(metadata=objects.ObjectMeta(uid=uid)))

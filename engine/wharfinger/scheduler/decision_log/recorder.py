@@ -1,0 +1,186 @@
+"""Records one scheduler: every change of its state and every decision become entries of the decision log, by reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from wharfinger.model import objects
+from wharfinger.model.checkpoint import checkpoint_of
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.metric_table import MetricColumn, Samples
+from wharfinger.model.pod import PodView
+from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedQuestion
+
+if TYPE_CHECKING:
+    from wharfinger.framework.chain import Chain
+    from wharfinger.framework.decision import Decision
+    from wharfinger.scheduler.decision_log.writer import Entry, LogWriter
+
+OnChange = Callable[[tuple[Any, ...]], None]
+"""Told an entry: the name of the change, and what is needed to make it again."""
+
+
+class RecordedState(ClusterState):
+    """Tells `told` after each change; what a change causes inside is not told again, and one that fails is not told."""
+
+    def __init__(self, told: OnChange) -> None:
+        super().__init__()
+        self._told = told
+        self._inside = False
+
+    @contextmanager
+    def _one(self, *entry: Any) -> Iterator[None]:
+        """A change that may cause others."""
+        if self._inside:
+            yield
+            return
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+        self._told(entry)
+
+    def _note(self, *entry: Any) -> None:
+        if not self._inside:
+            self._told(entry)
+
+    def add_node(self, node: objects.Node) -> None:
+        """Add a node, or update it."""
+        super().add_node(node)
+        self._note("node", node)
+
+    def remove_node(self, name: str) -> bool:
+        """Whether there was such a node, which is gone now."""
+        found = super().remove_node(name)
+        if found:
+            self._note("node gone", name)
+        return found
+
+    def add_pod(self, pod: objects.Pod | PodView) -> None:
+        """Take over what the API server says of a pod."""
+        view = pod if isinstance(pod, PodView) else PodView(pod)
+        with self._one("pod", view):
+            super().add_pod(view)
+
+    def remove_pod(self, pod: objects.Pod | PodView) -> bool:
+        """Whether the pod was here; it is gone now."""
+        uid = pod.uid if isinstance(pod, PodView) else PodView(pod).uid
+        found = super().remove_pod(pod)
+        if found:
+            self._note("pod gone", uid)
+        return found
+
+    def assume(self, pod: PodView, node_name: str) -> None:
+        """Count a pod on the node that was chosen for it."""
+        super().assume(pod, node_name)
+        self._note("assume", pod, node_name)
+
+    def forget(self, pod: PodView) -> bool:
+        """Whether the pod was assumed; it counts nowhere any more."""
+        found = super().forget(pod)
+        if found:
+            self._note("forget", pod.uid)
+        return found
+
+    def nominate(self, pod: PodView, node_name: str) -> None:
+        """Reserve a node for a pending pod."""
+        super().nominate(pod, node_name)
+        self._note("nominate", pod, node_name)
+
+    def denominate(self, pod: PodView) -> bool:
+        """Whether the pod was nominated, which it no longer is."""
+        found = super().denominate(pod)
+        if found:
+            self._note("denominate", pod.uid)
+        return found
+
+    def put(self, obj: objects.AnyObject) -> None:
+        """Keep any object."""
+        if isinstance(obj, objects.Node | objects.Pod):
+            super().put(obj)  # which tells it as a node or pod
+        else:
+            super().put(obj)
+            self._note("put", obj)
+
+    def drop(self, kind: str, key: str) -> bool:
+        """Whether there was an object of that kind and key, which is gone now."""
+        found = super().drop(kind, key)
+        self._note("drop", kind, key)
+        return found
+
+    def set_metric(self, name: str, samples: Samples) -> None:
+        """Replace the samples of a metric."""
+        super().set_metric(name, samples)
+        self._note("metric", name, samples)
+
+    def put_metric(self, name: str, column: MetricColumn, samples: Samples, layout: int) -> None:
+        """Replace the samples of a metric, whose column is made already."""
+        super().put_metric(name, column, samples, layout)
+        self._note("metric", name, samples)
+
+    def drop_metric(self, name: str) -> None:
+        """Forget a metric."""
+        super().drop_metric(name)
+        self._note("metric gone", name)
+
+
+class DecisionRecorder:
+    """Records one scheduler, whose state is to be `state`; `decided` is to be shown its decisions before anything else happens.
+
+    What happens before the first decision is not recorded change by change: it is all in the checkpoint that is written then.
+    """
+
+    def __init__(self, writer: LogWriter) -> None:
+        self._writer = writer
+        self._chains: dict[str, Chain] = {}
+        self._begun = False
+        self.state = RecordedState(self._changed)
+
+    def decided(self, profile: str, decision: Decision) -> None:
+        """None; records a decision that was just made on the state as it is."""
+        if self._writer.wants_checkpoint and not self.begin():
+            return
+        if self._chains.get(profile) is not decision.chain:
+            self._chains[profile] = decision.chain
+            self._writer.put(("chain", profile, decision.chain))
+        self._writer.put(("decision", decision.pod, asked_of(profile, decision), told_of(decision)))
+
+    def _changed(self, entry: Entry) -> None:
+        if not self._begun:
+            return
+        if not self._writer.wants_checkpoint:
+            self._writer.put(entry)
+        else:
+            self.begin()  # with the change already in it
+
+    def begin(self) -> bool:
+        """Whether a new file could be begun, with the state as it is now."""
+        self._begun = True
+        if not self._writer.has_room:
+            self._writer.n_lost += 1
+            return False
+        self._chains.clear()
+        self._writer.put(("checkpoint", checkpoint_of(self.state)))
+        return True
+
+
+def asked_of(profile: str, decision: Decision) -> LoggedQuestion:
+    """What was asked."""
+    return LoggedQuestion(profile=profile, now=decision.snapshot.now, revision=decision.snapshot_revision)
+
+
+def told_of(decision: Decision) -> LoggedAnswer:
+    """What came of it, as far as it has to come out again."""
+    return LoggedAnswer(
+        node=decision.node,
+        feasible=decision.feasible,
+        n_nodes=decision.n_nodes,
+        ties=decision.ties,
+        message=decision.message,
+        nominated=decision.nominated,
+        victims=tuple(victim.uid for victim in decision.victims),
+        totals=decision.totals,
+    )

@@ -1,0 +1,202 @@
+"""A decision log on its way to disk, written by a thread of its own.
+
+Whoever records only puts references into a queue. The thread makes lines of them, gathers these for a moment, and writes; it starts a new
+file when one is big enough. Nothing is synced to disk but a file that is finished: what was written survives the end of the process,
+however it ends, except for the last `GATHERING` seconds; the end of the machine may cost what its kernel had not written yet.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.scheduler.decision_log import files
+from wharfinger.scheduler.decision_log.lines import ENCODE, MADE_BY, VERSION, Encoding, Line
+
+GATHERING = 0.05
+"""Seconds between the first entry and its being written."""
+MOST_WAITING = 200_000
+"""Entries that wait for the disk; further ones are lost, and the log begins anew with a checkpoint when there is room."""
+PATIENCE = 10.0
+"""Seconds that the end of the process waits for the disk."""
+REST = 30.0
+"""Seconds for which nothing is recorded after the disk has failed."""
+WORK, PAUSE = 0.0005, 0.001
+"""Seconds of making lines, and of leaving Python's lock to others after them: a decision gives it away with every array it works on."""
+
+Entry = tuple[Any, ...]
+
+
+class Behind(WharfingerError):
+    """More happens than can be written."""
+
+
+class LogWriter:
+    """Writes the files of one run of the process. `wants_checkpoint` says that the next entry has to be one: a new file begins with it."""
+
+    def __init__(self, path: str, *, most_bytes: int, most_files: int, failed: Callable[[BaseException], None]) -> None:
+        self._path = Path(path).resolve()
+        self._most_bytes = most_bytes
+        self._most_files = most_files
+        self._failed = failed
+        self._run_id = os.urandom(8).hex()
+        self._entries: deque[Entry] = deque()
+        self._encoding = Encoding()
+        self._content: list[bytes] = []
+        self._file: FileIO | None = None
+        self._n_files = 0
+        self._n_bytes = 0
+        self._n_decisions = self._n_before = 0
+        self._lost = False
+        self._rests_until = 0.0
+        self.wants_checkpoint = True
+        self.n_lost = 0
+        self._waiting = threading.Event()
+        self._closing = threading.Event()
+        try:
+            self._empty: FileIO | None = files.begun(self._path)
+            files.prune(self._path, most_files)
+        except OSError as error:
+            raise UsageError(f"{path}: the decision log cannot be written: {error.strerror}") from error
+        self._thread = threading.Thread(target=self._run, name="decision log", daemon=True)
+        self._thread.start()
+
+    def put(self, entry: Entry) -> None:
+        """Have an entry written; from one thread only. One for which there is no room is lost, and with it all until a checkpoint."""
+        if len(self._entries) >= MOST_WAITING:
+            if not self._lost:
+                self._failed(Behind(f"the disk does not keep up: {MOST_WAITING} entries wait, and later ones are lost"))
+            self.wants_checkpoint = self._lost = True
+            self.n_lost += 1
+            return
+        if entry[0] == "checkpoint":
+            entry = (*entry, self._lost)
+            self.wants_checkpoint = self._lost = False
+        elif self.wants_checkpoint and self._lost:
+            self.n_lost += 1
+            return
+        self._entries.append(entry)
+        if not self._waiting.is_set():
+            self._waiting.set()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a checkpoint would find room, and a disk that may take it."""
+        return len(self._entries) < MOST_WAITING // 2 and time.monotonic() >= self._rests_until
+
+    def close(self) -> None:
+        """Write what is left, within `PATIENCE`."""
+        self._closing.set()
+        self._waiting.set()
+        self._thread.join(PATIENCE)
+
+    def _run(self) -> None:
+        closing = False
+        while not closing:
+            self._waiting.wait()
+            closing = self._closing.wait(GATHERING)
+            self._waiting.clear()
+            try:
+                self._write_all()
+            except Exception as error:  # noqa: BLE001 — a disk that is full must not end the log for good
+                self._gave_up(error)
+        self._end_file()
+        if self._empty is not None:
+            self._empty.close()
+
+    def _gave_up(self, error: BaseException) -> None:
+        self._failed(error)
+        if self._file is not None and self._n_decisions == self._n_before:
+            # A part of a checkpoint is of no use, and would take the place of a file that can be replayed.
+            with suppress(OSError):
+                self._file.truncate(0)
+                self._file.seek(0)
+                self._empty, self._file = self._file, None
+        self._end_file()
+        self._rests_until = time.monotonic() + REST
+        self._lost = True
+        self.wants_checkpoint = True
+        self._entries.clear()
+        self._content.clear()
+
+    def _write_all(self) -> None:
+        pause_at = time.perf_counter() + WORK
+        while self._entries:
+            for line in self._lines(self._entries.popleft()):
+                self._content.append(line)
+                if time.perf_counter() >= pause_at and not self._closing.is_set():
+                    self._write()
+                    time.sleep(PAUSE)
+                    pause_at = time.perf_counter() + WORK
+        self._write()
+
+    def _lines(self, entry: Entry) -> Iterator[bytes]:
+        """The lines of an entry; a checkpoint begins a new file."""
+        if entry[0] == "checkpoint":
+            *_, lost = entry
+            self._begin_file(lost=lost)
+            yield from self._encoding.lines(entry[:-1])
+            self._write()
+            self._n_bytes = 0  # the limit is for what follows: a cluster may be bigger than it
+        elif self._file is not None:  # else it happened before the first checkpoint, and is in it
+            yield from self._encoding.lines(entry)
+            self._n_decisions += entry[0] == "decision"
+
+    def _write(self) -> None:
+        content, self._content = b"".join(line + b"\n" for line in self._content), []
+        if not content or self._file is None:
+            return
+        left = memoryview(content)
+        while left:
+            left = left[self._file.write(left) or 0 :]
+        self._n_bytes += len(content)
+        if self._n_bytes >= self._most_bytes:
+            self._n_bytes = 0  # asked once; the new file comes with the next entry
+            self.wants_checkpoint = True
+
+    def _begin_file(self, *, lost: bool) -> None:
+        self._write()
+        self._end_file()
+        begun = self._new_file()
+        files.prune(self._path, self._most_files - 1)
+        self._n_files += 1
+        self._n_bytes = 0
+        self._n_before = self._n_decisions
+        self._encoding = Encoding()
+        self._file = begun
+        head = Line(
+            t="log",
+            version=VERSION,
+            made_by=MADE_BY,
+            run=self._run_id,
+            file=self._n_files,
+            decisions=self._n_decisions,
+            lost=lost,
+        )
+        self._content.append(ENCODE(head))
+
+    def _new_file(self) -> FileIO:
+        """The empty file that is kept, unless somebody has removed it meanwhile."""
+        empty, self._empty = self._empty, None
+        if empty is not None and not os.fstat(empty.fileno()).st_nlink:
+            empty.close()
+            empty = None
+        return empty or files.begun(self._path)
+
+    def _end_file(self) -> None:
+        if self._file is None:
+            return
+        try:
+            os.fsync(self._file.fileno())
+            self._file.close()
+        except OSError as error:
+            self._failed(error)
+        self._file = None

@@ -1,0 +1,293 @@
+"""Applies watch events to state and queue, and metric samples to the state.
+
+Pods on a node go to the state, pending pods of this scheduler go to the queue, and every change is an event for the pods that wait. Events
+that are repeated, late or out of order end in the last state of each uid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from wharfinger.errors import InvalidObject
+from wharfinger.framework.cluster_event import OF_KIND, Change, ClusterEvent, node_added, node_updated
+from wharfinger.framework.ports import Observer
+from wharfinger.model import objects
+from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
+from wharfinger.scheduler.ports import LiveCluster
+from wharfinger.scheduler.queue import SchedulingQueue
+from wharfinger.signals.mapping import Mapped
+from wharfinger.signals.node_names import NodeNames
+
+if TYPE_CHECKING:
+    from wharfinger.model.cluster_state import ClusterState
+    from wharfinger.scheduler.profiles import Profiles
+
+FEW, MANY = 100, 10_000
+"""How many objects of a list are taken over in one step, and looked at in one."""
+
+
+class ClusterFeed:
+    """A `ClusterSink`. `leaving` is told the uid of every pod that is gone or going, `stirred` that something has changed."""
+
+    def __init__(  # noqa: PLR0913 — what it feeds and whom it tells
+        self,
+        *,
+        state: ClusterState,
+        queue: SchedulingQueue,
+        profiles: Profiles,
+        observer: Observer,
+        leaving: Callable[[str, bool], None],
+        stirred: Callable[[], None],
+        unreadable: Callable[[PodView, BaseException], None],
+    ) -> None:
+        self._state = state
+        self._queue = queue
+        self._profiles = profiles
+        self._observer = observer
+        self._leaving = leaving
+        self._stirred = stirred
+        self._pod_unreadable = unreadable
+        self._listed_unreadable: dict[str, set[str]] = {}
+        self._known: dict[str, dict[str, Any]] = {"Pod": {}, "Node": {}}  # pods as PodView
+        self.synced_kinds: set[str] = set()
+
+    def upsert(self, kind: str, obj: Any) -> None:
+        """Take over an object that was added or has changed; one that cannot be read leaves no trace but a word to the observer."""
+        try:
+            self._upsert(kind, obj)
+        except InvalidObject as error:
+            self._observer.failed(f"{kind} {objects.key_of(obj)}", error)
+        self._stirred()
+
+    def delete(self, kind: str, obj: Any) -> None:
+        """Let go of an object; a pod only if it is the one of that uid."""
+        key = objects.key_of(obj)
+        known = self._known.get(kind, {}).get(key)
+        if known is None:
+            if kind == "Pod":
+                self._leaving(PodView(obj).uid, True)
+            return
+        if kind == "Pod":
+            if known.uid == PodView(obj).uid:
+                self._pod_gone(known)
+        else:
+            self._gone(kind, key)
+        self._stirred()
+
+    def replace(self, kind: str, objs: Sequence[Any]) -> None:
+        """Make these all that there are of a kind."""
+        for _ in self.replacing(kind, objs):
+            pass
+
+    def replacing(self, kind: str, objs: Sequence[Any]) -> Iterator[None]:
+        """The steps of `replace`.
+
+        What is gone goes first. Waiting pods come last and by age, so that those of one priority queue as dry runs place them.
+        """
+        there = self._listed_unreadable.pop(kind, set())
+        for portion in portions(objs, MANY):
+            there.update(map(objects.key_of, portion))
+            yield
+        gone = [key for key in self._known.get(kind, {}) if key not in there]
+        for portion in portions(gone, FEW):
+            for key in portion:
+                self._vanished(kind, key)
+            yield
+        if kind == "Pod":
+            objs = [*(pod for pod in objs if pod.spec.node_name), *sorted((pod for pod in objs if not pod.spec.node_name), key=_age)]
+        for portion in portions(objs, FEW):
+            for obj in portion:
+                self.upsert(kind, obj)
+            yield
+        self._stirred()
+
+    def _vanished(self, kind: str, key: str) -> None:
+        known = self._known[kind].get(key)
+        if known is None:
+            return
+        if kind == "Pod":
+            self._pod_gone(known)
+        else:
+            self._gone(kind, key)
+
+    def unreadable(self, kind: str, obj: Any, error: BaseException, *, listed: bool) -> None:
+        """Let an object stand as it was last told; a pod of ours that was not told before is told that it cannot be placed."""
+        key = objects.key_of(obj)
+        if listed:
+            self._listed_unreadable.setdefault(kind, set()).add(key)
+        if kind != "Pod":
+            return
+        pod, known = PodView(obj), self.known_pod(key)
+        if known is not None and known.uid != pod.uid:
+            self._pod_gone(known)
+            known = None
+        if known is not None and pod.node_name and not known.node_name:
+            self._known["Pod"][key] = bound = known.placed_on(pod.node_name)
+            self._assigned(bound)
+        elif known is None and not pod.node_name and self._profiles.of(pod) is not None:
+            self._pod_unreadable(pod, error)
+
+    def synced(self, kind: str) -> None:
+        """Everything of the kind that existed has been told."""
+        self.synced_kinds.add(kind)
+        self._stirred()
+
+    @property
+    def known_pods(self) -> Collection[PodView]:
+        """All pods as the cluster last told them; a view that follows it."""
+        return self._known["Pod"].values()
+
+    def known_pod(self, key: str) -> PodView | None:
+        """The pod of that `namespace/name` as the cluster last told it."""
+        found: PodView | None = self._known["Pod"].get(key)
+        return found
+
+    def _upsert(self, kind: str, obj: Any) -> None:
+        if kind == "Pod":
+            self._pod(PodView(obj))
+        elif kind == "Node":
+            self._node(obj)
+        else:
+            known = self._known.setdefault(kind, {})
+            key = objects.key_of(obj)
+            if known.get(key) != obj:
+                label = f"{kind}Update" if key in known else f"{kind}Add"
+                known[key] = obj
+                self._state.put(obj)
+                self._queue.notify(Change(events=OF_KIND.get(kind, ClusterEvent.OTHER_OBJECT), label=label))
+
+    def _gone(self, kind: str, key: str) -> None:
+        del self._known[kind][key]
+        if kind == "Node":
+            self._state.remove_node(key)
+            self._queue.notify(Change(events=ClusterEvent.NODE_DELETE, label="NodeDelete"))
+        else:
+            self._state.drop(kind, key)
+            self._queue.notify(Change(events=OF_KIND.get(kind, ClusterEvent.OTHER_OBJECT), label=f"{kind}Delete"))
+
+    def _node(self, node: objects.Node) -> None:
+        known = self._known["Node"]
+        name = node.metadata.name
+        old = known.get(name)
+        change = node_added(node) if old is None else node_updated(old, node)
+        if change is None:
+            known[name] = node
+            return
+        self._state.add_node(node)
+        known[name] = node
+        self._queue.notify(change)
+
+    # ── pods ──
+
+    def _pod(self, pod: PodView) -> None:
+        known = self._known["Pod"]
+        old: PodView | None = known.get(pod.key)
+        if old is not None and old.uid != pod.uid:  # deleted and made anew while nobody was looking
+            self._pod_gone(old)
+            old = None
+        version = pod.object.metadata.resource_version
+        if old is not None and version and version == old.object.metadata.resource_version:
+            return  # a list tells again what the watch has told
+        known[pod.key] = pod
+        if pod.terminating:
+            self._leaving(pod.uid, False)
+        if pod.finished:
+            self._queue.delete(pod.uid)
+            self._remove(pod)
+        elif pod.node_name:
+            self._assigned(pod)
+        else:
+            self._pending(pod, old)
+
+    def _assigned(self, pod: PodView) -> None:
+        self._queue.delete(pod.uid)
+        was = self._state.snapshot().placed(pod.uid)
+        self._state.add_pod(pod)
+        if was is None:
+            self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=pod.node_name, pod=pod))
+        elif was[1].node_name != pod.node_name:
+            self._queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=was[1].node_name, pod=was[1]))
+            self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=pod.node_name, pod=pod))
+        elif was[1].template != pod.template:
+            label = "AssignedPodUpdate"
+            self._queue.notify(Change(events=ClusterEvent.POD_CHANGED, label=label, node=pod.node_name, pod=pod, was=was[1]))
+
+    def _pending(self, pod: PodView, old: PodView | None) -> None:
+        if not self._state.is_placed(pod.uid):  # news from before the binding that is under way change nothing about it
+            self._nomination(pod, old)
+        profile = self._profiles.of(pod)
+        if pod.terminating:
+            self._queue.delete(pod.uid)
+        elif profile is not None and (pod.uid in self._queue or not self._state.is_placed(pod.uid)):
+            self._queue.add(pod, profile)
+
+    def _nomination(self, pod: PodView, old: PodView | None) -> None:
+        """Follow the nomination that the pod's status names; one that is only known here stands until it is written."""
+        before = "" if old is None else old.nominated_node
+        if pod.nominated_node:
+            if pod.nominated_node != before:
+                self._state.nominate(pod, pod.nominated_node)
+        elif before and self._state.denominate(pod):
+            self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=before))
+
+    def _pod_gone(self, pod: PodView) -> None:
+        self._known["Pod"].pop(pod.key, None)
+        self._leaving(pod.uid, True)
+        self._queue.delete(pod.uid)
+        self._remove(pod)
+
+    def _remove(self, pod: PodView) -> None:
+        placed = self._state.snapshot().placed(pod.uid)
+        node = pod.nominated_node if placed is None else placed[1].node_name
+        if self._state.remove_pod(pod):
+            self._queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=node or None, pod=pod))
+
+
+def portions(everything: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
+    """The parts of a sequence, each of so many elements at most."""
+    return (everything[start : start + most] for start in range(0, len(everything), most))
+
+
+def _age(pod: objects.Pod) -> tuple[bool, float, str]:
+    """Older first, those of one second by name: `simulator.queue_order` without the priority."""
+    created = pod.metadata.creation_timestamp
+    return created is None, 0.0 if created is None else created.timestamp(), objects.key_of(pod)
+
+
+_MEASURED = Change(events=ClusterEvent.METRIC, label="MetricUpdate")
+
+
+class Measurements:
+    """A `Sink` of signals, on the event loop that decides."""
+
+    def __init__(self, world: LiveCluster, queue: SchedulingQueue, stirred: Callable[[], None]) -> None:
+        self._world = world
+        self._queue = queue
+        self._stirred = stirred
+        self._nodes: NodeNames | None = None
+
+    def nodes(self) -> NodeNames:
+        """The nodes as they are now."""
+        layout, names, nodes = self._world.state.nodes_listed()
+        self._nodes = NodeNames(layout, names, nodes, self._nodes)
+        return self._nodes
+
+    def publish(self, key: str, found: Mapped) -> None:
+        """None; decisions read these samples of a signal from now on, and pods that others rejected are tried again."""
+        self._world.state.put_metric(key, found.column, found.samples, found.layout)
+        self.stir()
+
+    def drop(self, key: str) -> None:
+        """None; nobody reads this signal any more."""
+        self._world.state.drop_metric(key)
+
+    def stir(self) -> None:
+        """None; pods that samples rejected are tried again."""
+        self._queue.notify(_MEASURED)
+        self._stirred()
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as decisions see it now."""
+        return self._world.snapshot()

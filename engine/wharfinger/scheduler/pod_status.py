@@ -1,0 +1,205 @@
+"""What is written about pods that were not placed: conditions, nominations and events, in kube-scheduler's words.
+
+Deciding does not wait for the API server to store that a pod fits nowhere. Each pod has at most one write under way and one waiting, the
+newest; a write that would change nothing is not sent. A pod about to be bound first waits for the write under way, so that an old
+"Unschedulable" never comes after the binding. The texts are those of pkg/scheduler/schedule_one.go and framework/preemption, Kubernetes
+1.36.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wharfinger.framework.ports import NORMAL, WARNING, Condition, Event, Leadership, Observer, PodWriter, WriteFailed, pod_reference
+from wharfinger.model.pod import PodView
+from wharfinger.scheduler.ports import NOT_DECIDED, DecisionSummary, LiveCluster, finished_attempt
+
+if TYPE_CHECKING:
+    from wharfinger.errors import PluginFault
+    from wharfinger.framework.extension import Plugin
+    from wharfinger.scheduler.queue import SchedulingQueue
+    from wharfinger.scheduler.queued_pods import QueuedPod
+
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
+LONGEST = 32_768
+"""Letters of a condition: what `metav1.Condition` allows. A pod with a longer one could not be stored, and each write of it would fail."""
+
+
+def unscheduled(reason: str, message: str) -> Condition:
+    """The condition of a pod that was not placed, with its message up to `LONGEST` letters: policies can have very many reasons."""
+    whole = message if len(message) <= LONGEST else message[: LONGEST - 4] + " ..."
+    return Condition(type="PodScheduled", status="False", reason=reason, message=whole)
+
+
+def failed_scheduling(message: str) -> Event:
+    """The event of a pod that was not placed."""
+    return Event(type=WARNING, reason="FailedScheduling", action="Scheduling", note=message)
+
+
+def assigned(pod: PodView, node: str) -> Event:
+    """The event of a bound pod."""
+    return Event(type=NORMAL, reason="Scheduled", action="Binding", note=f"Successfully assigned {pod.key} to {node}")
+
+
+def disrupted(scheduler_name: str) -> Condition:
+    """The condition of a pod that is evicted for another."""
+    message = f"{scheduler_name}: preempting to accommodate a higher priority pod"
+    return Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=message)
+
+
+def preempted(preemptor: PodView, node: str, scheduler_name: str) -> Event:
+    """The event of a pod that is evicted for another."""
+    return Event(
+        type=NORMAL,
+        reason="Preempted",
+        action="Preempting",
+        note=f"Preempted by pod {preemptor.uid} on node {node}",
+        related=pod_reference(preemptor),
+        reporter=scheduler_name,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What is to be said of a pod."""
+
+    pod: PodView
+    condition: Condition | None
+    nominated_node: str | None
+
+
+class StatusWrites:
+    """Writes at most `most` statuses at a time."""
+
+    def __init__(self, writer: PodWriter, leadership: Leadership, observer: Observer, most: int = 32) -> None:
+        self._writer = writer
+        self._leadership = leadership
+        self._observer = observer
+        self._most = most
+        self._waiting: dict[str, Write] = {}
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._said: dict[str, tuple[Condition | None, str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._under_way)
+
+    def say(self, pod: PodView, condition: Condition | None, nominated_node: str | None = None) -> bool:
+        """Whether there was anything new to write: a condition (None: as it is) and a nominated node (None: as it is)."""
+        said, nominated = self._said.get(pod.uid) or (_standing(pod), pod.nominated_node)
+        wanted = condition or said, nominated if nominated_node is None else nominated_node
+        if wanted == (said, nominated):
+            return False
+        self._said[pod.uid] = wanted
+        before = self._waiting.get(pod.uid)
+        if before is not None:
+            condition = condition or before.condition
+            nominated_node = before.nominated_node if nominated_node is None else nominated_node
+        self._waiting[pod.uid] = Write(pod, condition, nominated_node)
+        self._start()
+        return True
+
+    def forget(self, uid: str) -> None:
+        """Say nothing more about a pod that is bound or gone; what is under way is not stopped."""
+        self._waiting.pop(uid, None)
+        self._said.pop(uid, None)
+
+    async def settled(self, uid: str) -> None:
+        """None, once nothing is being written about a pod; what was waiting to be is dropped."""
+        self._waiting.pop(uid, None)
+        task = self._under_way.get(uid)
+        if task is not None:
+            self._said.pop(uid, None)
+            await asyncio.wait({task})
+
+    async def drain(self) -> None:
+        """None, when all is written."""
+        while self._under_way:
+            await asyncio.wait(set(self._under_way.values()))
+
+    def cancel(self) -> None:
+        """Stop writing."""
+        self._waiting.clear()
+        for task in self._under_way.values():
+            task.cancel()
+
+    def _start(self) -> None:
+        while len(self._under_way) < self._most:
+            uid = next((uid for uid in self._waiting if uid not in self._under_way), None)
+            if uid is None:
+                return
+            self._under_way[uid] = asyncio.ensure_future(self._write(uid, self._waiting.pop(uid)))
+
+    async def _write(self, uid: str, write: Write) -> None:
+        try:
+            if self._leadership.is_leader:
+                await self._writer.patch_status(write.pod, condition=write.condition, nominated_node=write.nominated_node)
+        except WriteFailed as error:
+            self._said.pop(uid, None)  # so that it is said again after the next attempt
+            if not error.gone:
+                self._observer.failed(f"status of pod {write.pod.key}", error)
+        finally:
+            del self._under_way[uid]
+            self._start()
+
+
+def _standing(pod: PodView) -> Condition | None:
+    """The condition that the pod has already."""
+    for condition in pod.object.status.conditions:
+        if condition.type == "PodScheduled":
+            return Condition(type=condition.type, status=condition.status, reason=condition.reason, message=condition.message)
+    return None
+
+
+class Failures:
+    """Requeues, conditions and events of failed attempts."""
+
+    def __init__(self, world: LiveCluster, queue: SchedulingQueue, writes: StatusWrites) -> None:
+        self._ports = world.ports
+        self._queue = queue
+        self._writes = writes
+
+    def unschedulable(
+        self, queued: QueuedPod, rejectors: frozenset[Plugin], decided: DecisionSummary, *, message: str = "", nominated: str | None = None
+    ) -> None:
+        """The pod waits for an event that may help it. `nominated`: the node to write into its status ("" for none, None as it is)."""
+        self._queue.reject(queued, rejectors)
+        message = message or decided.message
+        self._tell(queued, result="unschedulable", reason=UNSCHEDULABLE, decided=decided, message=message, nominated=nominated)
+
+    def error(self, queued: QueuedPod, error: BaseException, decided: DecisionSummary = NOT_DECIDED) -> None:
+        """The pod is tried again after the error backoff."""
+        self._ports.observer.failed(f"pod {queued.pod.key}", error)
+        self._queue.fail(queued)
+        message = str(error) or type(error).__name__
+        self._tell(queued, result="error", reason=SCHEDULER_ERROR, decided=decided, message=message)
+
+    def gate_failed(self, queued: QueuedPod, fault: PluginFault) -> None:
+        """The pod waits because a plugin failed to say whether it may be tried; it is asked about again after the error backoff."""
+        self._ports.observer.failed(f"pod {queued.pod.key}", fault)
+        if self._ports.leadership.is_leader:
+            self._say(queued.pod, SCHEDULER_ERROR, str(fault), None)
+
+    def vanished(self, queued: QueuedPod, error: BaseException, decided: DecisionSummary) -> None:
+        """The pod is said to be gone. Nobody is told; should the watch never say so, the pod is tried again after the error backoff."""
+        self._ports.observer.failed(f"pod {queued.pod.key}", error)
+        self._queue.fail(queued)
+        self._ports.observer.attempted(finished_attempt(queued, "error", self._ports.clock.monotonic(), decided, str(error)))
+
+    def unreadable(self, pod: PodView, error: BaseException) -> None:
+        """The pod is not even queued; when it can be read it will be."""
+        if self._ports.leadership.is_leader:
+            self._say(pod, SCHEDULER_ERROR, f"the pod cannot be read: {error}", None)
+
+    def _say(self, pod: PodView, reason: str, message: str, nominated: str | None) -> None:
+        self._writes.say(pod, unscheduled(reason, message), nominated)
+        self._ports.events.record(pod, failed_scheduling(message))
+
+    def _tell(  # noqa: PLR0913 — the pod, and what is said of it in three places
+        self, queued: QueuedPod, *, result: str, reason: str, decided: DecisionSummary, message: str, nominated: str | None = None
+    ) -> None:
+        if queued.uid in self._queue:  # else it has gone meanwhile, or somebody else has bound it
+            self._say(queued.pod, reason, message, nominated)
+        self._ports.observer.attempted(finished_attempt(queued, result, self._ports.clock.monotonic(), decided, message))

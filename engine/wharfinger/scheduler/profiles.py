@@ -1,0 +1,118 @@
+"""Profiles: which chain decides about the pods of which scheduler name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from wharfinger.errors import PluginFault, UsageError
+from wharfinger.framework import plugin_faults
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.cycle import Decider
+from wharfinger.framework.extension import BindPlugin, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
+from wharfinger.framework.ports import Observer, SilentObserver
+from wharfinger.framework.stopwatch import Stopwatch
+from wharfinger.framework.verdict import Reason
+from wharfinger.model.pod import PodView
+from wharfinger.policies.budget import PolicyBudget
+
+DEFAULT_SCHEDULER = "default-scheduler"
+"""What an empty `spec.schedulerName` stands for."""
+
+
+class SortKey:
+    """A plugin's key for a pod, in the order that the plugin gives; where it has none, or keys cannot be compared, by priority.
+
+    `faulty` is told of keys that cannot be compared.
+    """
+
+    __slots__ = ("_faulty", "_key", "_plugin", "_priority")
+
+    def __init__(self, key: Any, priority: int, plugin: str, faulty: Callable[[str, BaseException], None]) -> None:
+        self._key = key
+        self._priority = priority
+        self._plugin = plugin
+        self._faulty = faulty
+
+    def __lt__(self, other: SortKey) -> bool:
+        if self._key is not None and other._key is not None:
+            try:
+                return bool(self._key < other._key)
+            except Exception as error:  # noqa: BLE001 — keys of plugins may raise anything
+                self._faulty(f"plugin {self._plugin}", PluginFault(self._plugin, "sort_key", error))
+        return self._priority > other._priority
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SortKey) and not self < other and not other < self
+
+    def __hash__(self) -> int:
+        raise TypeError("keys are compared, never looked up")
+
+
+class Profile:
+    """A scheduler name, its chain, and the decider that remembers for it; `observer` is told of plugins that fail to order the queue."""
+
+    def __init__(
+        self,
+        name: str,
+        chain: Chain,
+        stopwatch: Stopwatch | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self.name = name
+        self._stopwatch = stopwatch
+        self._faulty = (observer or SilentObserver()).failed
+        self.adopt(chain)
+
+    def adopt(self, chain: Chain) -> None:
+        """None; from now on this chain decides. It has the plugins of the one before, and other policies."""
+        self.chain = chain
+        self.decider = Decider(chain, stopwatch=self._stopwatch)
+        self.reserves = tuple(plugin for plugin in chain.at("Reserve") if isinstance(plugin, ReservePlugin))
+        self.permits = tuple(plugin for plugin in chain.at("Permit") if isinstance(plugin, PermitPlugin))
+        self.pre_binds = tuple(plugin for plugin in chain.at("PreBind") if isinstance(plugin, PreBindPlugin))
+        self.binds = tuple(plugin for plugin in chain.at("Bind") if isinstance(plugin, BindPlugin))
+        self.post_binds = tuple(plugin for plugin in chain.at("PostBind") if isinstance(plugin, PostBindPlugin))
+
+    def __repr__(self) -> str:
+        return f"Profile({self.name!r})"
+
+    def sort_key(self, pod: PodView) -> Any:
+        """What compares smaller for the pod to be tried first: by priority where a plugin fails to say."""
+        plugin = self.chain.queue_sort
+        if plugin is None or not plugin_faults.is_foreign(plugin):
+            return self.chain.sort_key(pod)
+        try:
+            return SortKey(plugin.sort_key(pod), pod.priority, plugin.name, self._faulty)
+        except PluginFault as fault:
+            self._faulty(f"plugin {plugin.name}", fault)
+            return SortKey(None, pod.priority, plugin.name, self._faulty)
+
+    def gate(self, pod: PodView) -> Reason | None:
+        """Why the pod must not be tried yet, or None."""
+        return self.chain.gate(pod)
+
+
+class Profiles:
+    """The profiles of one scheduler by name; all of them order the queue the same way. Decisions keep to the `budget` of policies."""
+
+    def __init__(self, chains: Mapping[str, Chain], observer: Observer | None = None, budget: PolicyBudget | None = None) -> None:
+        if not chains:
+            raise UsageError("a scheduler needs at least one profile")
+        observer = observer or SilentObserver()
+        watches = {name: observer.stopwatch(name) for name in chains}
+        if budget is not None:
+            watches = {name: budget.stopwatch(watch) for name, watch in watches.items()}
+        self._by_name = {name: Profile(name, chain, watches[name], observer) for name, chain in chains.items()}
+        if len({type(profile.chain.queue_sort) for profile in self._by_name.values()}) > 1:
+            raise UsageError(f"profiles {', '.join(sorted(self._by_name))} share one queue; they must order it by the same plugin")
+
+    def __iter__(self) -> Iterator[Profile]:
+        return iter(self._by_name.values())
+
+    def __getitem__(self, name: str) -> Profile:
+        return self._by_name[name]
+
+    def of(self, pod: PodView) -> Profile | None:
+        """The profile that a pod asks for by its schedulerName; None for pods of other schedulers."""
+        return self._by_name.get(pod.object.spec.scheduler_name or DEFAULT_SCHEDULER)

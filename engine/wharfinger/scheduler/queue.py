@@ -1,0 +1,419 @@
+"""The scheduling queue: which pod is tried next, and when a pod that could not be placed is tried again.
+
+As in kube-scheduler 1.36 (pkg/scheduler/backend/queue): pods that are ready, by priority and then by how long they have waited; pods whose
+backoff runs, which are taken early when nothing is ready (not those that failed with an error); pods that fit nowhere, which wait until an
+event may help or, in case one was missed, for five minutes; pods that are being tried; and gated pods. A pod is in exactly one of these
+places.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from wharfinger.errors import PluginFault
+from wharfinger.event_loop import Backoff
+from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.ports import Clock, Observer, SilentObserver
+from wharfinger.framework.verdict import Reason
+from wharfinger.policies.budget import SUSPENDED
+from wharfinger.scheduler import hints
+from wharfinger.scheduler.queued_pods import InFlight, Place, QueuedPod, ReadyHeap
+
+if TYPE_CHECKING:
+    from wharfinger.framework.extension import Plugin
+    from wharfinger.model.pod import PodView
+    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.scheduler.profiles import Profile
+
+PORTION = 500
+"""How many waiting pods are let in at a time: some milliseconds, after which others have their turn."""
+REJECTED = "ScheduleAttemptFailure"
+READY = "BackoffComplete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """Backoffs after a rejection and after an error, and after how many seconds an unschedulable pod is tried again without a reason."""
+
+    backoff: Backoff = field(default_factory=Backoff)
+    error_backoff: Backoff = field(default_factory=Backoff)
+    longest_wait: float = 300.0
+
+
+class QueuePlaces:
+    """The places of the queue. `stirred` is told when a pod becomes ready or its backoff begins."""
+
+    def __init__(self, clock: Clock, settings: QueueSettings, observer: Observer, stirred: Callable[[], None]) -> None:
+        self._clock = clock
+        self._after_rejection = settings.backoff
+        self._after_error = settings.error_backoff
+        self.faulty_gate: Callable[[QueuedPod, PluginFault], None] = lambda queued, fault: observer.failed(f"pod {queued.pod.key}", fault)
+        self._observer = observer
+        self._stirred = stirred
+        self._active = ReadyHeap()
+        self._backoff = ReadyHeap()
+        self._error_backoff = ReadyHeap()
+        self.unschedulable = hints.WaitingPods()
+        self.in_flight = InFlight()
+        self._entered = 0
+
+    @property
+    def depths(self) -> dict[str, int]:
+        """How many pods are in each place, as `scheduler_pending_pods` names them, and `in_flight`; all but those behind their gates."""
+        return {
+            "active": len(self._active),
+            "backoff": len(self._backoff) + len(self._error_backoff),
+            "unschedulable": len(self.unschedulable),
+            "in_flight": len(self.in_flight),
+        }
+
+    # ── out of a place ──
+
+    def next(self) -> QueuedPod | None:
+        """The pod to be tried now, taken out of its place; None if no pod is ready."""
+        return self._active.pop() or self._backoff.pop()
+
+    def take_out(self, queued: QueuedPod) -> None:
+        """Take a pod out of its place; it has to be put somewhere else."""
+        match queued.place:
+            case Place.ACTIVE:
+                self._active.remove(queued)
+            case Place.BACKOFF:
+                self._backoff.remove(queued)
+            case Place.ERROR_BACKOFF:
+                self._error_backoff.remove(queued)
+            case Place.UNSCHEDULABLE:
+                self.unschedulable.remove(queued)
+            case Place.IN_FLIGHT:
+                self.in_flight.end(queued.uid)
+            case Place.GATED | Place.GONE:
+                pass
+
+    # ── into a place ──
+
+    def let_in(self, queued: QueuedPod, event: str) -> None:
+        """Put a pod that is nowhere where it belongs: behind its gate, into backoff if that still runs, or among the ready.
+
+        Where a plugin fails to say whether there is a gate, there is one, and the plugin is asked again after the backoff of errors.
+        """
+        try:
+            queued.gate = queued.profile.gate(queued.pod)
+        except PluginFault as fault:
+            self._behind_faulty_gate(queued, fault)
+            return
+        if queued.gate is not None:
+            queued.place = Place.GATED
+            return
+        if queued.place is Place.GATED and not queued.attempts:
+            queued.first_seen = self._clock.monotonic()
+        ready_at = self._after_rejection.ready_at(queued.queued_at, queued.rejections)
+        if queued.rejections and ready_at > self._clock.monotonic():
+            self._back_off(queued, Place.BACKOFF, ready_at, event)
+        else:
+            self.activate(queued, event)
+
+    def _behind_faulty_gate(self, queued: QueuedPod, fault: PluginFault) -> None:
+        queued.gate = Reason(str(fault))
+        queued.gate_faults += 1
+        now = self._clock.monotonic()
+        self._back_off(queued, Place.ERROR_BACKOFF, self._after_error.ready_at(now, queued.gate_faults), REJECTED)
+        self.faulty_gate(queued, fault)
+
+    def shelve(self, queued: QueuedPod) -> None:
+        """Put a pod that is nowhere among those that fit nowhere."""
+        queued.place = Place.UNSCHEDULABLE
+        self.unschedulable.add(queued)
+        self._observer.queued(Place.UNSCHEDULABLE.value, REJECTED)
+
+    def activate(self, queued: QueuedPod, event: str) -> None:
+        """Put a pod that is nowhere among the ready."""
+        queued.place = Place.ACTIVE
+        queued.queued_at = self._clock.monotonic()
+        self._active.push(queued, self._key(queued))
+        self._observer.queued("active", event)
+        self._stirred()
+
+    def back_off(self, queued: QueuedPod, ready_at: float) -> None:
+        """Put a pod that is nowhere into a backoff that lasts until `ready_at`, also when nothing else is ready."""
+        self._back_off(queued, Place.ERROR_BACKOFF, ready_at, REJECTED)
+
+    def _back_off(self, queued: QueuedPod, place: Place, ready_at: float, event: str) -> None:
+        queued.place = place
+        queued.ready_at = ready_at
+        heap = self._backoff if place is Place.BACKOFF else self._error_backoff
+        heap.push(queued, (ready_at, *self._key(queued)))
+        self._observer.queued("backoff", event)
+        self._stirred()
+
+    def _key(self, queued: QueuedPod) -> tuple[object, ...]:
+        self._entered += 1
+        return queued.sort_key, queued.queued_at, self._entered
+
+    # ── backoffs ──
+
+    def end_backoffs(self, now: float) -> None:
+        """Make the pods ready whose backoff has ended, a portion at a time; a plugin that failed at the gate of one is asked again."""
+        for heap in (self._backoff, self._error_backoff):
+            for _ in range(PORTION):
+                queued = heap.first()
+                if queued is None or queued.ready_at > now:
+                    break
+                heap.remove(queued)
+                if queued.gate is None:
+                    self.activate(queued, READY)
+                else:
+                    self.let_in(queued, READY)
+
+    def next_ready_at(self) -> float | None:
+        """The monotonic time at which the next backoff ends; None if none runs."""
+        firsts: Iterator[QueuedPod | None] = (heap.first() for heap in (self._backoff, self._error_backoff))
+        return min((queued.ready_at for queued in firsts if queued is not None), default=None)
+
+
+ADDED = "PodAdd"
+UPDATED = "PodUpdate"
+FLUSHED = "UnschedulableTimeout"
+ACTIVATED = "ForceActivate"
+POLICY = "PolicyUpdate"
+
+SWEEP = 30.0
+"""Seconds between two looks for pods that have waited too long."""
+
+
+class SchedulingQueue:
+    """Pods waiting to be placed.
+
+    `snapshot` gives the cluster as it is, for hints that look closer at an event; `stirred` is told when a pod becomes ready or its
+    backoff begins.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        snapshot: Callable[[], Snapshot],
+        *,
+        settings: QueueSettings | None = None,
+        observer: Observer | None = None,
+        stirred: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._clock = clock
+        self._snapshot = snapshot
+        self._settings = settings or QueueSettings()
+        self._observer: Observer = observer or SilentObserver()
+        self._pods: dict[str, QueuedPod] = {}
+        self._places = QueuePlaces(clock, self._settings, self._observer, stirred)
+        self._unschedulable = self._places.unschedulable
+        self._in_flight = self._places.in_flight
+        self._stirred = stirred
+        self._waking: dict[str, tuple[str, Callable[[QueuedPod], bool] | None]] = {}
+        self._next_sweep = 0.0
+
+    def on_faulty_gate(self, told: Callable[[QueuedPod, PluginFault], None]) -> None:
+        """None; from now on this is told of pods that wait because a plugin failed to say whether they may be tried."""
+        self._places.faulty_gate = told
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._pods
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(self._pods.values())
+
+    def get(self, uid: str) -> QueuedPod | None:
+        """The pod of that uid as it stands in the queue, in whatever place; None if it is not queued."""
+        return self._pods.get(uid)
+
+    @property
+    def depths(self) -> Mapping[str, int]:
+        """How many pods wait in each place, as `scheduler_pending_pods` names them, and `in_flight`."""
+        return {**self._places.depths, "gated": sum(1 for queued in self._pods.values() if queued.place is Place.GATED)}
+
+    # ── what the cluster says ──
+
+    def add(self, pod: PodView, profile: Profile) -> None:
+        """Queue a pod; one that is queued already is updated."""
+        queued = self._pods.get(pod.uid)
+        if queued is not None:
+            self._update(queued, pod)
+            return
+        now = self._clock.monotonic()
+        queued = QueuedPod(pod=pod, profile=profile, sort_key=profile.sort_key(pod), first_seen=now, queued_at=now, place=Place.GONE)
+        self._pods[pod.uid] = queued
+        self._places.let_in(queued, ADDED)
+
+    def _update(self, queued: QueuedPod, pod: PodView) -> None:
+        """Take over a new version of a pod; one that asks for something else now is tried again, whatever rejected it."""
+        changed = queued.pod.template != pod.template
+        if queued.place in {Place.IN_FLIGHT, Place.UNSCHEDULABLE, Place.GATED} or not changed:
+            queued.pod = pod
+            queued.sort_key = queued.profile.sort_key(pod)
+            if changed and queued.place is Place.UNSCHEDULABLE:
+                self._places.take_out(queued)
+                self._places.let_in(queued, UPDATED)
+            elif changed and queued.place is Place.GATED:
+                self._places.let_in(queued, UPDATED)
+            return
+        self._places.take_out(queued)
+        queued.pod = pod
+        queued.sort_key = queued.profile.sort_key(pod)
+        self._places.let_in(queued, UPDATED)
+
+    def delete(self, uid: str) -> QueuedPod | None:
+        """The pod that was queued under the uid and no longer is; None if there was none. An attempt under way ends by itself."""
+        queued = self._pods.pop(uid, None)
+        if queued is not None:
+            self._places.take_out(queued)
+            queued.place = Place.GONE
+        return queued
+
+    def notify(self, change: Change) -> int:
+        """How many pods a change has woken."""
+        self._in_flight.happened(change)
+        return self._wake(self._unschedulable.helped_by(change, self._snapshot, self._observer.failed), change.label)
+
+    def policies_changed(self, concerned: Callable[[QueuedPod], bool]) -> int:
+        """How many unschedulable pods are tried again because other policies decide about them now; pods in flight are if they fail.
+
+        Of very many pods some are asked about later, and counted now.
+        """
+        self._in_flight.happened(Change(events=ClusterEvent.POLICY, label=POLICY))
+        return self._wake(list(self._unschedulable), POLICY, concerned)
+
+    def resumed(self) -> int:
+        """How many pods are tried again that waited for suspended policies."""
+        return self._wake([queued for queued in self._unschedulable if SUSPENDED in queued.rejectors], POLICY)
+
+    def _wake(self, waiting: list[QueuedPod], label: str, concerned: Callable[[QueuedPod], bool] | None = None) -> int:
+        """How many of the pods are tried again, if they are `concerned`.
+
+        Of more than `PORTION` those that come first in the queue; the others with the next flushes, and counted now.
+        """
+        if len(waiting) > PORTION:
+            waiting.sort(key=lambda queued: queued.sort_key)
+            self._waking.update((queued.uid, (label, concerned)) for queued in waiting[PORTION:])
+            self._stirred()
+        woken = sum(self._let_in(queued, label, concerned) for queued in waiting[:PORTION])
+        return woken + max(0, len(waiting) - PORTION)
+
+    def _let_in(self, queued: QueuedPod, label: str, concerned: Callable[[QueuedPod], bool] | None) -> bool:
+        """Whether an unschedulable pod is tried again, as it is concerned."""
+        if concerned is not None and not concerned(queued):
+            return False
+        self._places.take_out(queued)
+        queued.flushed = label == FLUSHED
+        self._places.let_in(queued, label)
+        return True
+
+    def _wake_more(self) -> None:
+        """Let in the next portion of the pods that are to be tried again."""
+        for uid in list(itertools.islice(self._waking, PORTION)):
+            label, concerned = self._waking.pop(uid)
+            queued = self._pods.get(uid)
+            if queued is not None and queued.place is Place.UNSCHEDULABLE:
+                self._let_in(queued, label, concerned)
+
+    # ── attempts ──
+
+    def pop(self) -> QueuedPod | None:
+        """The pod to be tried now, in flight until `done`, `reject` or `fail`; None if no pod is ready."""
+        queued = self._places.next()
+        if queued is None:
+            return None
+        queued.place = Place.IN_FLIGHT
+        queued.tried = queued.pod.template
+        queued.attempts += 1
+        now = self._clock.monotonic()
+        queued.stages = {"queue": now - queued.queued_at}
+        queued.queued_at = queued.started = now
+        self._in_flight.begin(queued.uid)
+        return queued
+
+    def done(self, queued: QueuedPod) -> None:
+        """The pod needs no further attempt."""
+        if self._pods.get(queued.uid) is queued:
+            self.delete(queued.uid)
+
+    def reject(self, queued: QueuedPod, rejectors: frozenset[Plugin]) -> None:
+        """The pod fits nowhere: it waits until something may help it. Plugins that depend on time are asked again after a backoff."""
+        if queued.place is not Place.IN_FLIGHT:
+            return
+        missed = [change for change in self._in_flight.missed(queued.uid) if change.pod is None or change.pod.uid != queued.uid]
+        unknown = self._in_flight.has_lost(queued.uid)
+        self._in_flight.end(queued.uid)
+        queued.rejectors = rejectors
+        queued.rejections += 1
+        queued.errors = 0
+        queued.flushed = False
+        queued.queued_at = self._clock.monotonic()
+        if (
+            queued.pod.template != queued.tried
+            or unknown
+            or any(hints.may_help(queued, change, self._snapshot, self._observer.failed) for change in missed)
+        ):
+            self._places.let_in(queued, REJECTED)
+        elif hints.timed(rejectors):
+            self._places.back_off(queued, self._settings.backoff.ready_at(queued.queued_at, queued.rejections))
+        else:
+            self._places.shelve(queued)
+
+    def shelve(self, queued: QueuedPod) -> None:
+        """Undo `pop` until an event may help or `activate` is called: it is not the time to try the pod."""
+        if queued.place is Place.IN_FLIGHT:
+            self._in_flight.end(queued.uid)
+            queued.attempts -= 1
+            self._places.shelve(queued)
+
+    def fail(self, queued: QueuedPod) -> None:
+        """Something went wrong that has nothing to do with the pod: it is tried again after the error backoff."""
+        if queued.place is not Place.IN_FLIGHT:
+            return
+        self._in_flight.end(queued.uid)
+        queued.rejectors = frozenset()
+        queued.errors += 1
+        queued.flushed = False
+        queued.queued_at = self._clock.monotonic()
+        self._places.back_off(queued, self._settings.error_backoff.ready_at(queued.queued_at, queued.errors))
+
+    def put_back(self, queued: QueuedPod) -> None:
+        """Undo `pop`: the attempt was not made."""
+        if queued.place is not Place.IN_FLIGHT:
+            return
+        self._in_flight.end(queued.uid)
+        queued.attempts -= 1
+        self._places.activate(queued, ACTIVATED)
+
+    def activate(self, uid: str) -> bool:
+        """Whether the pod was waiting; it is ready now, without backoff. Gated pods stay."""
+        queued = self._pods.get(uid)
+        if queued is None or queued.gate is not None or queued.place in {Place.IN_FLIGHT, Place.ACTIVE}:
+            return False
+        self._places.take_out(queued)
+        self._places.activate(queued, ACTIVATED)
+        return True
+
+    # ── time ──
+
+    def flush(self) -> None:
+        """Let in what has waited long enough: ended backoffs, and pods that nothing has woken for minutes."""
+        now = self._clock.monotonic()
+        self._places.end_backoffs(now)
+        self._wake_more()
+        if now >= self._next_sweep:
+            self._next_sweep = now + SWEEP
+            self._sweep(now)
+
+    def _sweep(self, now: float) -> None:
+        longest = self._settings.longest_wait
+        overdue = [queued for queued in self._unschedulable if now - queued.queued_at >= longest and SUSPENDED not in queued.rejectors]
+        self._wake(overdue, FLUSHED)
+        if overdue:
+            self._observer.flushed(len(overdue))
+
+    def next_ready_at(self) -> float | None:
+        """The monotonic time at which the next backoff ends, or now if pods are still to be let in; None if there are neither."""
+        return self._clock.monotonic() if self._waking else self._places.next_ready_at()

@@ -1,0 +1,177 @@
+"""A pod in the scheduling queue, the heap of those that are ready, and what has happened while pods were being placed.
+
+No event can wake a pod that is being placed. Changes are kept until the attempt ends; if it ends with a rejection, the pod is checked
+against the changes it has missed. Binding a volume takes minutes, in which a busy cluster changes a million times: only the latest changes
+are kept, and a pod that has missed more than these is tried again.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import islice
+from typing import Any
+
+from wharfinger.framework.cluster_event import Change
+from wharfinger.framework.extension import Plugin
+from wharfinger.framework.verdict import Reason
+from wharfinger.model.pod import PodView
+from wharfinger.scheduler.profiles import Profile
+
+
+class Place(Enum):
+    """Where a queued pod is; it is always in exactly one place.
+
+                    ┌──────────── event that may help ─────────────┐
+    new ──▶ gated   ▼                                              │
+     │        │   backoff ◀── error ──┐                            │
+     │        ▼     │                 │                            │
+     └───▶ active ◀─┘ ──pop──▶ in flight ── no node fits ──▶ unschedulable
+                                 │
+                                 └── placed: no longer queued
+    """
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    ERROR_BACKOFF = "error backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+    IN_FLIGHT = "in flight"
+    GONE = "gone"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class QueuedPod:
+    """A pod that waits to be placed or is being placed; times are monotonic seconds.
+
+    `attempts` counts how often it was taken out to be tried, `rejections` and `errors` the failures of each kind in a row. `first_seen` is
+    when it could first have been tried, `queued_at` when it entered its present place, `ready_at` when its backoff ends and `started` when
+    it was last taken out. `rejectors` are the plugins that kept it off the nodes last time; empty means that nothing is known, so that
+    anything may help. `gate` says why it must not be tried, `gate_faults` how often a plugin failed to say. `tried` is the
+    template it was last tried with. `flushed`: only because it had waited for too long.
+    """
+
+    pod: PodView
+    profile: Profile
+    sort_key: Any
+    first_seen: float
+    queued_at: float
+    place: Place = Place.ACTIVE
+    attempts: int = 0
+    rejections: int = 0
+    errors: int = 0
+    ready_at: float = 0.0
+    rejectors: frozenset[Plugin] = frozenset()
+    gate: Reason | None = None
+    gate_faults: int = 0
+    tried: bytes = b""
+    flushed: bool = False
+    started: float = 0.0
+    stages: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid."""
+        return self.pod.uid
+
+
+_FEW = 64
+
+
+class ReadyHeap:
+    """Pods by key, the smallest first."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[Any, int, QueuedPod]] = []
+        self._live: dict[str, int] = {}  # uid → ticket of the entry that counts
+        self._tickets = 0
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def push(self, queued: QueuedPod, key: Any) -> None:
+        """Put a pod in; if it is in already, under this key instead."""
+        self._tickets += 1
+        self._live[queued.uid] = self._tickets
+        heapq.heappush(self._entries, (key, self._tickets, queued))
+        if len(self._entries) > 2 * len(self._live) + _FEW:
+            self._entries = [entry for entry in self._entries if self._live.get(entry[2].uid) == entry[1]]
+            heapq.heapify(self._entries)
+
+    def remove(self, queued: QueuedPod) -> None:
+        """Take a pod out that is in."""
+        del self._live[queued.uid]
+
+    def first(self) -> QueuedPod | None:
+        """The pod with the smallest key, which stays in; None if the heap is empty."""
+        entries = self._entries
+        while entries:
+            _, ticket, queued = entries[0]
+            if self._live.get(queued.uid) == ticket:
+                return queued
+            heapq.heappop(entries)
+        return None
+
+    def pop(self) -> QueuedPod | None:
+        """The pod with the smallest key, which is taken out; None if the heap is empty."""
+        queued = self.first()
+        if queued is not None:
+            heapq.heappop(self._entries)
+            del self._live[queued.uid]
+        return queued
+
+
+MOST_CHANGES = 4096
+"""Changes that are kept: those of seconds in which a thousand pods are placed."""
+
+
+class InFlight:
+    """Pods being placed, by uid in the order in which they were taken, and the changes since the first of them was."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, int] = {}
+        self._changes: deque[Change] = deque()
+        self._dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    @property
+    def n_changes(self) -> int:
+        """How many changes are kept."""
+        return len(self._changes)
+
+    def begin(self, uid: str) -> None:
+        """An attempt at placing the pod begins."""
+        self._since[uid] = self._dropped + len(self._changes)
+
+    def happened(self, change: Change) -> None:
+        """Keep a change if somebody may have missed it."""
+        if self._since:
+            self._changes.append(change)
+            if len(self._changes) > MOST_CHANGES:
+                self._changes.popleft()
+                self._dropped += 1
+
+    def has_lost(self, uid: str) -> bool:
+        """Whether there were more changes since the attempt began than are kept."""
+        return self._since[uid] < self._dropped
+
+    def missed(self, uid: str) -> Iterator[Change]:
+        """The changes since the attempt began, as far as they are kept; to be read at once."""
+        return islice(self._changes, max(0, self._since[uid] - self._dropped), None)
+
+    def end(self, uid: str) -> None:
+        """The attempt has ended; changes that nobody else may have missed are forgotten."""
+        del self._since[uid]
+        if not self._since:
+            self._dropped += len(self._changes)
+            self._changes.clear()
+            return
+        oldest = next(iter(self._since.values()))
+        while self._dropped < oldest:
+            self._changes.popleft()
+            self._dropped += 1

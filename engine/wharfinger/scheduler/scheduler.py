@@ -1,0 +1,252 @@
+"""The scheduler: a loop that takes pods from the queue and places them, on one event loop with everything else.
+
+Deciding is plain computation, so it happens in slices of a few milliseconds; between them the event loop carries on with watching, binding
+and serving. The number of binds under way is limited; while there is no room for another, nothing is decided, as the decision would only
+grow stale.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.event_loop import until
+from wharfinger.framework.chain import Chain
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.policies.budget import BudgetSettings, PolicyBudget
+from wharfinger.scheduler.binding import BindingCycle, Permits
+from wharfinger.scheduler.cycle import SchedulingCycle
+from wharfinger.scheduler.feed import ClusterFeed, Measurements
+from wharfinger.scheduler.pod_status import Failures, StatusWrites
+from wharfinger.scheduler.ports import LiveCluster, Ports
+from wharfinger.scheduler.preemption import Preemptor
+from wharfinger.scheduler.profiles import Profiles
+from wharfinger.scheduler.queue import QueueSettings, SchedulingQueue
+
+if TYPE_CHECKING:
+    from wharfinger.framework.decision import Decision
+    from wharfinger.framework.ports import ClusterSink
+    from wharfinger.model.pod import PodView
+    from wharfinger.scheduler.profiles import Profile
+    from wharfinger.scheduler.queued_pods import QueuedPod
+
+
+def policies_between(old: Chain, new: Chain) -> tuple[CompiledPolicy, ...]:
+    """The policies of either chain that the other does not have in that revision."""
+    before = {(policy.name, policy.revision): policy for policy in old.policies}
+    after = {(policy.name, policy.revision): policy for policy in new.policies}
+    return tuple((before | after)[key] for key in sorted(before.keys() ^ after.keys()))
+
+
+class Concerned:
+    """Whether a queued pod is concerned; `changed` are the policies that changed by profile, `now` the time of day."""
+
+    def __init__(self, changed: Mapping[Profile, Sequence[CompiledPolicy]], now: float) -> None:
+        self._changed = changed
+        self._now = now
+        self._answers: dict[tuple[bytes, Profile], bool] = {}
+
+    def __call__(self, queued: QueuedPod) -> bool:
+        """Whether another policy decides about the pod now; pods of one template get one answer, unless a scope tells them apart."""
+        policies = self._changed.get(queued.profile, ())
+        if any(policy.scope_varies for policy in policies):
+            return self._governed(queued, policies)
+        key = (queued.pod.template, queued.profile)
+        if key not in self._answers:
+            self._answers[key] = self._governed(queued, policies)
+        return self._answers[key]
+
+    def _governed(self, queued: QueuedPod, policies: Sequence[CompiledPolicy]) -> bool:
+        try:
+            return any(policy.governs(queued.pod, self._now) for policy in policies)
+        except Exception:  # noqa: BLE001 — a policy that fails on this pod says so when the pod is tried
+            return True
+
+
+SHORTER = 4
+"""How many times shorter a slice is while somebody else asks for room."""
+LONGEST_NAP = 1.0
+"""Seconds after which an idle loop looks around: backoffs, pods that waited too long, the lease."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """Limits of the loop.
+
+    `needed`: kinds that must be known before the first decision. `slice_seconds`: how long to decide before others have their turn.
+    `most_binds`, `most_writes`: requests under way at a time. `stop_seconds`: how long a stop waits for what is under way. `budget`: what
+    policies may take of the time of decisions.
+    """
+
+    needed: frozenset[str] = frozenset({"Node", "Pod"})
+    slice_seconds: float = 0.004
+    most_binds: int = 256
+    most_writes: int = 32
+    stop_seconds: float = 10.0
+    queue: QueueSettings = field(default_factory=QueueSettings)
+    budget: BudgetSettings = field(default_factory=BudgetSettings)
+
+
+class Scheduler:
+    """Places the pods of its profiles; `sink` is to be told what the cluster is like, `measurements` what was measured of it.
+
+    `state` is an empty one, for whoever wants to know of its changes. `rest` says for how many seconds to decide nothing after a slice.
+    """
+
+    def __init__(
+        self, chains: Mapping[str, Chain], ports: Ports, settings: SchedulerSettings | None = None, state: ClusterState | None = None
+    ) -> None:
+        self.settings = settings or SchedulerSettings()
+        self.state = ClusterState() if state is None else state
+        self._ports = ports
+        self._world = LiveCluster(state=self.state, ports=ports)
+        self._wake = asyncio.Event()
+        self.queue = SchedulingQueue(
+            ports.clock, self._world.snapshot, settings=self.settings.queue, observer=ports.observer, stirred=self._wake.set
+        )
+        self.budget = PolicyBudget(self.settings.budget, ports.clock.now, ports.clock.monotonic, self._size)
+        self.profiles = Profiles(chains, ports.observer, self.budget)
+        self.rest: Callable[[], float] = lambda: 0.0
+        self._stopping = False
+        self._writes = StatusWrites(ports.writer, ports.leadership, ports.observer, self.settings.most_writes)
+        permits = Permits(ports.clock)
+        failures = Failures(self._world, self.queue, self._writes)
+        self.queue.on_faulty_gate(failures.gate_failed)
+        self._binding = BindingCycle(
+            self._world, queue=self.queue, writes=self._writes, failures=failures, permits=permits, most=self.settings.most_binds
+        )
+        self._preemptor = Preemptor(self._world, self.queue, self._writes, permits)
+        self._cycle = SchedulingCycle(self._world, self.queue, self._binding, failures, self._preemptor, self.budget)
+        self._feed = ClusterFeed(
+            state=self.state,
+            queue=self.queue,
+            profiles=self.profiles,
+            observer=ports.observer,
+            leaving=self._leaving,
+            unreadable=failures.unreadable,
+            stirred=self._wake.set,
+        )
+        self.measurements = Measurements(self._world, self.queue, self._wake.set)
+
+    @property
+    def sink(self) -> ClusterSink:
+        """Who is to be told what happens in the cluster."""
+        return self._feed
+
+    @property
+    def known_pods(self) -> Collection[PodView]:
+        """All pods of the cluster as it last told them, of whatever scheduler, waiting or placed."""
+        return self._feed.known_pods
+
+    def known_pod(self, key: str) -> PodView | None:
+        """The pod of that `namespace/name` as the cluster last told it, or None."""
+        return self._feed.known_pod(key)
+
+    @property
+    def missing_kinds(self) -> frozenset[str]:
+        """The kinds that are not known yet; nothing is decided before this is empty."""
+        return self.settings.needed - self._feed.synced_kinds
+
+    @property
+    def n_binding(self) -> int:
+        """How many pods are being bound."""
+        return len(self._binding)
+
+    @property
+    def n_writing(self) -> int:
+        """How many statuses are being written or wait to be."""
+        return len(self._writes)
+
+    def adopt(self, chains: Mapping[str, Chain]) -> int:
+        """How many waiting pods are tried again, now that these chains decide; to be called on the event loop, so between two cycles.
+
+        `chains` are by scheduler name; profiles that are not named, and chains that are the same, stay as they are with all they remember.
+        Decisions that are being carried out are those of the former chain, and say so.
+        """
+        changed = {}
+        for name, chain in chains.items():
+            profile = self.profiles[name]
+            if chain is not profile.chain and chain.revision != profile.chain.revision:
+                changed[profile] = policies_between(profile.chain, chain)
+                profile.adopt(chain)
+        self.budget.adopted(profile.chain for profile in self.profiles)
+        return self.queue.policies_changed(Concerned(changed, self._ports.clock.now())) if changed else 0
+
+    def show_decisions(self, beside: Callable[[str, Decision], None]) -> None:
+        """None; from now on `beside` too sees every decision, with the name of its profile, on the state it was made on."""
+        self._cycle.beside = (*self._cycle.beside, beside)
+
+    async def run(self) -> None:
+        """None, after `stop`, when what was under way has ended or `stop_seconds` have passed. Cancelling stops everything at once."""
+        try:
+            while not self._stopping:
+                await self._step()
+            await self._drain()
+        finally:
+            self.abandon()
+
+    def stop(self) -> None:
+        """Take no further pod from the queue, and let `run` end."""
+        self._stopping = True
+        self._wake.set()
+
+    def abandon(self) -> None:
+        """Stop binding, writing and evicting at once, as the loss of leadership demands."""
+        self._binding.cancel()
+        self._preemptor.cancel()
+        self._writes.cancel()
+
+    async def _step(self) -> None:
+        self._wake.clear()
+        if self.missing_kinds or not self._ports.leadership.is_leader:
+            await until(self._wake, self._ports.clock, LONGEST_NAP)
+            return
+        self.queue.flush()
+        if self.budget.review():
+            self.queue.resumed()
+        if not self._binding.room.is_set():
+            await until(self._binding.room, self._ports.clock, LONGEST_NAP)
+        elif self._schedule_slice():
+            await self._ports.clock.sleep(self.rest())
+        else:
+            await until(self._wake, self._ports.clock, self._nap())
+
+    def _schedule_slice(self) -> bool:
+        """Whether there may be more to do after a slice of time; False when no pod is ready."""
+        clock = self._ports.clock
+        ends_at = clock.monotonic() + self.settings.slice_seconds / (SHORTER if self.rest() else 1)
+        while self._binding.room.is_set():
+            queued = self.queue.pop()
+            if queued is None:
+                return False
+            self._cycle.schedule(queued)
+            if clock.monotonic() >= ends_at:
+                return True
+        return True
+
+    def _nap(self) -> float:
+        ready_at = self.queue.next_ready_at()
+        return LONGEST_NAP if ready_at is None else min(LONGEST_NAP, max(0.0, ready_at - self._ports.clock.monotonic()))
+
+    def _size(self) -> tuple[int, int]:
+        snapshot = self.state.snapshot()
+        return snapshot.n_nodes, int(snapshot.pod_count.sum())
+
+    def _leaving(self, uid: str, gone: bool) -> None:
+        self._preemptor.leaving(uid)
+        if gone:
+            self._writes.forget(uid)
+
+    async def _drain(self) -> None:
+        """Wait for what is under way, within the limit."""
+        try:
+            async with asyncio.timeout(self.settings.stop_seconds):
+                await self._binding.drain()
+                await self._preemptor.drain()
+                await self._writes.drain()
+                await self._ports.events.drain()
+        except TimeoutError as error:
+            self._ports.observer.failed("stopping", error)

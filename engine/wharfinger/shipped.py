@@ -1,0 +1,18 @@
+"""Where the policies are that come with Wharfinger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def policies() -> Path:
+    """The folder of the shipped policies: inside the installed package, or at the top of a checkout."""
+    package = Path(__file__).parent
+    installed = package / "shipped_policies"
+    return installed if installed.is_dir() else package.parent.parent / "policies"
+
+
+def shown(place: str) -> str:
+    """A place in a file as people should see it: a shipped policy is `policies/…` wherever the package is installed."""
+    folder = f"{policies()}/"
+    return f"policies/{place.removeprefix(folder)}" if place.startswith(folder) else place

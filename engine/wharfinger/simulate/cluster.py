@@ -1,0 +1,158 @@
+"""A cluster to try things on: what files, or the trace that comes with the package, say about nodes and pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from wharfinger.errors import InvalidObject, UnknownObject, UsageError
+from wharfinger.model import objects, quantity, read, requests, workloads
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+from wharfinger.simulate import openb
+
+TRACE = "openb:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A cluster's state and the pods that wait for a node, with what was left aside while reading.
+
+    `ignored` counts kinds that no decision needs; `skipped` says what was broken and left out because the caller asked for that.
+    """
+
+    state: ClusterState
+    pending: tuple[PodView, ...]
+    objects: read.Objects
+    ignored: Mapping[str, int]
+    skipped: tuple[str, ...]
+
+    def pod(self, name: str) -> PodView:
+        """The pending pod of that name or `namespace/name`; raises UnknownObject when there is none, or more than one."""
+        found = [pod for pod in self.pending if name in (pod.name, pod.key)]
+        if len(found) != 1:
+            raise UnknownObject(f"no pending pod is called {name}" if not found else f"{len(found)} pending pods are called {name}")
+        return found[0]
+
+
+def load_cluster(paths: Sequence[str | Path], *, skip_invalid: bool = False) -> Cluster:
+    """The cluster that files, folders and `-` describe.
+
+    `openb:default` and `openb:gpuspec33` are the trace in the package; `*.csv` files are read in the trace's own format. Raises UsageError
+    for a file that cannot be read, InvalidObject for an object that cannot be (unless `skip_invalid`).
+    """
+    return cluster_of(read_paths(paths, skip_invalid=skip_invalid))
+
+
+def load_pods(
+    paths: Sequence[str | Path], cluster: Cluster, *, skip_invalid: bool = False, strict: bool = False
+) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
+    """(the pods to be placed that files hold, sentences about what could not be looked up); workloads are expanded to their pods.
+
+    What controllers would make along with the pods (ReplicaSets, claims) is added to the cluster, because decisions read it. Fields that
+    Kubernetes does not know are among the sentences; with `strict` they raise InvalidObject, a line each.
+    """
+    given = read_paths(paths, skip_invalid=skip_invalid, written=True)
+    if strict and given.unknown_fields:
+        raise InvalidObject("\n".join(given.unknown_fields))
+    expansion = workloads.expand(given, cluster.objects)
+    for obj in expansion.made:
+        cluster.state.put(obj)
+    left_out = [f"{count} {kind} left out: not a kind that pods are made of" for kind, count in given.ignored.items()]
+    return tuple(map(PodView, expansion.pods)), (*given.skipped, *given.unknown_fields, *left_out, *expansion.warnings)
+
+
+def immoderate(found: read.Objects) -> list[str]:
+    """A sentence for each amount that a node offers and that does not count whole."""
+    sentences = []
+    for node in found.nodes:
+        for field, offered in (("allocatable", node.status.allocatable), ("capacity", node.status.capacity)):
+            for resource, text in offered.items():
+                if quantity.amount(resource, text) > requests.MOST:
+                    most = quantity.format_amount(resource, requests.MOST)
+                    sentences.append(
+                        f"node {node.metadata.name}: status.{field}[{resource!r}] is {text} and counts as {most}, the most that does"
+                    )
+    return sentences
+
+
+def cluster_of(found: read.Objects) -> Cluster:
+    """The cluster that these objects describe."""
+    waiting = [PodView(pod) for pod in found.pods if not pod.spec.node_name]
+    return Cluster(
+        state=ClusterState.from_objects(found),
+        pending=tuple(pod for pod in waiting if not pod.finished and not pod.terminating),
+        objects=found,
+        ignored=found.ignored,
+        skipped=found.skipped,
+    )
+
+
+def read_paths(paths: Sequence[str | Path], *, skip_invalid: bool = False, written: bool = False) -> read.Objects:
+    """Everything the paths hold, in one value; errors and `written` as of `read.read_objects`."""
+    names = [str(path) for path in paths]
+    plain = [name for name in names if not _is_trace(name)]
+    traced = [_objects(name, manifests) for name in names if _is_trace(name) for manifests in [_manifests(name)]]
+    return _joined([read.read_objects(plain, skip_invalid=skip_invalid, written=written), *traced]) if plain else _joined(traced)
+
+
+def _is_trace(name: str) -> bool:
+    return name.startswith(TRACE) or name.endswith(".csv")
+
+
+def _manifests(name: str) -> list[dict[str, Any]]:
+    if name.startswith(TRACE):
+        return [*openb.node_manifests(), *openb.pod_manifests(_variant(name))]
+    try:
+        return openb.manifests_from_csv(name, Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidObject(f"{name}: not UTF-8 at byte {error.start}") from error
+
+
+def _variant(name: str) -> openb.Variant:
+    try:
+        return openb.Variant(name.removeprefix(TRACE))
+    except ValueError:
+        known = ", ".join(TRACE + variant.value for variant in openb.Variant)
+        raise UsageError(f"{name}: no such trace; there are {known}") from None
+
+
+def _objects(name: str, manifests: Sequence[dict[str, Any]]) -> read.Objects:
+    nodes = [manifest for manifest in manifests if manifest["kind"] == "Node"]
+    pods = [manifest for manifest in manifests if manifest["kind"] == "Pod"]
+    try:
+        return read.Objects(
+            by_kind={objects.Node: msgspec.convert(nodes, list[objects.Node]), objects.Pod: msgspec.convert(pods, list[objects.Pod])}
+        )
+    except msgspec.ValidationError as error:
+        raise InvalidObject(f"{name}: {error}") from error
+
+
+def _joined(parts: Sequence[read.Objects]) -> read.Objects:
+    if len(parts) == 1:
+        return parts[0]
+    by_kind: dict[type[objects.AnyObject], list[objects.AnyObject]] = {}
+    metrics: read.MetricTable = {}
+    ignored: dict[str, int] = {}
+    for part in parts:
+        for kind, found in part.by_kind.items():
+            by_kind.setdefault(kind, []).extend(found)
+        for metric, samples in part.metrics.items():
+            metrics.setdefault(metric, {}).update(samples)
+        for kind_name, count in part.ignored.items():
+            ignored[kind_name] = ignored.get(kind_name, 0) + count
+    return read.Objects(
+        by_kind=by_kind,
+        metrics=metrics,
+        ignored=ignored,
+        skipped=tuple(sentence for part in parts for sentence in part.skipped),
+        replaced=sum(part.replaced for part in parts),
+        taken_at=max((part.taken_at for part in parts if part.taken_at is not None), default=None),
+        unknown_fields=tuple(sentence for part in parts for sentence in part.unknown_fields),
+    )

@@ -1,0 +1,338 @@
+"""A dry run: where each of some pods would go, why not, and what that does to the use of the cluster.
+
+`SEQUENTIAL` assumes each placement before the next pod is decided, as the live scheduler does; where preemption makes room, its victims
+leave at once and the pod is decided again. `INDEPENDENT` asks for each pod alone, as if no other were waiting. Either way every answer
+comes from the same `decide`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from msgspec.structs import replace
+
+from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.explanation import Explanation, explain_decision
+from wharfinger.framework import volume_claims
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.cycle import Decider
+from wharfinger.framework.decision import Decision
+from wharfinger.framework.plugins.volume_binding import SELECTED_NODE
+from wharfinger.framework.verdict import Reason
+from wharfinger.model import objects
+from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.pod import PodView
+from wharfinger.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceUse:
+    """Requests against allocatable, summed over nodes; cpu in millicores, memory in bytes."""
+
+    resource: str
+    requested: int
+    allocatable: int
+
+    @property
+    def fraction(self) -> float:
+        """Requested per allocatable; 0 where nothing is offered."""
+        return self.requested / self.allocatable if self.allocatable else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Utilisation:
+    """The use of every resource that some node offers, the pods placed, and the nodes that hold at least one of them."""
+
+    nodes: int
+    touched: int
+    pods: int
+    resources: tuple[ResourceUse, ...]
+
+    def of(self, resource: str) -> ResourceUse:
+        """The use of one resource; nothing of nothing where no node offers it."""
+        for use in self.resources:
+            if use.resource == resource:
+                return use
+        return ResourceUse(resource=resource, requested=0, allocatable=0)
+
+
+FIRST = ("cpu", "memory", "ephemeral-storage")
+
+
+def utilisation(snapshot: Snapshot) -> Utilisation:
+    """The use of every resource that some node offers, in the order cpu, memory, ephemeral-storage, then by name."""
+    ordered = sorted(snapshot.resource_names, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
+    return Utilisation(
+        nodes=snapshot.n_nodes,
+        touched=int((snapshot.pod_count > 0).sum()),
+        pods=int(snapshot.pod_count.sum()),
+        resources=tuple(use for name in ordered if (use := _use(snapshot, name)).allocatable),
+    )
+
+
+def _use(snapshot: Snapshot, name: str) -> ResourceUse:
+    row = snapshot.resource_index(name)
+    if row is None:
+        return ResourceUse(resource=name, requested=0, allocatable=0)
+    return ResourceUse(resource=name, requested=sum(snapshot.requested[row].tolist()), allocatable=sum(snapshot.allocatable[row].tolist()))
+
+
+Seen = TypeVar("Seen")
+
+
+class Mode(Enum):
+    """Whether a placement counts for the pods after it."""
+
+    SEQUENTIAL = "sequential"
+    INDEPENDENT = "independent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Generic[Seen]):
+    """What was decided for one pod, which pods had to leave for it, and what `watch` made of it while the snapshot was current."""
+
+    decision: Decision
+    evicted: tuple[PodView, ...]
+    seen: Seen
+
+
+def queue_order(chain: Chain, pods: Iterable[PodView]) -> list[PodView]:
+    """The pods as the queue would hand them out: as the chain sorts it (priority), then creation time (unknown last), then key."""
+    return sorted(pods, key=lambda pod: (chain.sort_key(pod), pod.created is None, pod.created or 0.0, pod.key))
+
+
+def place_pods(
+    chain: Chain,
+    state: ClusterState,
+    pods: Iterable[PodView],
+    *,
+    watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
+    mode: Mode = Mode.SEQUENTIAL,
+) -> Iterator[Outcome[Seen]]:
+    """Outcomes in queue order, one at a time. In SEQUENTIAL mode `state` is changed: it assumes every placement.
+
+    A decision reads its snapshot lazily and a snapshot dies with the next change, so whatever is wanted of it must be taken in `watch`
+    (decision, snapshot, evicted pods).
+    """
+    decider = Decider(chain)
+    for pod in queue_order(chain, pods):
+        decision = decider.decide(state.snapshot(), pod)
+        evicted: tuple[PodView, ...] = ()
+        if decision.nominated is not None and mode is Mode.SEQUENTIAL:
+            evicted = decision.victims
+            decision = _decide_without(evicted, decider, state, pod)
+        yield Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(), evicted))
+        if decision.node is not None and mode is Mode.SEQUENTIAL:
+            bind_claims(state, pod, decision.node)
+            state.assume(pod, decision.node)
+
+
+def _decide_without(victims: Iterable[PodView], decider: Decider, state: ClusterState, pod: PodView) -> Decision:
+    for victim in victims:
+        state.remove_pod(victim)
+    return decider.decide(state.snapshot(), pod)
+
+
+def bind_claims(state: ClusterState, pod: PodView, node: str) -> None:
+    """Bind the claims of a pod that waited for its node to the volumes that they would get there, so that no other pod counts on these.
+
+    A claim for which a volume would have to be made gets the node instead, as its provisioner would be told it: pods that share it follow.
+    """
+    snapshot = state.snapshot()
+    row = snapshot.row(node)
+    waiting = [claim for claim in volume_claims.waiting_claims(pod, state.objects) if SELECTED_NODE not in claim.metadata.annotations]
+    if row is None or not waiting:
+        return
+    for claim, volume in volume_claims.chosen_on(waiting, snapshot, row):
+        if volume is None:
+            metadata = replace(claim.metadata, annotations={**claim.metadata.annotations, SELECTED_NODE: node})
+            state.put(replace(claim, metadata=metadata))
+            continue
+        own = claim.metadata
+        holder = objects.ObjectReference(kind="PersistentVolumeClaim", namespace=own.namespace, name=own.name, uid=own.uid)
+        state.put(replace(volume, spec=replace(volume.spec, claim_ref=holder), status=replace(volume.status, phase="Bound")))
+        state.put(volume_claims.bound_to(claim, volume))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodResult:
+    """What was decided for one pod.
+
+    `reasons` counts nodes by why they were rejected, only where the pod found none; `totals` are by tier. `victims` are the pods that
+    preemption would evict; where they were (SEQUENTIAL), the pod has a node, otherwise `nominated` is the node they would leave. `notes`
+    say where policies got in each other's way.
+    """
+
+    pod: str
+    node: str | None
+    message: str
+    totals: tuple[float, ...]
+    feasible: int
+    reasons: tuple[tuple[str, int], ...]
+    nominated: str | None
+    victims: tuple[str, ...]
+    notes: tuple[str, ...]
+    explanation: Explanation | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonCount:
+    """For how many unplaced pods a reason was given, and for how many it was the only one."""
+
+    reason: str
+    pods: int
+    only: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """A finished dry run. `after` is None in INDEPENDENT mode, where nothing is placed for good."""
+
+    mode: Mode
+    chain: Chain
+    results: tuple[PodResult, ...]
+    before: Utilisation
+    after: Utilisation | None
+
+    @property
+    def placed(self) -> int:
+        """How many pods found a node."""
+        return sum(result.node is not None for result in self.results)
+
+    @property
+    def unplaced(self) -> int:
+        """How many did not."""
+        return len(self.results) - self.placed
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about policies that got in each other's way, each once."""
+        return tuple(dict.fromkeys(note for result in self.results for note in result.notes))
+
+    @property
+    def evicted(self) -> int:
+        """How many pods had to leave for others."""
+        return sum(len(result.victims) for result in self.results) if self.mode is Mode.SEQUENTIAL else 0
+
+    @property
+    def reasons(self) -> tuple[ReasonCount, ...]:
+        """Why pods were not placed, most frequent first."""
+        pods: Counter[str] = Counter()
+        only: Counter[str] = Counter()
+        for result in self.results:
+            if result.node is None:
+                pods.update(reason for reason, _ in result.reasons)
+                only.update([result.reasons[0][0]] if len(result.reasons) == 1 else [])
+        ordered = sorted(pods, key=lambda reason: (-pods[reason], reason))
+        return tuple(ReasonCount(reason=reason, pods=pods[reason], only=only[reason]) for reason in ordered)
+
+
+def dry_run(  # noqa: PLR0913 — the keywords are independent choices
+    chain: Chain,
+    state: ClusterState,
+    pods: Sequence[PodView],
+    *,
+    mode: Mode = Mode.SEQUENTIAL,
+    explained: Callable[[PodView], bool] = lambda _pod: False,
+    nodes: Sequence[str] = (),
+    advance: Callable[[], None] = lambda: None,
+) -> DryRun:
+    """The dry run of `pods`; in SEQUENTIAL mode `state` is left with every placement assumed.
+
+    Pods that wait at a gate are not tried. Those that `explained` says yes to get an explanation, with a report on each of `nodes`.
+    `advance` is called after every pod that was tried.
+    """
+    commentary = PolicyCommentary(chain)
+    before = utilisation(state.snapshot())
+
+    def told(decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
+        explanation = explain_decision(decision, snapshot, commentary, nodes) if explained(decision.pod) else None
+        return _result(decision, evicted, explanation)
+
+    results = _Attempts(chain, state, pods, mode, told).results(advance)
+    after = utilisation(state.snapshot()) if mode is Mode.SEQUENTIAL else None
+    return DryRun(mode=mode, chain=chain, results=results, before=before, after=after)
+
+
+class _Attempts:
+    """Pods tried in queue order; in SEQUENTIAL mode those that fit nowhere again, for as long as others were placed after them.
+
+    The live scheduler tries such a pod again when a placement may help it: one that wants to be beside a pod that came later, or a spread
+    that later pods have evened out. What is told of a pod that is never placed is what was said when its turn came.
+    """
+
+    def __init__(self, chain: Chain, state: ClusterState, pods: Sequence[PodView], mode: Mode, told: Callable[..., PodResult]) -> None:
+        self._chain = chain
+        self._state = state
+        self._mode = mode
+        self._told = told
+        self._order = queue_order(chain, pods)
+        self._results: dict[int, PodResult] = {}
+
+    def results(self, advance: Callable[[], None]) -> tuple[PodResult, ...]:
+        """A result for every pod in queue order; `advance` is called after each that was tried for the first time."""
+        n_nodes = self._state.snapshot().n_nodes
+        gates = {place: gate for place, pod in enumerate(self._order) if (gate := self._chain.gate(pod)) is not None}
+        left = self._attempt([place for place in range(len(self._order)) if place not in gates], self._told_and(advance))
+        while self._mode is Mode.SEQUENTIAL and left and any(place not in left for place in self._results if place > min(left)):
+            again = self._attempt(sorted(left), self._told_if_placed)
+            if again == left:
+                break
+            left = again
+        self._results |= {place: _gated(self._order[place], gate, n_nodes) for place, gate in gates.items()}
+        return tuple(self._results[place] for place in range(len(self._order)))
+
+    def _attempt(self, places: Sequence[int], watch: Callable[..., PodResult | None]) -> set[int]:
+        """The places in the queue of the pods that found no node."""
+        pods = [self._order[place] for place in places]
+        for place, outcome in zip(places, place_pods(self._chain, self._state, pods, watch=watch, mode=self._mode), strict=True):
+            if outcome.seen is not None:
+                self._results[place] = outcome.seen
+        return {place for place in places if self._results[place].node is None}
+
+    def _told_and(self, advance: Callable[[], None]) -> Callable[..., PodResult]:
+        def watch(decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
+            result = self._told(decision, snapshot, evicted)
+            advance()
+            return result
+
+        return watch
+
+    def _told_if_placed(self, decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult | None:
+        return None if decision.node is None else self._told(decision, snapshot, evicted)
+
+
+def _gated(pod: PodView, gate: Reason, n_nodes: int) -> PodResult:
+    """The result of a pod that is not in the queue yet."""
+    return PodResult(
+        pod=pod.key,
+        node=None,
+        message=gate.text,
+        totals=(),
+        feasible=0,
+        reasons=((gate.text, n_nodes),),
+        nominated=None,
+        victims=(),
+        notes=(),
+        explanation=None,
+    )
+
+
+def _result(decision: Decision, evicted: tuple[PodView, ...], explanation: Explanation | None) -> PodResult:
+    reasons = decision.diagnosis.reasons if decision.node is None else {}
+    return PodResult(
+        pod=decision.pod.key,
+        node=decision.node,
+        message=decision.message,
+        totals=decision.totals,
+        feasible=decision.feasible,
+        reasons=tuple(sorted(reasons.items())),
+        nominated=decision.nominated,
+        victims=tuple(victim.key for victim in evicted or decision.victims),
+        notes=decision.notes,
+        explanation=explanation,
+    )
