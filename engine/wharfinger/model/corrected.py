@@ -142,10 +142,3 @@ class CorrectedSelection:
         """What the pods of a node count, apart from those that count nothing."""
         weights = (self._corrections.weight(placement, self._kept) for placement in self._pods.by_row[row].values())
         return [weight for weight in weights if weight is not None]
-
-
-def _add_exactly(corrections: Corrections) -> bool:
-    """Whether what pods count instead is whole, and not too much to be added without rounding (`domain_counts.magnitude`)."""
-    several = [(weight, group.count) for group, weight in corrections.classes.values() if weight is not None]
-    weights = several + [(weight, 1) for _, weight in corrections.placements.values() if weight is not None]
-    return all(weight.is_integer() for weight, _ in weights) and sum(abs(weight) * count for weight, count in weights) <= MOST_EXACT

@@ -53,7 +53,7 @@ class KeyedColumns:
         return column.view
 
     @property
-    def columns(self) -> Collection[columns.Column]:
+    def in_use(self) -> Collection[columns.Column]:
         """The columns of the keys in use."""
         return self._by_key.values()
 

@@ -146,7 +146,7 @@ class NodeTable:
 
     def _renumber_strings(self) -> None:
         by_key = (self.labels, self.annotations, self.conditions)
-        columns_ = [self.name_codes, *(column for kind in by_key for column in kind.columns)]
+        columns_ = [self.name_codes, *(column for kind in by_key for column in kind.in_use)]
         codes = np.unique(np.concatenate([column.view for column in columns_] + [np.array(self.topologies.codes, dtype=np.int32)]))
         fresh, renumbered = strings.StringTable(), np.full(len(self.strings) + 1, strings.ABSENT, dtype=np.int32)  # the last is absent's
         for code in codes[codes != strings.ABSENT].tolist():

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from wharfinger.model import objects, template
 
-T = TypeVar("T")
+Part = TypeVar("Part")
 
 
 class Sharing:
@@ -23,7 +23,7 @@ class Sharing:
         self._first_of: dict[bytes, objects.Pod] = {}
         self._parts: dict[object, object] = {}
 
-    def _once(self, part: T) -> T:
+    def _once(self, part: Part) -> Part:
         return self._parts.setdefault(part, part)  # type: ignore[return-value]  # equal hashable parts are of one type
 
     def node(self, node: objects.Node) -> objects.Node:
@@ -67,5 +67,5 @@ class Sharing:
         )
 
 
-def _same_or_own(own: T, first: T) -> T:
+def _same_or_own(own: Part, first: Part) -> Part:
     return first if own == first else own
