@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from wharfinger.framework.ports import BindFailed, ClusterSink, Condition, Event, WriteFailed
 from wharfinger.model import objects
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 
 class ManualClock:

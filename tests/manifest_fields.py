@@ -1,4 +1,4 @@
-"""Makes `engine/wharfinger/model/manifest_fields.json`: the fields of the kinds that people hand in, from the official client's models."""
+"""Makes model/reading/manifest_fields.json: the fields of the kinds that people hand in, from the official client's models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from kubernetes.client import models
 
-from wharfinger.model import manifest_fields, objects
+from wharfinger.model import objects
+from wharfinger.model.reading import manifest_fields
 
 _NESTED = re.compile(r"(?:list\[)?(\w+)\]?", re.IGNORECASE)
 _FREE = {"status"}  # whoever asks for pods does not write it, and the API server takes no status along with a spec

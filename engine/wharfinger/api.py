@@ -17,8 +17,9 @@ from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.decision import Decision
 from wharfinger.language import load
 from wharfinger.language.diagnostics import PolicyError
-from wharfinger.model import decode, objects
-from wharfinger.model.pod import PodView
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
 from wharfinger.policies import compiling
 from wharfinger.scheduler import configuration_file
 from wharfinger.simulate.cluster import Cluster, load_cluster, load_pods

@@ -1,4 +1,4 @@
-"""Exceptions that Wharfinger raises on purpose.
+"""Exceptions that Wharfinger raises on purpose, and foreign text made safe to show in messages.
 
 Everything a user can cause derives from `WharfingerError`, so a shell can print one sentence and leave with the right exit code
 instead of showing a traceback:
@@ -56,3 +56,15 @@ class UsageError(WharfingerError):
     """A command was called in a way that cannot work."""
 
     exit_code = 2
+
+
+def printable(text: str) -> str:
+    """The text in one line: a space for whatever else is white, U+FFFD for every other character that cannot be seen."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same, with the ends of its lines."""
+    return "\n".join(map(printable, text.splitlines()))

@@ -23,7 +23,7 @@ from wharfinger.framework.chain import Chain, assemble, with_policies
 from wharfinger.framework.cycle import decide
 from wharfinger.framework.ports import SilentObserver
 from wharfinger.model import objects
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 NAME = "wharfinger"
 STEP = 5.0  # simulated seconds between two rounds of changes

@@ -26,9 +26,10 @@ from wharfinger.framework.cycle import Decider
 from wharfinger.language import render, typed
 from wharfinger.language.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.text_set import TextSet
-from wharfinger.model import decode, objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate import workloads
 
 NODES, PLACED, DECIDED = 1000, 10_000, 5

@@ -18,7 +18,8 @@ from tests.in_memory import InMemoryCluster
 from wharfinger.event_loop import SystemClock, collect_in_quiet
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import PolicyText
-from wharfinger.model import decode, objects
+from wharfinger.model import objects
+from wharfinger.model.reading import decode
 from wharfinger.policies.candidate import sample_of
 from wharfinger.policies.ledger import Supply
 from wharfinger.policies.store import PolicyStore

@@ -23,14 +23,11 @@ from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.parser import parse
 from wharfinger.language.source import Source
 from wharfinger.language.types import Kind
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.signals.answer import vector
-from wharfinger.signals.fair_queue import Asker
-from wharfinger.signals.mapping import Mapped, mapped
-from wharfinger.signals.node_names import NodeNames
-from wharfinger.signals.portions import in_turn
+from wharfinger.signals.fair_queue import Asker, Workers
+from wharfinger.signals.mapping import Mapped, NodeNames, in_turn, mapped
 from wharfinger.signals.query import Query
-from wharfinger.signals.workers import Workers
 from wharfinger.simulate import workloads
 
 NODES = 5_000
@@ -170,7 +167,7 @@ def stretches(state: ClusterState) -> list[float]:
         found.append(time.thread_time() - began)
         began = time.thread_time()
 
-    with mock.patch("wharfinger.signals.portions.time.sleep", rest):
+    with mock.patch("wharfinger.signals.mapping.time.sleep", rest):
         series = vector(content)
         rest(0.0)
         mapped(series, query, nodes)

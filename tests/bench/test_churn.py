@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from tests.bench import churn
-from wharfinger.model import keyed, node_table, resource_table, topology
+from wharfinger.model.columns import domains, node_table, resource_table, strings
 
 
 def test_what_is_kept_stays_as_much(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(node_table, "SPARE", 100)  # so that a few minutes are enough to fill what is bounded
-    monkeypatch.setattr(keyed, "MOST_KEYS", 8)
-    monkeypatch.setattr(topology, "MOST_KEYS", 4)
+    monkeypatch.setattr(strings, "MOST_KEYS", 8)
+    monkeypatch.setattr(domains, "MOST_KEYS", 4)
     monkeypatch.setattr(resource_table, "SPARE", 10)
     found = asyncio.run(churn.measured(8, 8))
     grown = {name: by for name, by in churn.growth(found).items() if name != "bytes"}  # nobody traces them here

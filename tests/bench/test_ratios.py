@@ -11,7 +11,7 @@ from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cycle import Decider, decide
 from wharfinger.model import objects
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import workloads
 
 (TEN_TERMS,) = wharfinger.load_policies(Path(__file__).with_name("ten_terms.policy"))

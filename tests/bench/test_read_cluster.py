@@ -15,7 +15,7 @@ READ = """
 import json, resource, sys, time
 start = time.perf_counter()
 from wharfinger.model import read
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 state = ClusterState.from_objects(read.read_objects([sys.argv[1]]))
 seconds = time.perf_counter() - start
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -19,9 +19,9 @@ from wharfinger.daemon.pages import live_page, policies_told
 from wharfinger.event_loop import SystemClock
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import SilentObserver
-from wharfinger.kube.contact import Contact
+from wharfinger.kube.connection import Contact
 from wharfinger.model import objects
-from wharfinger.model.decode import convert
+from wharfinger.model.reading.decode import convert
 from wharfinger.policies.folder import FolderSource
 from wharfinger.policies.ledger import Supply
 from wharfinger.policies.store import PolicyStore

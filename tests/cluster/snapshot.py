@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.cluster.api import Api
-from wharfinger.model import read
+from wharfinger.model.reading import files
 from wharfinger.simulate.cluster import Cluster, cluster_of
 
 KINDS = {
@@ -31,4 +31,4 @@ def listed(api: Api) -> bytes:
 
 def read_cluster(api: Api) -> Cluster:
     """The cluster as it is now, read by the product."""
-    return cluster_of(read.read_bytes(listed(api), "the cluster"))
+    return cluster_of(files.read_bytes(listed(api), "the cluster"))

@@ -19,7 +19,7 @@ from tests.cluster.snapshot import read_cluster
 from tests.cluster.waiting import PATIENCE, eventually
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.cycle import Decider
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.cluster import Cluster
 
 SHOWN = 20

@@ -16,8 +16,8 @@ from tests.cluster.live import NAME, LiveScheduler
 from tests.cluster.process import WharfProcess
 from tests.cluster.soundness import assert_sound
 from tests.cluster.waiting import eventually, wait_bound
-from wharfinger.model.pod import PodView
-from wharfinger.model.pod_table import LOG_LIMIT
+from wharfinger.model.columns.pod_table import LOG_LIMIT
+from wharfinger.model.objects.pod_view import PodView
 
 SAMPLES = ('scheduler_cache_size{type="pods"}', 'scheduler_pending_pods{queue="unschedulable"}')
 SMALL = {"cpu": "10m", "memory": "16Mi"}

@@ -17,8 +17,8 @@ from tests.cluster.waiting import eventually
 from wharfinger import cli
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cycle import decide
-from wharfinger.model import read
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import files
 
 N_NODES = 40
 N_PODS = 250
@@ -76,7 +76,7 @@ def test_kube_scheduler_takes_a_node_that_is_best_here_too(control_plane, nodes,
 def _placed(api, pod):
     """(the pod as it was created, the node that kube-scheduler has chosen)."""
     name = pod["metadata"]["name"]
-    created = read.read_bytes(json.dumps({"apiVersion": "v1", "kind": "Pod", **api.create(pod)}).encode()).pods
+    created = files.read_bytes(json.dumps({"apiVersion": "v1", "kind": "Pod", **api.create(pod)}).encode()).pods
     node = eventually(lambda: api.get("Pod", name)["spec"].get("nodeName"), every=0.005)
     return PodView(created[0]), node
 

@@ -14,7 +14,7 @@ from tests.cluster.process import WharfProcess
 from tests.cluster.test_preemption import priority_class
 from tests.cluster.waiting import eventually
 from wharfinger.crd.policy_app import PolicyAppSpec
-from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.operator import app_objects
 
 SETTINGS = Path(__file__).parents[2] / "deploy" / "base" / "wharf.yaml"

@@ -11,8 +11,8 @@ from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.decision import Decision
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import NodeSet, Rejected, Skip
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
 
 from . import case as cases
 

@@ -16,9 +16,10 @@ from typing import Any
 from wharfinger.framework import chain as chains
 from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.registry import default_registry
-from wharfinger.model import decode, objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
+from wharfinger.model.state.cluster_state import ClusterState
 
 OTHERS: Mapping[str, type[objects.AnyObject]] = {
     "namespaces": objects.Namespace,

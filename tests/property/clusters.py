@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from wharfinger.model import objects
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.state.snapshot import Snapshot
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"

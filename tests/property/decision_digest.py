@@ -18,7 +18,7 @@ from wharfinger.framework import chain
 from wharfinger.framework.cycle import Decider, decide
 from wharfinger.framework.decision import Decision
 from wharfinger.language.types import NUMERIC
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 
 POLICY = """
 policy "every function of numbers"

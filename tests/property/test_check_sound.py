@@ -23,8 +23,8 @@ from wharfinger.language.intervals import Intervals
 from wharfinger.language.load import load_source
 from wharfinger.language.source import Source
 from wharfinger.language.types import NUMERIC, Kind
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 
 from . import clusters, policy_expressions
 

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from tests.property import clusters
 from wharfinger.errors import StaleSnapshot, UnknownObject
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
 
 SELECTIONS: dict[str, dict[str, Any]] = {
     "app a": {"predicate": lambda pod: pod.labels.get("app") == "a"},

@@ -14,9 +14,9 @@ from wharfinger.compiler.evaluation.bound import BoundPolicy
 from wharfinger.compiler.interpreter import SKIP, Interpreter
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.language import typed
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
 
 from . import clusters, programs
 

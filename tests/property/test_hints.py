@@ -19,8 +19,8 @@ from wharfinger.framework.plugins.node_ports import NodePorts
 from wharfinger.framework.plugins.pod_topology_spread import PodTopologySpread
 from wharfinger.framework.plugins.volume_restrictions import VolumeRestrictions
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 
 FILTERS = [InterPodAffinity, PodTopologySpread, VolumeRestrictions, NodePorts]
 DEFAULTS = {"defaultingType": "List", "defaultConstraints": [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}]}

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from wharfinger.compiler.evaluation.row_code import is_quick
 from wharfinger.compiler.program import compile_policy
 from wharfinger.language import typed
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 
 from . import programs
 from .test_evaluators import NOW, pending, states

@@ -14,8 +14,8 @@ from tests.property.topology_reference import namespace_of, selects
 from wharfinger.framework import chain, cycle
 from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 
 CHAIN = chain.assemble()
 WITHOUT = chain.assemble(config=ChainConfig(disabled={"DefaultPreemption"}))

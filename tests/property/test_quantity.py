@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wharfinger.errors import InvalidObject
-from wharfinger.model import quantity
+from wharfinger.model.objects import quantity
 
 SUFFIXES = {
     **{suffix: Fraction(1024) ** power for power, suffix in enumerate(["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])},

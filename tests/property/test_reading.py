@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wharfinger.errors import InvalidObject
-from wharfinger.model import decode, item_stream, objects, read, workloads
-from wharfinger.model.pod import PodView
-from wharfinger.model.template import deciding_volumes
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView, deciding_volumes
+from wharfinger.model.reading import decode, documents, files, workloads
 
 CONTAINER = {
     "name": "c",
@@ -98,7 +98,7 @@ def mutated(draw):
 def strictly(content):
     """What is read, or the sentence that refuses it."""
     try:
-        return read.read_bytes(content, "file")
+        return files.read_bytes(content, "file")
     except InvalidObject as error:
         return str(error)
 
@@ -112,7 +112,7 @@ def says_the_same(strict, skipped):
 
 
 def check(content):
-    found = read.read_bytes(content, "file", skip_invalid=True)
+    found = files.read_bytes(content, "file", skip_invalid=True)
     for pod in found.pods:
         assert PodView(pod).demand
     workloads.expand(found)
@@ -174,11 +174,11 @@ pods = st.builds(
 @settings(max_examples=50)
 def test_streamed_and_shared_objects_equal_those_decoded_alone(plain, chunk, indent):
     content = json.dumps({"apiVersion": "v1", "items": plain, "kind": "List", "metadata": {}}, indent=indent).encode()
-    before, item_stream.CHUNK = item_stream.CHUNK, chunk
+    before, documents.CHUNK = documents.CHUNK, chunk
     try:
-        found = read.read_bytes(content)
+        found = files.read_bytes(content)
     finally:
-        item_stream.CHUNK = before
+        documents.CHUNK = before
     alone = [decode.decode_json(json.dumps(pod).encode(), objects.Pod) for pod in plain]
     assert [pod.metadata for pod in found.pods] == [pod.metadata for pod in alone]
     assert [pod.status for pod in found.pods] == [pod.status for pod in alone]

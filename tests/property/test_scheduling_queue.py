@@ -11,7 +11,7 @@ from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added
 from wharfinger.framework.plugins.inter_pod_affinity import InterPodAffinity
 from wharfinger.framework.plugins.node_resources_fit import NodeResourcesFit
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile
 from wharfinger.scheduler.queue import SchedulingQueue
 from wharfinger.scheduler.queued_pods import Place

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from tests.property import clusters
 from wharfinger.language.catalogue import Attribute, Subject
 from wharfinger.language.types import NUMERIC, Kind, Shape
-from wharfinger.model import schema
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model import attributes
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
 
 KEYS = (clusters.ZONE, "disk", "team", "app", "Ready", clusters.GPU, "example.com/fpga", "nowhere")
-NODE_ATTRIBUTES = [attribute for attribute in schema.ATTRIBUTES if attribute.subject is Subject.NODE]
-POD_ATTRIBUTES = [attribute for attribute in schema.ATTRIBUTES if attribute.subject is not Subject.NODE]
+NODE_ATTRIBUTES = [attribute for attribute in attributes.ATTRIBUTES if attribute.subject is Subject.NODE]
+POD_ATTRIBUTES = [attribute for attribute in attributes.ATTRIBUTES if attribute.subject is not Subject.NODE]
 SHAPES = {Subject.NODE: Shape.NODE, Subject.POD: Shape.POD, Subject.ITEM: Shape.ITEM}
 
 placed_pods = st.lists(clusters.node_names.flatmap(lambda name: clusters.pods(node_name=name)), max_size=8)
@@ -92,7 +92,7 @@ def is_of(value: Any, attribute: Attribute) -> bool:
 def test_values_have_their_type_and_are_absent_only_if_optional(snapshot: Snapshot) -> None:
     owners: dict[Subject, list[Any]] = {Subject.NODE: [snapshot.node(row) for row in range(snapshot.n_nodes)]}
     owners[Subject.POD] = owners[Subject.ITEM] = [pod for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)]
-    for attribute in schema.ATTRIBUTES:
+    for attribute in attributes.ATTRIBUTES:
         for key in keys_of(attribute):
             for owner in owners[attribute.subject]:
                 value = attribute.read(owner, *key)
@@ -111,7 +111,7 @@ def test_what_does_not_belong_to_the_identity_is_the_same_for_one_template(pod: 
             assert attribute.identity or attribute.read(one, *key) == attribute.read(two, *key), identify(attribute)
 
 
-@pytest.mark.parametrize("attribute", schema.ATTRIBUTES, ids=identify)
+@pytest.mark.parametrize("attribute", attributes.ATTRIBUTES, ids=identify)
 def test_rows_are_complete(attribute: Attribute) -> None:
     assert attribute.doc.endswith((".", "`.", "…."))
     assert attribute.type.shape is SHAPES[attribute.subject]
@@ -121,7 +121,7 @@ def test_rows_are_complete(attribute: Attribute) -> None:
 
 
 def test_names_are_unique() -> None:
-    names = [(attribute.subject, attribute.path) for attribute in schema.ATTRIBUTES]
+    names = [(attribute.subject, attribute.path) for attribute in attributes.ATTRIBUTES]
     assert len(names) == len(set(names))
 
 

@@ -13,8 +13,8 @@ from tests.unit.compiler import texts
 from wharfinger.compiler.evaluation.selections import ItemProgram
 from wharfinger.compiler.program import compile_policy
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 
 from . import clusters
 from .test_evaluators import NOW, answers, differences

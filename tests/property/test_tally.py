@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.property import topologies
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 
 
 def labels(pod):

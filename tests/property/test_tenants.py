@@ -29,8 +29,8 @@ from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies, Te
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.text_set import TextSet
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.operator.judgement import Judge, eligible, violations
 from wharfinger.operator.object_cache import ObjectCache
 from wharfinger.operator.preview import PreviewReconciler

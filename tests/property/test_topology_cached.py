@@ -12,8 +12,8 @@ from tests.property import topologies
 from wharfinger.framework import chain, cycle
 from wharfinger.framework.decision import Decision
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 
 CHAIN = chain.assemble()
 

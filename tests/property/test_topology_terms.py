@@ -14,9 +14,9 @@ from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.verdict import Skip
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
 
 CHAIN = chain.assemble(config=ChainConfig(disabled={"DefaultPreemption"}))
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -15,9 +15,9 @@ from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.parser import parse
 from wharfinger.language.source import Source
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.objects_meta import ObjectMeta
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.metadata import ObjectMeta
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 
 BURST = 500
 POD = 100.0  # millicores

@@ -19,9 +19,10 @@ from wharfinger.compiler.program import compile_policy
 from wharfinger.framework import chain, cycle
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Subject
-from wharfinger.model import decode, objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
+from wharfinger.model.state.cluster_state import ClusterState
 
 slow = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from wharfinger.model import decode, objects
+from wharfinger.model import objects
+from wharfinger.model.reading import decode
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"

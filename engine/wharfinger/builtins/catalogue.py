@@ -11,7 +11,7 @@ from functools import cached_property
 from wharfinger.builtins import metrics, nodes, numbers, resources, spreading, texts
 from wharfinger.builtins import metrics as times
 from wharfinger.language.catalogue import Attribute, Function, Subject
-from wharfinger.model import schema
+from wharfinger.model import attributes
 
 SCORE_PLUGINS: Mapping[str, frozenset[str]] = {
     "ImageLocality": frozenset(),
@@ -46,7 +46,7 @@ class Builtins:
 
     @cached_property
     def _attributes(self) -> dict[tuple[Subject, str], Attribute]:
-        return {(attribute.subject, attribute.path): attribute for attribute in schema.ATTRIBUTES}
+        return {(attribute.subject, attribute.path): attribute for attribute in attributes.ATTRIBUTES}
 
     def attribute(self, subject: Subject, path: str) -> Attribute | None:
         """The attribute of that exact path, or None."""

@@ -19,8 +19,8 @@ from wharfinger.builtins.signature import NOT_NEGATIVE, UNBOUNDED, AtMoment, AtN
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.typed import MetricKey
 from wharfinger.language.types import NUMERIC, Kind, Shape
-from wharfinger.model.pod_table import started_at
-from wharfinger.model.requests import MOST
+from wharfinger.model.columns.pod_table import started_at
+from wharfinger.model.objects.requests import MOST
 
 METRIC = Parameter(name="metric", kinds=NUMERIC, optional_ok=True)
 

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from wharfinger.builtins.signature import NOT_NEGATIVE, AtNode, AtRows, always, text
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.types import Kind, Shape
-from wharfinger.model import objects, tolerations
-from wharfinger.model.pod import PodView
+from wharfinger.model import objects
+from wharfinger.model.objects import tolerations
+from wharfinger.model.objects.pod_view import PodView
 
 
 def _image_bytes(context: AtNode) -> float:

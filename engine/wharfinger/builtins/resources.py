@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from wharfinger.builtins.signature import NOT_NEGATIVE, POINTS, AtNode, AtRows, always, plain, text
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.types import Kind, Shape
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 Numbers = NDArray[np.float64]
 NATIVE = ("cpu", "memory", "ephemeral-storage")

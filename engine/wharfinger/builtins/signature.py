@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from wharfinger.language.catalogue import ArgumentMismatch, Parameter
 from wharfinger.language.types import DIMENSIONLESS, NUMERIC, Kind, Shape, Type
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
 
 type_of = Callable[[tuple[Type, ...]], Type]
 Interval = tuple[float, float]

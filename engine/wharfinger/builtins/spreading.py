@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from wharfinger.builtins.signature import POINTS, AtNode, AtRows, always, text
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.types import Kind, Shape
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 
 def _count_by_domain(context: AtNode, selected: Sequence[tuple[int, PodView]], by: str) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.model.strings import StringTable
+from wharfinger.model.columns.strings import StringTable
 
 DTYPES: dict[type, type[np.generic]] = {bool: np.bool_, float: np.float64, str: np.int32}
 UNKNOWN, MISSING, PRESENT = -1, 0, 1

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from wharfinger.cli import chosen_policies, streams
 from wharfinger.errors import UsageError
 from wharfinger.language import typed
-from wharfinger.model import read
-from wharfinger.model.metric_table import Samples
+from wharfinger.model.columns.metric_table import Samples
+from wharfinger.model.reading import files
 from wharfinger.simulate import cluster
 from wharfinger.simulate.cluster import Cluster
 
 if TYPE_CHECKING:
     from wharfinger.daemon.settings import Settings
     from wharfinger.kube.capture import Captured
-    from wharfinger.model.cluster_state import ClusterState
+    from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.signals.ports import Source
 
 
@@ -32,7 +32,7 @@ def cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | None
     if not live and (kubeconfig is not None or context is not None):
         raise UsageError("--kubeconfig and --context say where --live reads; give --live too")
     if live:
-        return cluster.cluster_of(read.read_bytes(capture(kubeconfig, context).content, "the cluster"))
+        return cluster.cluster_of(files.read_bytes(capture(kubeconfig, context).content, "the cluster"))
     if not paths:
         raise UsageError("which cluster? Give a file with --snapshot, or --live for the one that the kubeconfig names")
     return cluster.load_cluster(paths, skip_invalid=skip_invalid)
@@ -128,11 +128,11 @@ async def _measured(
     found: Captured, policies: Sequence[typed.Policy], settings: Settings, kubeconfig: str | None, context: str | None
 ) -> Measured:
     from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — imports that no other verb needs
-    from wharfinger.signals.node_names import NodeNames  # noqa: PLC0415 — likewise
+    from wharfinger.signals.mapping import NodeNames  # noqa: PLC0415 — likewise
     from wharfinger.signals.query import queries_of  # noqa: PLC0415 — likewise
     from wharfinger.signals.survey import asked, samples_of  # noqa: PLC0415 — likewise
 
-    nodes = NodeNames(*cluster.cluster_of(read.read_bytes(found.content, "the cluster")).state.nodes_listed())
+    nodes = NodeNames(*cluster.cluster_of(files.read_bytes(found.content, "the cluster")).state.nodes_listed())
     async with sources(policies, settings, kubeconfig, context) as opened:
         answers = await asked(queries_of(policies).values(), opened, nodes, SystemClock())
     lost = [f"no samples of {', '.join(each.query.users)}: {each.failure}" for each in answers.values() if each.failure is not None]

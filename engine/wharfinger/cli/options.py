@@ -15,7 +15,7 @@ import typer
 from wharfinger.errors import UsageError, WharfingerError
 
 if TYPE_CHECKING:
-    from wharfinger.model.read import Objects
+    from wharfinger.model.reading.files import Objects
 
 MOST_BYTES = 16 << 20
 """Snapshots of up to this size are read; that takes a fraction of a second."""
@@ -48,12 +48,12 @@ def offered_pods(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def _read(ctx: typer.Context) -> Iterator[Objects]:
     """What the files of `--snapshot` hold, as far as they are small files."""
-    from wharfinger.model import read  # noqa: PLC0415 — as above
+    from wharfinger.model.reading import files  # noqa: PLC0415 — as above
 
     for path in ctx.params.get("snapshot") or ():
         try:
             if Path(path).is_file() and Path(path).stat().st_size <= MOST_BYTES:
-                yield read.read_objects([path], skip_invalid=True)
+                yield files.read_objects([path], skip_invalid=True)
         except (WharfingerError, OSError):
             continue
 

@@ -20,8 +20,7 @@ import typer
 
 from wharfinger.daemon import settings_fields
 from wharfinger.daemon.settings import PORT
-from wharfinger.errors import UsageError
-from wharfinger.model.printable import printable, printable_lines
+from wharfinger.errors import UsageError, printable, printable_lines
 
 _SECONDS = 30.0
 _LONGEST = 256 * 2**20

@@ -21,9 +21,9 @@ from wharfinger.language import typed
 from wharfinger.language.catalogue import Subject
 from wharfinger.language.describe import describe
 from wharfinger.language.types import NUMERIC, Kind, Type
-from wharfinger.model.domain_counts import exact_sum
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.columns.domains import exact_sum
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
 
 Pods = list[tuple[int, PodView]]
 

@@ -18,7 +18,7 @@ from wharfinger.compiler.rules import CompiledFilter
 from wharfinger.language import typed, units
 from wharfinger.language.describe import describe
 from wharfinger.language.types import Kind, Type
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 OPEN = "…"
 NONE = "<none>"

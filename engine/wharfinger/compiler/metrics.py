@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from wharfinger.language import typed
-from wharfinger.model.snapshot import Snapshot
-from wharfinger.model.strings import StringTable
+from wharfinger.model.columns.strings import StringTable
+from wharfinger.model.state.snapshot import Snapshot
 
 
 def coverage(snapshot: Snapshot, metric: typed.Metric) -> float:

@@ -31,9 +31,9 @@ from wharfinger.language import typed, units
 from wharfinger.language.describe import describe, value_text
 from wharfinger.language.suggest import closest
 from wharfinger.language.types import DIMENSIONLESS, NUMERIC, Kind, Type
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
-from wharfinger.model.strings import StringTable
+from wharfinger.model.columns.strings import StringTable
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
 
 LITERAL = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\s*")
 

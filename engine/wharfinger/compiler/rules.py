@@ -28,7 +28,7 @@ from wharfinger.language import typed
 from wharfinger.language.ast import MissingAction, Normalize
 from wharfinger.language.catalogue import Volatility
 from wharfinger.language.source import Span
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 
 @dataclass(frozen=True, slots=True)

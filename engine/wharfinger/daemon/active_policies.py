@@ -18,8 +18,8 @@ from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.metrics_api import PATH
 from wharfinger.signals.ports import SignalObserver
-from wharfinger.signals.settings import SignalLimits
-from wharfinger.signals.signals import Signals
+from wharfinger.signals.query import SignalLimits
+from wharfinger.signals.refreshing import Signals
 from wharfinger.signals.sources import ReadNodeMetrics, sources_of
 
 POLICIES = "Policies"

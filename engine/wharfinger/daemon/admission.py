@@ -24,8 +24,7 @@ from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.language.authority import TenantRights
 from wharfinger.operator.policy_admission import MOST_MEMORY, READY, Judgement, Question
-from wharfinger.signals.fair_queue import Asker, Places, TooMany
-from wharfinger.signals.turns import Turns
+from wharfinger.signals.fair_queue import Asker, Places, TooMany, Turns
 from wharfinger.web.admission import Admission, Busy, Caller, Callers, Judge, Late, Verdict
 from wharfinger.web.server import Server, ServingCertificate
 

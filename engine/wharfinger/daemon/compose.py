@@ -21,15 +21,13 @@ from wharfinger.daemon.settings import Settings
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import collect_in_quiet
 from wharfinger.framework.ports import Clock, ClusterSink, Observer
-from wharfinger.kube.api_server import ApiServer, ports_of
-from wharfinger.kube.connection import Connection, Limits
-from wharfinger.kube.contact import keep_asking
+from wharfinger.kube.api_server import ApiServer, ServerVersion, ports_of
+from wharfinger.kube.connection import Connection, Limits, keep_asking
 from wharfinger.kube.credentials import Credentials
-from wharfinger.kube.discovery import ServerVersion
 from wharfinger.kube.events import EventSettings
 from wharfinger.kube.lease import LeaseSettings
 from wharfinger.kube.resources import SCHEDULING
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.operator.compose import StorePolicies
 from wharfinger.policies.budget import BudgetSettings
 from wharfinger.policies.store import PolicyStore

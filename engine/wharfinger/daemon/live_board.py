@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from wharfinger.daemon.compose import Daemon
     from wharfinger.daemon.pages import Health
     from wharfinger.framework.ports import Clock
-    from wharfinger.model.node_view import NodeView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.node_view import NodeView
+    from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.scheduler import Scheduler
     from wharfinger.telemetry.policies import ReloadHistory
     from wharfinger.telemetry.recent_decisions import RecentDecisions

@@ -22,13 +22,13 @@ from wharfinger.errors import UnknownObject
 from wharfinger.framework.evaluation import Evaluation
 from wharfinger.language import typed
 from wharfinger.language.counts import count
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate.dry_run import FIRST
 from wharfinger.web.ui.board import Shade
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.scheduler import Scheduler
 
 METRIC, POD = "metric:", "pod:"

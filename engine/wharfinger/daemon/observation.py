@@ -16,7 +16,7 @@ from wharfinger.daemon.pages import Health
 from wharfinger.daemon.settings import MEBIBYTE, DecisionLogSettings, Settings, TracingSettings
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Attempt, Clock, Observer
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.decision_log.recorder import DecisionRecorder
 from wharfinger.scheduler.decision_log.writer import LogWriter
 from wharfinger.scheduler.live_explanation import LiveExplanations

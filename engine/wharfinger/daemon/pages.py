@@ -14,11 +14,11 @@ import msgspec
 
 from wharfinger.daemon.live_board import LiveBoard
 from wharfinger.framework.policy_status import MetricStatus
-from wharfinger.kube import lists, wire
+from wharfinger.kube import wire
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.resources import NODES, PODS, Resource
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.policies.shadow import ShadowReport
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.cache_comparison import compare
@@ -101,7 +101,7 @@ async def cache_report(connection: Connection, state: ClusterState) -> Mapping[s
 
 
 async def _listed(connection: Connection, resource: Resource, kind: type[Any]) -> list[Any]:
-    return [wire.struct_of(raw, kind) async for items, _ in lists.pages(connection, resource.path, resource.params, _PAGE) for raw in items]
+    return [wire.struct_of(raw, kind) async for items, _ in wire.pages(connection, resource.path, resource.params, _PAGE) for raw in items]
 
 
 def live_page(  # noqa: PLR0913 — what is shown, to whom, and who is told what goes wrong

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 
 from wharfinger.daemon import settings_fields
 from wharfinger.daemon.settings_fields import Duration, Part
-from wharfinger.signals.settings import PrometheusServer
+from wharfinger.signals.query import PrometheusServer
 
 _SECRET = ("authorization", "cookie", "token", "secret", "password", "api-key", "apikey")
 _OF_THE_EXCHANGE = frozenset({"accept-encoding", "connection", "content-length", "transfer-encoding"})

@@ -27,9 +27,9 @@ from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.event_loop import SystemClock
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import refusals
+from wharfinger.kube.api_server import ServerVersion, server_version
 from wharfinger.kube.connection import Connection
-from wharfinger.kube.discovery import ServerVersion, server_version
-from wharfinger.kube.waits import Backoff
+from wharfinger.kube.refusals import Backoff
 from wharfinger.language.authority import TenantRights
 from wharfinger.policies.store import PolicyStore
 from wharfinger.telemetry.event_loop import LoopSteps

@@ -21,8 +21,8 @@ from wharfinger.framework.chain import Chain
 from wharfinger.language import describe, typed, units
 from wharfinger.language.source import Source
 from wharfinger.language.types import NUMERIC, Kind, Shape
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
 
 MISSING = "missing"
 NO_VALUE = frozenset({Kind.PODS, Kind.LABELS, Kind.POD, Kind.NODE})

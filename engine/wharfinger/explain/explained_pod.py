@@ -19,9 +19,9 @@ from wharfinger.explain.remedies import Remedies
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import decide
 from wharfinger.framework.decision import Decision, ScorePart
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
 
 MOST_PARTS = 4
 

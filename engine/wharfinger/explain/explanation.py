@@ -21,8 +21,8 @@ from wharfinger.framework.cycle import decide
 from wharfinger.framework.decision import Decision, ScorePart
 from wharfinger.framework.diagnosis import FilterDiagnosis, NodeRejection
 from wharfinger.language import suggest
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

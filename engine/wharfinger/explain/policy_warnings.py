@@ -15,8 +15,8 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.crd.fields import APP_LABEL, POLICY_LABEL
 from wharfinger.language import suggest, typed
 from wharfinger.language.counts import count
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
 
 GENERATED = frozenset({APP_LABEL, POLICY_LABEL})
 

@@ -15,12 +15,12 @@ from wharfinger.explain.conditions import interpreter_of, passes, printed
 from wharfinger.framework.chain import Chain
 from wharfinger.language import typed
 from wharfinger.language.typed import Op
-from wharfinger.model import tolerations
-from wharfinger.model.host_ports import taken_ports
-from wharfinger.model.node_view import NodeView
-from wharfinger.model.pod import PodView
-from wharfinger.model.quantity import format_amount
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.columns.resource_table import taken_ports
+from wharfinger.model.objects import tolerations
+from wharfinger.model.objects.node_view import NodeView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.objects.quantity import format_amount
+from wharfinger.model.state.snapshot import Snapshot
 
 
 def details(rule: str, pod: PodView, node: NodeView) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from wharfinger.framework.registry import Registry, default_registry
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.verdict import Reason
-    from wharfinger.model.pod import PodView
+    from wharfinger.model.objects.pod_view import PodView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from wharfinger.compiler import reads
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Attribute, Subject, Volatility
 from wharfinger.model import objects
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy

@@ -22,8 +22,8 @@ from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.framework.trial import Trial
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 MOST_CELLS = 50_000_000
 """How many node × rule results a `Decider` keeps, by default: about a gigabyte at the very most, a hundred templates at 50,000 nodes."""

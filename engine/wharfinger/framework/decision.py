@@ -22,8 +22,8 @@ from wharfinger.language.counts import count
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ from wharfinger.framework.row_sets import union_of
 from wharfinger.framework.verdict import Rows
 
 if TYPE_CHECKING:
-    from wharfinger.model.selection import Selection
-    from wharfinger.model.topology import Topology
+    from wharfinger.model.columns.domains import Topology
+    from wharfinger.model.columns.selection import Selection
 
 
 class DomainWatch:

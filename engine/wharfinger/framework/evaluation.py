@@ -25,8 +25,8 @@ from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Evictable
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from wharfinger.errors import InvalidObject
 from wharfinger.language.catalogue import Volatility
-from wharfinger.model import objects, selectors
+from wharfinger.model import objects
+from wharfinger.model.objects import selectors
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
-    from wharfinger.model.object_store import ObjectStore
-    from wharfinger.model.pod import PodView
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.tables import ObjectStore
 
 
 class Budgets:

@@ -38,8 +38,8 @@ from wharfinger.language.catalogue import Volatility
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
     from wharfinger.framework.trial import Trial
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 
 class Arguments(BaseModel):

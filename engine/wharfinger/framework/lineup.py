@@ -24,8 +24,8 @@ from wharfinger.language.catalogue import Volatility
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.eviction import Evictable
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Which rows a Kubernetes node selector chooses, over columns.
 
 Used wherever Kubernetes matches a `NodeSelector` against nodes: node affinity, the inclusion policies of topology spread, the node
-affinity of persistent volumes. Terms are compiled once per pod template (model/selectors.py); matching one is a few comparisons of label
-codes, and `Gt` and `Lt` parse each distinct label value once.
+affinity of persistent volumes. Terms are compiled once per pod template (model/objects/selectors.py); matching one is a few comparisons of
+label codes, and `Gt` and `Lt` parse each distinct label value once.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.verdict import Mask, Rows
-from wharfinger.model import objects, selectors, strings
+from wharfinger.model import objects
+from wharfinger.model.columns import strings
+from wharfinger.model.objects import selectors
 
 if TYPE_CHECKING:
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.state.snapshot import Snapshot
 
 NAME_FIELD = "metadata.name"
 

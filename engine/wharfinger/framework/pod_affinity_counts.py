@@ -25,10 +25,10 @@ from wharfinger.model import objects
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.selection import Selection
-    from wharfinger.model.snapshot import Snapshot
-    from wharfinger.model.tally import Tally
+    from wharfinger.model.columns.pod_table import Tally
+    from wharfinger.model.columns.selection import Selection
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 NAME = "InterPodAffinity"
 UNMATCHED, REPELLED, UNWELCOME = 1, 2, 4  # the bits of the reasons

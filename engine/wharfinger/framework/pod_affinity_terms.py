@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from wharfinger.errors import InvalidObject
-from wharfinger.model import objects, selectors
+from wharfinger.model import objects
+from wharfinger.model.objects import selectors
 
 if TYPE_CHECKING:
-    from wharfinger.model.object_store import ObjectStore
-    from wharfinger.model.pod import PodView
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.tables import ObjectStore
 
 MOST_KEPT = 16384
 

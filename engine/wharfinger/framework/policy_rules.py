@@ -26,8 +26,8 @@ from wharfinger.language.catalogue import Volatility
 if TYPE_CHECKING:
     from wharfinger.compiler.program import BoundPolicy, CompiledPolicy
     from wharfinger.compiler.rules import Rule
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 
 _CHANGED = object()  # the key of the rows that changed, which all rules of a template share

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from wharfinger.language.authority import CLUSTER, Authority
-from wharfinger.model.timestamps import time_text
+from wharfinger.model.objects.metadata import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

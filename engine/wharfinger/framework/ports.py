@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wharfinger.errors import InvalidObject
     from wharfinger.framework.stopwatch import Stopwatch
     from wharfinger.model.objects import PersistentVolume, PersistentVolumeClaim, Pod
-    from wharfinger.model.pod import PodView
+    from wharfinger.model.objects.pod_view import PodView
 
 NORMAL = "Normal"
 WARNING = "Warning"

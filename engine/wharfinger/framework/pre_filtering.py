@@ -17,7 +17,7 @@ from wharfinger.framework.question import Question
 from wharfinger.framework.verdict import Mask, NodeSet, PreFilterAnswer, Reason, Rejected
 
 if TYPE_CHECKING:
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.verdict import Rows
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 NO_ROWS: NDArray[np.intp] = np.empty(0, np.intp)
 NO_ROWS.setflags(write=False)

@@ -18,8 +18,8 @@ from wharfinger.framework.extension import Arguments
 from wharfinger.framework.verdict import Rows
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 NATIVE = ("cpu", "memory", "ephemeral-storage")
 _DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"

@@ -16,12 +16,13 @@ import numpy as np
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.plugins import node_affinity
 from wharfinger.framework.verdict import Mask
-from wharfinger.model import objects, selectors, tolerations
+from wharfinger.model import objects
+from wharfinger.model.objects import selectors, tolerations
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.selection import Selection
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.columns.selection import Selection
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

@@ -21,10 +21,10 @@ from wharfinger.framework.verdict import Mask, Rows
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
-    from wharfinger.model.domain_counts import DomainCounts
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.selection import Selection
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.columns.domains import DomainCounts
+    from wharfinger.model.columns.selection import Selection
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 SKEWED, KEYLESS = 1, 2  # the bits of the reasons
 IGNORED = -1  # the raw score of a node that lacks a key

@@ -19,7 +19,7 @@ from wharfinger.framework.verdict import Reason
 from wharfinger.language.catalogue import Volatility
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
+    from wharfinger.model.objects.pod_view import PodView
 
 
 class Answered(Protocol):

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from wharfinger.errors import InvalidObject
 from wharfinger.framework import node_selection
 from wharfinger.framework.verdict import Mask
-from wharfinger.model import objects, quantity, selectors
+from wharfinger.model import objects
+from wharfinger.model.objects import quantity, selectors
 
 if TYPE_CHECKING:
-    from wharfinger.model.object_store import ObjectStore
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.model.state.tables import ObjectStore
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"

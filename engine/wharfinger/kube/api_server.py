@@ -4,23 +4,56 @@
         server = ports_of(connection, clock, observer.failed, events=EventSettings(…), lease=LeaseSettings(…))
         tasks: server.source.run(sink), server.recorder.run(), server.leadership.run(start, stop)
 
-Everything that writes asks the leadership first; events wait for bindings that are under way.
+Every writer asks the leadership first; events wait while bindings are in flight.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+import msgspec
 
 from wharfinger.framework.ports import AlwaysLeader, Binder, Clock, ClusterSource, EventSink, Leadership, PodWriter, VolumeWriter
 from wharfinger.kube.binder import ApiBinder
 from wharfinger.kube.connection import Connection
-from wharfinger.kube.discovery import ServerVersion
 from wharfinger.kube.events import EventRecorder, EventSettings
-from wharfinger.kube.informers import Informers
 from wharfinger.kube.lease import LeaseElection, LeaseSettings
-from wharfinger.kube.reflector import ReflectorSettings, Report
-from wharfinger.kube.volume_writer import ApiVolumeWriter
-from wharfinger.kube.writer import ApiWriter
+from wharfinger.kube.reflector import Informers, ReflectorSettings, Report
+from wharfinger.kube.writes import ApiVolumeWriter, ApiWriter
+
+_STREAMED_LISTS_SINCE = (1, 34)  # the feature WatchList is on by default from here on
+
+
+class _Version(msgspec.Struct):
+    major: str = ""
+    minor: str = ""
+    git_version: str = msgspec.field(name="gitVersion", default="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerVersion:
+    """Version of an API server; (0, 0) when it does not say."""
+
+    release: tuple[int, int]
+    text: str
+
+    @property
+    def streams_lists(self) -> bool:
+        """Whether lists may be asked for as streams."""
+        return self.release >= _STREAMED_LISTS_SINCE
+
+
+async def server_version(connection: Connection) -> ServerVersion:
+    """The version of the API server; ApiError when it does not answer."""
+    told = msgspec.json.decode(await connection.request("GET", "/version"), type=_Version)
+    return ServerVersion(release=(_number(told.major), _number(told.minor)), text=told.git_version)
+
+
+def _number(text: str) -> int:
+    """`36+`, as some providers have it, is 36."""
+    digits = re.match(r"\d+", text)
+    return int(digits[0]) if digits else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

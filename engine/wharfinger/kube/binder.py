@@ -14,9 +14,10 @@ from wharfinger.errors import InvalidObject
 from wharfinger.framework.ports import BindFailed, Clock
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection
-from wharfinger.kube.waits import Backoff
-from wharfinger.model import decode, objects
-from wharfinger.model.pod import PodView
+from wharfinger.kube.refusals import Backoff
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
 
 _ATTEMPTS = 5  # a server that is busy says so; beyond these the pod queues again
 

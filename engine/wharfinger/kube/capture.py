@@ -14,11 +14,11 @@ import msgspec
 
 from wharfinger.errors import InvalidObject, UsageError
 from wharfinger.framework.ports import Clock
-from wharfinger.kube import lists, refusals, wire
+from wharfinger.kube import refusals, wire
 from wharfinger.kube.connection import Connection
+from wharfinger.kube.refusals import Backoff
 from wharfinger.kube.resources import SCHEDULING, Resource
-from wharfinger.kube.waits import Backoff
-from wharfinger.model import capture
+from wharfinger.model.reading import snapshot_file
 
 PAGE = 500
 _ATTEMPTS = 4
@@ -32,12 +32,12 @@ class Captured:
 
     items: Sequence[bytes]
     counts: Mapping[str, int]
-    word: capture.Capture
+    word: snapshot_file.Capture
 
     @property
     def content(self) -> bytes:
         """The file."""
-        return b"".join(capture.document(self.items, self.word))
+        return b"".join(snapshot_file.document(self.items, self.word))
 
 
 async def captured(connection: Connection, clock: Clock, *, resources: Sequence[Resource] = SCHEDULING) -> Captured:
@@ -49,7 +49,7 @@ async def captured(connection: Connection, clock: Clock, *, resources: Sequence[
     taken_at = clock.now()
     for resource in resources:
         await reading.read(resource)
-    return Captured(items=reading.items, counts=reading.counts, word=capture.capture_at(taken_at, reading.not_read))
+    return Captured(items=reading.items, counts=reading.counts, word=snapshot_file.capture_at(taken_at, reading.not_read))
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class _Reading:
 
     def _item(self, resource: Resource, raw: msgspec.Raw) -> bytes | None:
         try:
-            return capture.encoded(wire.struct_of(raw, resource.kind), resource.api_version)
+            return snapshot_file.encoded(wire.struct_of(raw, resource.kind), resource.api_version)
         except InvalidObject as error:
             self.not_read.append(f"left out: {error}")
             return None
@@ -110,7 +110,7 @@ class _Reading:
     async def _pages(self, resource: Resource, params: Mapping[str, str], size: int) -> list[msgspec.Raw]:
         found: list[msgspec.Raw] = []
         version = ""
-        async for items, version in lists.pages(self.connection, resource.path, {**resource.params, **params}, size):  # noqa: B007 — the last
+        async for items, version in wire.pages(self.connection, resource.path, {**resource.params, **params}, size):  # noqa: B007 — the last
             found += items
         self.version = self.version or version
         return found

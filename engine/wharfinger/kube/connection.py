@@ -1,8 +1,11 @@
-"""The connection to an API server: bytes in, bytes out.
+"""The connection to an API server: bytes in, bytes out, and whether the server answers.
 
-Requests share a bounded pool of connections; watches, which hold theirs for minutes, have connections of their own, so that they never
-keep a binding waiting. What is written goes over lean connections that do nothing else (`exchange`), what is read over aiohttp's. Answers
-are raw bytes: what is in them is decoded by whoever asked, straight into the structs of the model.
+Requests share a bounded pool of connections. Watches, which hold theirs for minutes, have connections of their own, so they never delay a
+binding. Writes go over lean connections that do nothing else (`exchange`), reads over aiohttp. Answers are raw bytes: the caller decodes
+them straight into the structs of the model.
+
+Every answer counts as contact, even a refusal, unless it says that the server itself has failed (5xx), as proxies do for absent servers.
+Watches may be silent for minutes, so a process without an answer for a while asks for the version.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import urlencode
 from weakref import WeakSet
 
@@ -23,11 +26,79 @@ import aiohttp
 from yarl import URL
 
 from wharfinger.kube import refusals
-from wharfinger.kube.contact import Contact
 from wharfinger.kube.credentials import Credentials
-from wharfinger.kube.exchange import Condition, Exchanges, no_condition
-from wharfinger.kube.lines import whole_lines
-from wharfinger.kube.sockets import notice_silence
+from wharfinger.kube.exchange import Condition, Exchanges, no_condition, notice_silence
+
+if TYPE_CHECKING:
+    from wharfinger.framework.ports import Clock
+
+LONGEST = 15.0
+"""Seconds without an answer after which the server is taken for away."""
+ASK = 5.0
+"""Seconds without an answer after which the server is asked; also how long it may take to answer that."""
+
+
+class Contact:
+    """When the API server last answered, and what became of requests since."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._answered_at = monotonic()
+        self._failure = ""
+
+    def told(self, status: int, failure: str = "") -> None:
+        """Takes in a request's end: its HTTP status, or 0 and what went wrong."""
+        if 0 < status < 500:
+            self._answered_at, self._failure = self._monotonic(), ""
+        else:
+            self._failure = failure or f"HTTP status {status}"
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last answer."""
+        return self._monotonic() - self._answered_at
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the server is taken for away, None while it is not."""
+        if self.silence < LONGEST:
+            return None
+        return f"no answer for {self.silence:.0f} s{self._failure and ': '}{self._failure}"
+
+
+async def keep_asking(connection: Connection, clock: Clock) -> None:
+    """Never returns: asks a server that nobody else has had an answer from lately."""
+    while True:
+        await clock.sleep(max(ASK - connection.contact.silence, 1.0))
+        if connection.contact.silence >= ASK:
+            try:
+                await connection.request("GET", "/version", timeout=ASK, urgent=True)
+            except refusals.ApiError:
+                continue  # the contact was told
+
+
+_LONGEST_LINE = 64 * 2**20  # bytes; no object in etcd comes near
+
+
+async def whole_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Whole lines, of any length; half a line at the end is a broken connection, not an event."""
+    rest: list[bytes] = []
+    length = 0
+    async for chunk in content.iter_any():
+        head, *more = chunk.split(b"\n")
+        rest.append(head)
+        length += len(head)
+        if length > _LONGEST_LINE:
+            raise refusals.Unreachable("a watch that sends no end of line")
+        if not more:
+            continue
+        yield b"".join(rest)
+        for line in more[:-1]:
+            yield line
+        rest, length = [more[-1]], len(more[-1])
+    if length:
+        raise refusals.Unreachable("a watch that ended in the middle of an event")
+
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -1,11 +1,10 @@
 """Events of `events.k8s.io/v1`, written when there is time.
 
-Recording costs nothing but a place in a bounded queue. An event costs the API server as much as a binding, so while bindings are under
-way few are written at a time: one as long as the oldest has not waited, and more the longer it has. So events follow the bindings by a
-second or two, and a process that is killed takes no more of them with it. What repeats (the same type, reason and
-action about the same pod) becomes a series, of which the count is patched at the first repetition and then at most every few minutes, as
-client-go's recorder does (tools/events/event_broadcaster.go, Kubernetes 1.36); the note stays that of the first, because the API server
-lets nobody change it.
+Recording only takes a place in a bounded queue. An event costs the API server as much as a binding, so while bindings are in flight few
+are written at a time: one at first, and more the longer the oldest has waited. Events so follow the bindings by a second or two, and a
+process that is killed loses no more than these. Repetitions (the same type, reason and action about the same pod) become a series. Its
+count is patched at the first repetition and then at most every few minutes, as client-go's recorder does
+(tools/events/event_broadcaster.go, Kubernetes 1.36). The note stays that of the first event, because the API server does not allow changes.
 """
 
 from __future__ import annotations
@@ -21,10 +20,64 @@ import msgspec
 from wharfinger.framework.ports import WARNING, Clock, Event, Reference, pod_reference
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import MERGE_PATCH, Connection
-from wharfinger.kube.event_series import Series, cut
-from wharfinger.kube.waits import Backoff
-from wharfinger.model.pod import PodView
-from wharfinger.model.timestamps import micro_time
+from wharfinger.kube.refusals import Backoff
+from wharfinger.model.objects.metadata import micro_time
+from wharfinger.model.objects.pod_view import PodView
+
+_LONGEST_NOTE = 1024
+
+
+@dataclass(slots=True, kw_only=True)
+class Series:
+    """What is to be written; thousands may wait, so the object of the API is made only then."""
+
+    namespace: str
+    name: str
+    event_time: float
+    about: Reference
+    event: Event
+    queued_at: float = 0.0
+    count: int = 1
+    written_count: int = 0
+    written_at: float = 0.0
+    queued: bool = True
+
+    def body(self, instance: str) -> dict[str, Any]:
+        """The Event as it happened first."""
+        body: dict[str, Any] = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "eventTime": micro_time(self.event_time),
+            "reportingInstance": instance[:128],
+            "regarding": _reference(self.about),
+            "reportingController": self.event.reporter,
+            "type": self.event.type,
+            "reason": self.event.reason,
+            "action": self.event.action,
+            "note": self.event.note,
+        }
+        if self.event.related is not None:
+            body["related"] = _reference(self.event.related)
+        return body
+
+
+def cut(note: str) -> str:
+    """A note of at most 1,024 bytes (truncateMessage, pkg/scheduler/schedule_one.go, Kubernetes 1.36)."""
+    raw = note.encode()
+    return note if len(raw) <= _LONGEST_NOTE else raw[: _LONGEST_NOTE - 4].decode(errors="ignore") + " ..."
+
+
+def _reference(reference: Reference) -> dict[str, str]:
+    fields = {
+        "apiVersion": reference.api_version,
+        "kind": reference.kind,
+        "name": reference.name,
+        "namespace": reference.namespace,
+        "uid": reference.uid,
+    }
+    return {name: value for name, value in fields.items() if value}
+
 
 Report = Callable[[str, BaseException], None]
 

@@ -23,7 +23,7 @@ from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection
-from wharfinger.model.timestamps import micro_time
+from wharfinger.model.objects.metadata import micro_time
 
 Report = Callable[[str, BaseException], None]
 Callback = Callable[[], Awaitable[None] | None]

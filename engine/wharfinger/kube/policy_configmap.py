@@ -19,7 +19,7 @@ from wharfinger.kube.reflector import Reflector, ReflectorSettings, Report
 from wharfinger.kube.resources import Resource
 from wharfinger.language.partner import NONE_MEANT, SUFFIX
 from wharfinger.model import objects
-from wharfinger.model.objects_meta import KubeStruct, ObjectMeta
+from wharfinger.model.objects.metadata import KubeStruct, ObjectMeta
 
 _WAIT = 5.0  # seconds until a ConfigMap that may not be read is asked for again
 

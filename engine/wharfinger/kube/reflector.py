@@ -1,29 +1,35 @@
-"""One kind of object, kept in step with the API server whatever breaks.
+"""Kinds of objects kept in step with the API server, and told to every subscriber in the process.
 
     list ──▶ watch from its version ──▶ (server closes, connection breaks, silence) ──▶ watch again from the last version seen
      ▲                                │
-     └──────── 410 Gone ◀─────────────┘     the version is forgotten by the server: list again and compare
+     └──────── 410 Gone ◀─────────────┘     the server has forgotten the version: list again and compare
 
-Nothing is lost: a watch goes on from the version of the last event (bookmarks keep that fresh), and a new list tells the sink everything
-there is, so that what was deleted unseen disappears too. A watch that says nothing for long is dead where the server has sent bookmarks,
-which come every minute. Where it sends none, perhaps nothing has happened: a new watch takes its place, and nobody is told. A line that is
-no event makes the watch start again from the last version; an object that cannot be read is reported and passed over.
+Nothing is lost: a watch continues from the version of the last event (bookmarks keep that recent), and a new list tells the sink all
+objects, so deletions that were missed are found too. A watch that is silent for long is dead if the server has sent bookmarks, which come
+every minute. If it sends none, perhaps nothing has happened: a new watch replaces it without a report. A line that is not an event makes
+the watch start again from the last version; an object that cannot be read is reported and skipped.
+
+The scheduler and the reconcilers see the same events in the same order (`Informers`). No decision should be made before every kind that
+decides has been listed once: that is the sync gate. Kinds that may not be read count as kinds without objects and are named in `refused`;
+nodes and pods are required.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.ports import Clock, ClusterSink, UnreadableSink, stepped
-from wharfinger.kube import lists, refusals, wire
+from wharfinger.kube import refusals, wire
 from wharfinger.kube.connection import Connection
-from wharfinger.kube.resources import Resource
-from wharfinger.kube.waits import Backoff
+from wharfinger.kube.refusals import Backoff
+from wharfinger.kube.resources import SCHEDULING, Resource
 from wharfinger.model import objects
 
 Report = Callable[[str, BaseException], None]
@@ -141,7 +147,7 @@ class Reflector:
     async def _pages(self, size: int) -> tuple[list[objects.AnyObject], str]:
         found: list[objects.AnyObject] = []
         version = ""
-        async for items, version in lists.pages(self._connection, self._resource.path, self._resource.params, size):  # noqa: B007 — the last
+        async for items, version in wire.pages(self._connection, self._resource.path, self._resource.params, size):  # noqa: B007 — the last
             found.extend(obj for obj in map(self._listed, items) if obj is not None)
             await self._clock.sleep(0)
         return found, version
@@ -255,3 +261,97 @@ class Reflector:
         if not self.synced:
             self.synced = True
             self._sink.synced(self._resource.name)
+
+
+class Informers:
+    """A ClusterSource over all kinds that scheduling needs."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        clock: Clock,
+        report: Report,
+        *,
+        resources: Sequence[Resource] = SCHEDULING,
+        settings: ReflectorSettings | None = None,
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._report = report
+        self._settings = settings
+        self._resources = resources
+        self._sinks: list[ClusterSink] = []
+        self._waiting = {resource.name for resource in resources}
+        self._gate = asyncio.Event()
+        self.reflectors: dict[str, Reflector] = {}
+
+    def subscribe(self, sink: ClusterSink) -> None:
+        """None; the sink is told everything from the first list on. RuntimeError once that has begun."""
+        if self.reflectors:
+            raise RuntimeError("sinks subscribe before the watches start")
+        self._sinks.append(sink)
+
+    async def run(self, sink: ClusterSink | None = None) -> None:
+        """None, when cancelled: tells every subscriber, and this sink, what there is and what changes."""
+        if sink is not None:
+            self.subscribe(sink)
+        self.reflectors = {
+            resource.name: Reflector(self._connection, resource, self, self._clock, self._report, self._settings)
+            for resource in self._resources
+        }
+        async with asyncio.TaskGroup() as watches:
+            for name, reflector in self.reflectors.items():
+                watches.create_task(reflector.run(), name=f"watch {name}")
+
+    async def wait_synced(self) -> None:
+        """None, once every kind has been listed."""
+        await self._gate.wait()
+
+    @property
+    def unsynced(self) -> frozenset[str]:
+        """The kinds that have not been listed yet."""
+        return frozenset(self._waiting)
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """Kinds that the API server does not let us read, with what it says."""
+        return {name: reflector.refused for name, reflector in self.reflectors.items() if reflector.refused is not None}
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Of the refused kinds those that the API server does not have: nobody has installed them."""
+        return frozenset(name for name, reflector in self.reflectors.items() if reflector.absent)
+
+    def upsert(self, kind: str, obj: Any) -> None:
+        """None; every subscriber is told."""
+        for sink in self._sinks:
+            sink.upsert(kind, obj)
+
+    def delete(self, kind: str, obj: Any) -> None:
+        """None; every subscriber is told."""
+        for sink in self._sinks:
+            sink.delete(kind, obj)
+
+    def replace(self, kind: str, objs: Sequence[Any]) -> None:
+        """None; every subscriber is told."""
+        for sink in self._sinks:
+            sink.replace(kind, objs)
+
+    def replacing(self, kind: str, objs: Sequence[Any]) -> Iterator[None]:
+        """The steps of `replace`, of one subscriber after the other."""
+        for sink in self._sinks:
+            yield from stepped(sink, kind, objs)
+
+    def unreadable(self, kind: str, obj: Any, error: InvalidObject, *, listed: bool) -> None:
+        """None; every subscriber who wants to know is told."""
+        for sink in self._sinks:
+            if isinstance(sink, UnreadableSink):
+                sink.unreadable(kind, obj, error, listed=listed)
+
+    def synced(self, kind: str) -> None:
+        """None; every subscriber is told, and with the last kind the gate opens."""
+        for sink in self._sinks:
+            sink.synced(kind)
+        self._waiting.discard(kind)
+        if not self._waiting:
+            self._gate.set()

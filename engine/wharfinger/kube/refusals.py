@@ -1,23 +1,27 @@
-"""What an API server answers instead of what was asked for, as exceptions.
+"""What an API server answers instead of success, as exceptions, and how long to wait before asking again.
 
 The HTTP status alone does not say everything: 409 is a conflict of versions, of uids or of bindings, and a watch that fails after it has
 begun sends the status as an event in a stream that started with 200. Both ways lead to the same exceptions here.
 
     ApiError
-    ├── BadRequest       400: the question makes no sense to this server
-    ├── Unauthorized     401: who we are is not known (any more)
-    ├── Forbidden        403: we may not
+    ├── BadRequest       400: the server does not understand the request
+    ├── Unauthorized     401: the credentials are not (or no longer) valid
+    ├── Forbidden        403
     ├── NotFound         404
-    ├── Conflict         409: somebody was faster, or the object is another one by now
+    ├── Conflict         409: the object has changed, or is another one now
     ├── Gone             410: the version asked for is too old; list again
     ├── Invalid          422: the object or the options are not acceptable
-    ├── TooManyRequests  429: not carried out; carries `retry_after` in seconds
+    ├── TooManyRequests  429: not carried out; has `retry_after` in seconds
     ├── ServerError      5xx: may have been carried out or not
-    └── Unreachable      no answer at all: refused, broken off, too slow; may have been carried out or not
-        └── Silent       a watch that was answered, and has said nothing for long
+    └── Unreachable      no answer: refused, broken off, too slow; may have been carried out or not
+        └── Silent       a watch that was answered and has sent nothing for long
 """
 
 from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -143,3 +147,30 @@ def _seconds(header: str | None) -> float | None:
         return float(header) if header else None
     except ValueError:
         return None
+
+
+@dataclass(slots=True, kw_only=True)
+class Backoff:
+    """Waits in seconds: doubled after each failure up to `longest`, each stretched by up to `jitter` so that clients spread out.
+
+    Where nobody answers, at most `longest_unanswered`: asking costs nobody anything, and one likes to know soon that somebody is back.
+    """
+
+    first: float = 0.2
+    longest: float = 10.0
+    longest_unanswered: float = 2.0
+    jitter: float = 0.5
+    draw: Callable[[], float] = random.random
+    _failures: int = 0
+
+    def reset(self) -> None:
+        """None; the next failure is the first one."""
+        self._failures = 0
+
+    def after(self, error: BaseException | None = None) -> float:
+        """Seconds to wait after one more failure; never less than what the server asked for."""
+        longest = min(self.longest, self.longest_unanswered) if isinstance(error, Unreachable) else self.longest
+        wait = min(self.first * 2.0 ** min(self._failures, 30), longest)
+        self._failures += 1
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        return max(wait, asked or 0.0) * (1.0 + self.jitter * self.draw())

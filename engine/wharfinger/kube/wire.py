@@ -1,18 +1,24 @@
-"""Lists and watch events as they come over the wire, decoded into the model's structs.
+"""Lists and watch events as the API server sends them, decoded into the model's structs.
 
-Decoding is in two steps: the envelope keeps objects as raw bytes, then each object becomes its struct. One that cannot be read spoils
-neither the list nor the watch; its name and version are found with a struct that asks for nothing else.
+Decoding takes two steps: the envelope keeps objects as raw bytes, then each object becomes its struct. An object that cannot be read
+spoils neither the list nor the watch; its name and version are found with a struct that needs nothing else.
+
+All pages of a list have one version: that of its first page. The server forgets old versions after some minutes; a client that reads more
+slowly is refused with `Gone` and asks for everything at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
 from wharfinger.errors import InvalidObject
-from wharfinger.model import decode, objects
+from wharfinger.kube.connection import Connection
+from wharfinger.model import objects
+from wharfinger.model.reading import decode
 
 _END_OF_LIST = "k8s.io/initial-events-end"
 
@@ -127,3 +133,21 @@ def _pod_spec(raw: msgspec.Raw) -> _PodSpec:
         return _pod_heads.decode(raw).spec
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _PodSpec()
+
+
+WHOLE_LIST = 120.0
+"""Seconds that a list without pages may take."""
+
+
+async def pages(connection: Connection, path: str, params: Mapping[str, str], size: int) -> AsyncIterator[tuple[list[msgspec.Raw], str]]:
+    """(items, version of the list) for each page of up to `size` objects, 0 for all in one; ApiError, InvalidObject."""
+    asked = {**params, **({"limit": str(size)} if size else {})}
+    while True:
+        content = await connection.request("GET", path, params=asked, timeout=None if size else WHOLE_LIST)
+        items, version, token = page(content)
+        yield items, version
+        if not token:
+            return
+        # The token carries the version; a server refuses to be told it twice.
+        asked = {key: value for key, value in asked.items() if key not in {"resourceVersion", "resourceVersionMatch"}}
+        asked["continue"] = token

@@ -1,7 +1,8 @@
 """Records that describe what a policy may name: attributes and functions.
 
-The language layer knows only these records and the `Catalogue` that finds them. The attribute rows live in `model/schema.py`, the function
-records in `builtins/`; the checker, the compiler, the interpreter, the reference page and the suggestions all read the same record.
+The language layer knows only these records and the `Catalogue` that finds them. The attribute rows live in `model/attributes.py`, the
+function records in `builtins/`; the checker, the compiler, the interpreter, the reference page and the suggestions all read the same
+record.
 """
 
 from __future__ import annotations

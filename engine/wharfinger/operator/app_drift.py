@@ -15,12 +15,12 @@ from typing import Any
 from wharfinger.crd.policy_app import DriftedPod, DriftPolicy, PolicyAppSpec
 from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event, Reference
 from wharfinger.kube import refusals
-from wharfinger.kube.custom_resources import PolicyApp, reference_of
+from wharfinger.kube.custom_resources import ObjectWriter, PolicyApp, reference_of
 from wharfinger.kube.events import EventRecorder
-from wharfinger.kube.object_writer import ObjectWriter
 from wharfinger.language.counts import count
-from wharfinger.model import decode, objects
-from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.model import objects
+from wharfinger.model.objects.metadata import ObjectMeta
+from wharfinger.model.reading import decode
 from wharfinger.operator import app_objects
 from wharfinger.operator.conditions import cut, seconds_of
 from wharfinger.operator.judgement import Judge, Standing

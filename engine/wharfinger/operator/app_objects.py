@@ -19,14 +19,14 @@ from wharfinger.crd.fields import API_VERSION, APP_LABEL, GROUP, MANAGED_BY, MAN
 from wharfinger.crd.policy_app import PolicyAppSpec
 from wharfinger.errors import InvalidObject, WharfingerError
 from wharfinger.kube import refusals
-from wharfinger.kube.custom_resources import KINDS, PlainObject, collection
-from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.kube.custom_resources import KINDS, ObjectWriter, PlainObject, collection
 from wharfinger.language import ast
 from wharfinger.language.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.parser import parse
 from wharfinger.language.source import Source
-from wharfinger.model import decode, quantity
-from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.model.objects import quantity
+from wharfinger.model.objects.metadata import ObjectMeta
+from wharfinger.model.reading import decode
 
 
 class NoPolicy(WharfingerError):

@@ -11,10 +11,9 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.policy_status import MetricStatus, PolicyStatus
 from wharfinger.framework.ports import Clock, Leadership, Observer
 from wharfinger.kube.connection import Connection
-from wharfinger.kube.custom_resources import CUSTOM, watching
+from wharfinger.kube.custom_resources import CUSTOM, ObjectWriter, watching
 from wharfinger.kube.events import EventRecorder
-from wharfinger.kube.informers import Informers
-from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.kube.reflector import Informers
 from wharfinger.kube.refusals import NotFound
 from wharfinger.language.authority import TenantRights
 from wharfinger.operator.app_drift import AppDrift

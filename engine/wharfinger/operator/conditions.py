@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from wharfinger.crd.fields import Condition
-from wharfinger.model.timestamps import time_text
+from wharfinger.model.objects.metadata import time_text
 
 _LONGEST = 4000
 _LONGEST_SUMMARY = 160

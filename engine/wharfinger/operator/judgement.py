@@ -18,8 +18,8 @@ from wharfinger.framework.cycle import Decider
 from wharfinger.framework.ports import Clock
 from wharfinger.language.authority import TenantRights
 from wharfinger.model import objects
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.scheduler.scheduler import Scheduler
 
 NOT_OURS = "NotOurScheduler"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from wharfinger.crd.fields import APP_LABEL
-from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.model.objects.metadata import ObjectMeta
 
 Changed = Callable[[Any], None]
 

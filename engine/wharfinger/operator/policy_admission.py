@@ -23,7 +23,7 @@ from wharfinger.errors import InvalidObject
 from wharfinger.kube.custom_resources import SchedulingPolicy
 from wharfinger.language.authority import TenantRights
 from wharfinger.language.text_set import TextSet
-from wharfinger.model import decode
+from wharfinger.model.reading import decode
 from wharfinger.operator.policy_source import text_of
 from wharfinger.policies.candidate import Outcome, build
 

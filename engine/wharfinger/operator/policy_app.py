@@ -16,13 +16,11 @@ from wharfinger.crd.fields import FINALIZER
 from wharfinger.crd.policy_app import AppPhase, PolicyAppSpec
 from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event
 from wharfinger.kube import refusals
-from wharfinger.kube.custom_resources import PlainObject, PolicyApp, reference_of
+from wharfinger.kube.custom_resources import ObjectWriter, PlainObject, PolicyApp, reference_of
 from wharfinger.kube.events import EventRecorder
-from wharfinger.kube.object_writer import ObjectWriter
 from wharfinger.language.counts import count
 from wharfinger.language.diagnostics import PolicyError
-from wharfinger.model.objects_meta import ObjectMeta
-from wharfinger.model.timestamps import time_text
+from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.operator import app_objects, app_status
 from wharfinger.operator.app_drift import AppDrift, Drift
 from wharfinger.operator.app_objects import NoPolicy, NotOurs, apply_if_different, is_app_of, living, remove

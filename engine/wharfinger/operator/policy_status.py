@@ -13,10 +13,9 @@ from wharfinger.crd.fields import Condition
 from wharfinger.crd.scheduling_policy import MOST_DIAGNOSTICS, PolicyDiagnostic
 from wharfinger.framework.policy_status import Finding, MetricStatus, Mode, PolicyStatus, Result
 from wharfinger.framework.ports import Clock
-from wharfinger.kube.custom_resources import SchedulingPolicy
-from wharfinger.kube.object_writer import ObjectWriter
-from wharfinger.model.pod import PodView
-from wharfinger.model.timestamps import time_text
+from wharfinger.kube.custom_resources import ObjectWriter, SchedulingPolicy
+from wharfinger.model.objects.metadata import time_text
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.operator.conditions import condition, cut, dated, ready
 from wharfinger.operator.judgement import Judge, eligible, typical
 from wharfinger.operator.object_cache import ObjectCache

@@ -21,16 +21,15 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.decision import Decision
 from wharfinger.framework.ports import Clock, WriteFailed
 from wharfinger.kube import refusals
-from wharfinger.kube.custom_resources import PlacementPreview
-from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.kube.custom_resources import ObjectWriter, PlacementPreview
 from wharfinger.kube.refusals import ApiError
 from wharfinger.language.diagnostics import PolicyError
 from wharfinger.model import objects
-from wharfinger.model.cluster_copy import copied
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
-from wharfinger.model.timestamps import time_text
+from wharfinger.model.objects.metadata import time_text
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.copies import copied
+from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.operator.app_objects import remove
 from wharfinger.operator.conditions import condition, cut, dated, ready
 from wharfinger.operator.judgement import Judge

@@ -20,16 +20,16 @@ from wharfinger.crd.policy_app import PolicyAppSpec
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.kube import refusals
-from wharfinger.kube.custom_resources import collection
-from wharfinger.kube.object_writer import ObjectWriter
+from wharfinger.kube.custom_resources import ObjectWriter, collection
 from wharfinger.language.authority import Authority
 from wharfinger.language.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.text_set import TextSet
-from wharfinger.model import decode, manifest_fields, objects, workloads
-from wharfinger.model.admission import Admission
-from wharfinger.model.objects_meta import ObjectMeta
-from wharfinger.model.pod import PodView
-from wharfinger.model.read import Objects
+from wharfinger.model import objects
+from wharfinger.model.objects.metadata import ObjectMeta
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode, manifest_fields, workloads
+from wharfinger.model.reading.files import Objects
+from wharfinger.model.reading.workloads import Admission
 from wharfinger.operator import app_objects
 from wharfinger.operator.judgement import Judge
 

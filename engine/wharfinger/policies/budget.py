@@ -25,7 +25,7 @@ from wharfinger.framework.stopwatch import NO_LAPS, Effort, Laps, Stopwatch, Tim
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.chain import Chain
-    from wharfinger.model.pod import PodView
+    from wharfinger.model.objects.pod_view import PodView
 
 IN_A_ROW = 3
 """Decisions in a row that exceed the budget, after which a policy is suspended."""

@@ -30,9 +30,9 @@ from wharfinger.language.counts import count
 from wharfinger.language.diagnostics import Diagnostic, Diagnostics
 from wharfinger.language.text_set import TextSet
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.policies import policy_tests
 from wharfinger.policies.compiling import own_params
 from wharfinger.policies.test_report import Failure

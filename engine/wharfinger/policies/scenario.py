@@ -21,10 +21,12 @@ from wharfinger.framework.cycle import decide
 from wharfinger.framework.decision import Decision
 from wharfinger.language import ast, test_steps, typed, units
 from wharfinger.language.types import Kind
-from wharfinger.model import decode, objects, quantity
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model import objects
+from wharfinger.model.objects import quantity
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 """What time it is in a test: fixed, so that a test gives the same answer for ever."""

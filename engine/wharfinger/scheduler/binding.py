@@ -34,7 +34,7 @@ from wharfinger.scheduler.ports import DecisionSummary, LiveCluster, finished_at
 
 if TYPE_CHECKING:
     from wharfinger.framework.ports import VolumeWriter
-    from wharfinger.model.pod import PodView
+    from wharfinger.model.objects.pod_view import PodView
     from wharfinger.scheduler.pod_status import Failures, StatusWrites
     from wharfinger.scheduler.queue import SchedulingQueue
     from wharfinger.scheduler.queued_pods import QueuedPod

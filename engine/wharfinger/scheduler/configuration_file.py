@@ -10,7 +10,7 @@ from typing import Any
 from wharfinger.errors import UsageError
 from wharfinger.framework.configuration.kubernetes_profiles import Profiles, read_profiles
 from wharfinger.framework.registry import default_registry
-from wharfinger.model import yaml_text
+from wharfinger.model.reading import decode
 
 OF_THE_PROCESS = "WharfingerConfiguration"
 LARGEST = 2**20  # bytes; settings are a few kilobytes
@@ -30,10 +30,10 @@ def read(path: str | Path) -> Profiles:
 def only_document(path: str | Path, expected: str) -> dict[str, Any]:
     """The one mapping that a YAML file holds (`-` is standard input); `UsageError` says that it should be `expected`."""
     try:
-        documents = list(yaml_text.parse(_content(path), unique_keys=True))
+        documents = list(decode.parse_yaml(_content(path), unique_keys=True))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    except yaml_text.NotReadable as error:
+    except decode.NotReadable as error:
         raise UsageError(f"{path}: {error}") from error
     if len(documents) != 1 or not isinstance(documents[0], dict):
         found = "something else" if len(documents) == 1 else f"{len(documents)} documents"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wharfinger.framework.decision import Decision
     from wharfinger.framework.extension import Plugin
     from wharfinger.framework.verdict import Reason
-    from wharfinger.model.pod import PodView
+    from wharfinger.model.objects.pod_view import PodView
     from wharfinger.policies.budget import PolicyBudget
     from wharfinger.scheduler.binding import BindingCycle
     from wharfinger.scheduler.pod_status import Failures

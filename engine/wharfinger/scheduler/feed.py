@@ -13,15 +13,14 @@ from wharfinger.errors import InvalidObject
 from wharfinger.framework.cluster_event import OF_KIND, Change, ClusterEvent, node_added, node_updated
 from wharfinger.framework.ports import Observer
 from wharfinger.model import objects
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.scheduler.ports import LiveCluster
 from wharfinger.scheduler.queue import SchedulingQueue
-from wharfinger.signals.mapping import Mapped
-from wharfinger.signals.node_names import NodeNames
+from wharfinger.signals.mapping import Mapped, NodeNames
 
 if TYPE_CHECKING:
-    from wharfinger.model.cluster_state import ClusterState
+    from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.scheduler.profiles import Profiles
 
 FEW, MANY = 100, 10_000

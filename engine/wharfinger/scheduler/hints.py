@@ -21,8 +21,8 @@ from wharfinger.framework.plugins import default_preemption
 if TYPE_CHECKING:
     from wharfinger.framework.cluster_event import Change
     from wharfinger.framework.decision import Decision
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.queued_pods import QueuedPod
 
 

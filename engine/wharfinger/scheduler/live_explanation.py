@@ -13,12 +13,12 @@ from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread
 from wharfinger.explain.explained_pod import ExplainedPod, explained
 from wharfinger.language import suggest
-from wharfinger.model.cluster_copy import copied
+from wharfinger.model.state.copies import copied
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
     from wharfinger.framework.ports import Clock
-    from wharfinger.model.pod import PodView
+    from wharfinger.model.objects.pod_view import PodView
     from wharfinger.scheduler.scheduler import Scheduler
 
 PATIENCE = 20.0

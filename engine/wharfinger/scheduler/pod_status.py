@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.ports import NORMAL, WARNING, Condition, Event, Leadership, Observer, PodWriter, WriteFailed, pod_reference
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.ports import NOT_DECIDED, DecisionSummary, LiveCluster, finished_attempt
 
 if TYPE_CHECKING:

@@ -32,12 +32,12 @@ from wharfinger.framework.ports import (
     stepped,
 )
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 
 if TYPE_CHECKING:
     from wharfinger.framework.decision import Decision
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.queued_pods import QueuedPod
 
 

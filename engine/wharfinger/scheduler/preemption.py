@@ -17,7 +17,7 @@ from wharfinger.scheduler import pod_status
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
+    from wharfinger.model.objects.pod_view import PodView
     from wharfinger.scheduler.binding import Permits
     from wharfinger.scheduler.pod_status import StatusWrites
     from wharfinger.scheduler.queue import SchedulingQueue

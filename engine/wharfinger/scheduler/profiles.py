@@ -13,7 +13,7 @@ from wharfinger.framework.extension import BindPlugin, PermitPlugin, PostBindPlu
 from wharfinger.framework.ports import Observer, SilentObserver
 from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.framework.verdict import Reason
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.policies.budget import PolicyBudget
 
 DEFAULT_SCHEDULER = "default-scheduler"

@@ -24,8 +24,8 @@ from wharfinger.scheduler.queued_pods import InFlight, Place, QueuedPod, ReadyHe
 
 if TYPE_CHECKING:
     from wharfinger.framework.extension import Plugin
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.profiles import Profile
 
 PORTION = 500

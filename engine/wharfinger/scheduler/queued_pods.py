@@ -18,7 +18,7 @@ from typing import Any
 from wharfinger.framework.cluster_event import Change
 from wharfinger.framework.extension import Plugin
 from wharfinger.framework.verdict import Reason
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.profiles import Profile
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.event_loop import until
 from wharfinger.framework.chain import Chain
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.policies.budget import BudgetSettings, PolicyBudget
 from wharfinger.scheduler.binding import BindingCycle, Permits
 from wharfinger.scheduler.cycle import SchedulingCycle
@@ -29,7 +29,7 @@ from wharfinger.scheduler.queue import QueueSettings, SchedulingQueue
 if TYPE_CHECKING:
     from wharfinger.framework.decision import Decision
     from wharfinger.framework.ports import ClusterSink
-    from wharfinger.model.pod import PodView
+    from wharfinger.model.objects.pod_view import PodView
     from wharfinger.scheduler.profiles import Profile
     from wharfinger.scheduler.queued_pods import QueuedPod
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from wharfinger.errors import WharfingerError
-from wharfinger.model.printable import printable
+from wharfinger.errors import WharfingerError, printable
 
 
 class Kind(Enum):

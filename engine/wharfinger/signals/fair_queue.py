@@ -1,20 +1,27 @@
-"""Who is next where many ask for a few places: start-time fair queueing, without a clock.
+"""Fair sharing of a few places among many askers: a queue, turns on the event loop, and worker threads.
 
-Whoever waits has an `Asker`: a group (the policies of tenants, one address on the network) and a name in it. Of the groups that wait the
-one with the lower `rank` comes first, then the one that has used least so far, and within it the asker that has used least. What is used
-is counted by whoever gives a place back (seconds, for example). Who has been away gets no credit for that: it begins where those are whose
-turn it was last.
+The queue is start-time fair queueing, without a clock. An `Asker` is a group (the policies of tenants, one address on the network) and a
+name in it. Of the waiting groups the one with the lower `rank` comes first, then the one that has used least so far, and within it the
+asker that has used least. Use is counted when a place is given back (in seconds, for example). An asker that was away gets no credit: it
+starts at the level of the latest ones served.
 
-The source is Goyal, Vin and Cheng, "Start-time Fair Queueing" (1997), with groups as in its section on hierarchies, and with limits: one
-group, and one asker, never hold all places, so that somebody who holds them for long is never waited for by all.
+Source: Goyal, Vin and Cheng, "Start-time Fair Queueing" (1997), with groups as in its section on hierarchies, and with limits: one group,
+and one asker, never hold all places, so that one that holds them for long does not block all others.
+
+Worker threads wait for answers, so that the event loop does not. They are daemon threads: one that hangs in name resolution blocks neither
+the others nor the end of the process.
 """
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from queue import SimpleQueue
+from typing import Any, Generic, NamedTuple, TypeVar
 
 Thing = TypeVar("Thing")
 
@@ -135,3 +142,124 @@ class FairQueue(Generic[Thing]):
         """Those that are too many to remember, of whom nobody has heard for longest."""
         idle = [key for key in self._used if key not in needed] if len(self._used) > REMEMBERED else []
         yield from idle[: max(0, len(self._used) - REMEMBERED)]
+
+
+class Turns:
+    """So many contexts at a time; who comes next is a matter of what each asker has used, in seconds of `monotonic`."""
+
+    def __init__(self, places: Places, monotonic: Callable[[], float]) -> None:
+        self._queue: FairQueue[asyncio.Future[None]] = FairQueue(places)
+        self._monotonic = monotonic
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._queue)
+
+    @asynccontextmanager
+    async def of(self, asker: Asker) -> AsyncIterator[None]:
+        """A context that begins when it is the asker's turn; TooMany at once where too many wait already."""
+        turn = asyncio.get_running_loop().create_future()
+        self._queue.put(asker, turn)
+        self._next()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not self._queue.withdraw(asker, turn):
+                self._ended(asker, 0.0)
+            raise
+        began = self._monotonic()
+        try:
+            yield
+        finally:
+            self._ended(asker, self._monotonic() - began)
+
+    def _ended(self, asker: Asker, seconds: float) -> None:
+        self._queue.give_back(asker, seconds)
+        self._next()
+
+    def _next(self) -> None:
+        while (found := self._queue.take()) is not None:
+            _, turn = found
+            if not turn.done():  # one that is cancelled gives its place back as soon as it runs
+                turn.set_result(None)
+
+
+Result = TypeVar("Result")
+
+MOST_WAITING = 100_000
+"""Nothing that is asked for regularly comes near it: each query waits once."""
+
+
+class Workers:
+    """So many threads, started when first needed; one group of askers never has all of them, one asker half of them at most."""
+
+    def __init__(self, name: str, most: int, monotonic: Callable[[], float]) -> None:
+        self._name = name
+        self._most = most
+        self._started = 0
+        self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        limits = Places(
+            number=most,
+            of_group=max(1, most - 1),
+            of_asker=max(1, most // 2),
+            waiting=MOST_WAITING,
+            waiting_of_asker=MOST_WAITING,
+        )
+        self._turns = Turns(limits, monotonic)
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    async def run(self, work: Callable[[], Result], asker: Asker) -> Result:
+        """What `work` returns or raises, called in one of the threads when it is the asker's turn.
+
+        Cancelling leaves the thread to finish by itself, and until then the turn is not over.
+        """
+        task = asyncio.get_running_loop().create_task(self._in_turn(work, asker))
+        self._under_way.add(task)
+        task.add_done_callback(self._over)
+        return await asyncio.shield(task)
+
+    def _over(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever asked may have gone, and has been told otherwise
+
+    async def _in_turn(self, work: Callable[[], Result], asker: Asker) -> Result:
+        async with self._turns.of(asker):
+            return await self._run(work)
+
+    async def _run(self, work: Callable[[], Result]) -> Result:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Result] = loop.create_future()
+
+        def done() -> None:
+            result, error = _outcome(work)
+            try:
+                loop.call_soon_threadsafe(_tell, answer, result, error)
+            except RuntimeError:
+                return  # the loop has closed; nobody waits any more
+
+        self._work.put(done)
+        if self._started < self._most:
+            self._started += 1
+            threading.Thread(target=self._serve, name=f"{self._name}-{self._started}", daemon=True).start()
+        return await answer
+
+    def _serve(self) -> None:
+        while True:
+            self._work.get()()
+
+
+def _outcome(work: Callable[[], Result]) -> tuple[Result | None, BaseException | None]:
+    try:
+        return work(), None
+    except BaseException as error:  # noqa: BLE001 — it is raised where the work was asked for
+        return None, error
+
+
+def _tell(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(result)
+    else:
+        answer.set_exception(error)

@@ -1,24 +1,183 @@
-"""One question to a Prometheus server over HTTP: bounded in time and size as a whole, and every failure told apart.
+"""HTTP requests to a Prometheus server: bounded in time and size as a whole, with every failure told apart.
 
-What `prometheus-api-client` asks of an answer is its status and its JSON. Secrets are read for every question, and no message has them: not
-even what a server says of the headers that it got.
+A socket's timeout bounds the silence between two bytes, so a server that sends a byte now and then could hold a request forever. Here a
+connection's timeout is that of the whole answer. Secrets are read for every request, and no message contains them: not even what a server
+says about the headers that it received.
 """
 
 from __future__ import annotations
 
+import http.client
+import io
+import socket
+import ssl
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import requests
 import urllib3
+from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth
-from urllib3.exceptions import HTTPError, InsecureRequestWarning
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import DecodeError, HTTPError, InsecureRequestWarning, ReadTimeoutError
 
-from wharfinger.signals.answer import vector
-from wharfinger.signals.deadline import PunctualAdapter
-from wharfinger.signals.failure import Kind, SignalFailed
-from wharfinger.signals.http_failures import failed, no_json, refused
-from wharfinger.signals.settings import PrometheusServer
+from wharfinger.signals.answer import UNREADABLE, vector
+from wharfinger.signals.failure import Kind, SignalFailed, on_one_line
+from wharfinger.signals.query import PrometheusServer
+
+
+class _Heard(io.RawIOBase):
+    """What arrives on a socket until its timeout is over."""
+
+    def __init__(self, arriving: io.RawIOBase, connection: socket.socket) -> None:
+        self._arriving = arriving
+        self._connection = connection
+        patience = connection.gettimeout()
+        self._deadline = None if patience is None else time.monotonic() + patience
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if self._deadline is not None:
+            left = self._deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("timed out")
+            self._connection.settimeout(left)
+        return self._arriving.readinto(buffer)
+
+    def close(self) -> None:
+        self._arriving.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp: io.BufferedReader = io.BufferedReader(_Heard(self.fp.detach(), sock))
+
+
+class _HTTPConnection(HTTPConnection):
+    response_class = _Response
+
+
+class _HTTPSConnection(HTTPSConnection):
+    response_class = _Response
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _HTTPConnection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _HTTPSConnection
+
+
+class PunctualAdapter(HTTPAdapter):
+    """Sends requests on connections whose answers have a deadline, each once."""
+
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        """None; as its parent, with other connections."""
+        super().init_poolmanager(*arguments, **options)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+
+
+_SHOWN = 300
+_OF_STATUS = {400: Kind.QUERY, 401: Kind.CREDENTIALS, 403: Kind.CREDENTIALS, 422: Kind.QUERY, 429: Kind.OVERLOADED, 503: Kind.OVERLOADED}
+_OTHER_NAME = (62, 64)  # OpenSSL: X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
+_WHERE = "is that the URL of a Prometheus, with the path before /api/v1?"
+_FIXES = {
+    401: "its bearerTokenFile, basicAuth or headerFiles say who asks",
+    403: "who asks may not; its bearerTokenFile, basicAuth or headerFiles say who that is",
+    404: _WHERE,
+}
+
+
+class _Refusal(msgspec.Struct):
+    error: str = ""
+
+
+def refused(server: PrometheusServer, status: int, content: bytes, secrets: Iterable[str] = ()) -> SignalFailed:
+    """What an answer that is none of success means; Prometheus says why in JSON, what stands before it in HTML."""
+    try:
+        said = msgspec.json.decode(content, type=_Refusal).error
+    except UNREADABLE:
+        said = ""
+    for secret in secrets:
+        said = said.replace(secret, "…")
+    kind = _OF_STATUS.get(status, Kind.SERVER if status >= 500 else Kind.ANSWER)
+    text = f"{server.url} answers {status}{': ' if said else ''}{on_one_line(said, _SHOWN)}"
+    if 300 <= status < 400:
+        text += "; redirects are not followed, as they would carry credentials elsewhere"
+    elif status in _FIXES and not said:
+        text += f"; {_FIXES[status]}"
+    return SignalFailed(kind, text)
+
+
+def no_json(server: PrometheusServer, type_: str | None) -> SignalFailed:
+    """What an answer of success means that is another document, of a type, or nothing at all (None)."""
+    what = "nothing" if type_ is None else f"no JSON ({on_one_line(type_, _SHOWN)})"
+    return SignalFailed(Kind.ANSWER, f"{server.url} answers with {what}; {_WHERE}")
+
+
+def failed(server: PrometheusServer, error: Exception) -> SignalFailed:
+    """What an exception of the network means."""
+    if _is_late(error):
+        return _late(server)
+    if isinstance(error, requests.exceptions.SSLError):
+        return _untrusted(server, error)
+    if isinstance(error, (requests.exceptions.InvalidHeader, UnicodeError)):
+        return SignalFailed(Kind.CREDENTIALS, f"a header for {server.url} has characters that no header may have")
+    if isinstance(error, OSError) and not isinstance(error, (requests.RequestException, ConnectionError)):
+        return SignalFailed(Kind.SETTINGS, str(error))  # a file of certificates that is not there
+    if isinstance(error, DecodeError):
+        return SignalFailed(Kind.ANSWER, f"what {server.url} answers cannot be unpacked: {_cause(error)}")
+    return SignalFailed(Kind.UNREACHABLE, f"cannot reach {server.url}: {_cause(error)}")
+
+
+def _is_late(error: Exception) -> bool:
+    if isinstance(error, requests.exceptions.ConnectionError):
+        return isinstance(error, requests.Timeout) or "timed out" in str(error)
+    return isinstance(error, (requests.Timeout, ReadTimeoutError, TimeoutError))
+
+
+def _late(server: PrometheusServer) -> SignalFailed:
+    return SignalFailed(Kind.TIMEOUT, f"{server.url} has not answered within {server.timeout:g} s")
+
+
+def _untrusted(server: PrometheusServer, error: Exception) -> SignalFailed:
+    inner = _innermost(error)
+    if isinstance(inner, ssl.SSLCertVerificationError):
+        fix = "the URL has to use a name of the certificate" if inner.verify_code in _OTHER_NAME else "tls.caFile says whom to trust"
+        return SignalFailed(Kind.TLS, f"cannot trust {server.url}: {inner}; {fix}")
+    said = str(inner)
+    if "WRONG_VERSION_NUMBER" in said:
+        return SignalFailed(Kind.TLS, f"{server.url} does not speak TLS ({said}); is it http://?")
+    if "X509" in said or "PEM" in said:
+        files = ", ".join(name for name in (server.ca_file, server.cert_file, server.key_file) if name)
+        return SignalFailed(Kind.TLS, f"the certificates for {server.url} cannot be used ({files}): {said}")
+    return SignalFailed(Kind.TLS, f"{server.url} ends TLS: {said}; it may want a certificate (tls.certFile, tls.keyFile)")
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost reason, which is the one that says something."""
+    text = str(_innermost(error))
+    return text.rpartition(": ")[2] if "HTTPConnection" in text or "HTTPSConnection" in text else text
+
+
+def _innermost(error: BaseException) -> BaseException:
+    inner = error
+    while True:
+        parts = (getattr(inner, "reason", None), *inner.args)
+        deeper = next((part for part in parts if isinstance(part, BaseException)), None)
+        if deeper is None or deeper is inner:
+            return inner
+        inner = deeper
+
 
 _PIECE = 64 * 1024
 _LONGEST_SECRET = 64 * 1024

@@ -1,26 +1,119 @@
-"""From series to nodes: which sample is whose, and what is wrong with the rest.
+"""From series to nodes: which sample belongs to which node, and what is wrong with the rest.
 
-A series that means no node is left out, and so is one whose value is no number; of two series that mean one node neither is right, so the
-node has no sample unless they agree. Nothing of this fails a refresh: it is counted, and told with one example each.
+A series that names no node is left out, and so is one whose value is not a number. If two series name one node with different values, the
+node has no sample. None of this fails a refresh: it is counted and reported with one example each.
 
-No sample is younger than its answer. Where a clock is ahead, or times are milliseconds, a sample would stay fresh long after its server is
-gone, and pods would count as seen before they ran: it has the time at which it came.
+No sample is newer than its answer. If a clock is ahead, or times are in milliseconds, a sample would stay fresh long after its server has
+gone, and pods would count as seen before they ran: such a sample gets the time at which the answer came.
+
+This work runs in threads. A thread that computes holds the interpreter lock for milliseconds, and the event loop waits that long each
+time; two such threads double the wait. So answers are mapped one at a time, with a short pause after each portion.
 """
 
 from __future__ import annotations
 
 import math
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 from wharfinger.builtins import texts
 from wharfinger.language.types import Kind
-from wharfinger.model.metric_table import MetricColumn, Samples, column_of
+from wharfinger.model.columns.metric_table import MetricColumn, Samples, column_of
+from wharfinger.model.objects import Node
+from wharfinger.model.objects.cluster import NodeAddress
 from wharfinger.signals.failure import on_one_line
-from wharfinger.signals.node_names import NodeNames
-from wharfinger.signals.portions import in_portions
 from wharfinger.signals.query import Query
+
+PORTION = 100
+"""Things done at a stretch: a quarter of a millisecond of work."""
+
+REST = 0.0005
+"""Seconds between two stretches."""
+
+T = TypeVar("T")
+_turn = threading.Lock()
+
+
+@contextmanager
+def in_turn() -> Iterator[None]:
+    """A context in which no other thread is."""
+    with _turn:
+        yield
+
+
+def in_portions(things: Iterable[T]) -> Iterator[T]:
+    """The things, with a rest after every portion."""
+    for count, thing in enumerate(things, 1):
+        yield thing
+        if count % PORTION == 0:
+            time.sleep(REST)
+
+
+AMBIGUOUS = ""
+"""Stands for an address that several nodes have."""
+
+_MEANT = frozenset({"InternalIP", "Hostname", "InternalDNS", "ExternalIP"})
+
+Addresses = Sequence[tuple[str, tuple[NodeAddress, ...]]]
+
+
+class NodeNames:
+    """The nodes of a cluster in row order, as they were in one `layout` of its rows.
+
+    Everything is worked out when it is first asked for, by whoever asks; what `former` ones worked out is used again where it still holds.
+    """
+
+    def __init__(self, layout: int, names: Sequence[str], nodes: Sequence[Node], former: NodeNames | None = None) -> None:
+        self.layout = layout
+        self.names = names
+        self._nodes = nodes
+        self._former = former
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def rows(self) -> Mapping[str, int]:
+        """The row of each node."""
+        return {name: row for row, name in enumerate(self.names)}
+
+    def of(self, text: str) -> str | None:
+        """The name of the node that a text means; None if it means none, or more than one."""
+        if text in self.rows:
+            return text
+        host = _host(text)
+        if host in self.rows:
+            return host
+        known = self._by_address[1]
+        return known.get(text) or known.get(host) or None
+
+    @cached_property
+    def _by_address(self) -> tuple[Addresses, Mapping[str, str]]:
+        """The addresses of nodes, and the node that each of them means."""
+        addresses = [(name, node.status.addresses) for name, node in in_portions(zip(self.names, self._nodes, strict=True))]
+        former, self._former = self._former, None
+        known = None if former is None else vars(former).get("_by_address")
+        if known is not None and known[0] == addresses:
+            return known  # type: ignore[no-any-return]  # the cached property of the same name
+        found: dict[str, str] = {}
+        for name, own in in_portions(addresses):
+            for address in {each.address for each in own if each.type in _MEANT}:
+                found[address] = AMBIGUOUS if address in found else name
+        return addresses, found
+
+
+def _host(text: str) -> str:
+    """The text without a port, and without the brackets of an IPv6 address."""
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    host, separator, port = text.rpartition(":")
+    return host if separator and port.isdigit() and ":" not in host else text
+
 
 MILLICORES = 1000.0
 """Prometheus counts CPU in cores; the language in millicores."""

@@ -11,11 +11,10 @@ from datetime import datetime
 import msgspec
 
 from wharfinger.errors import InvalidObject
-from wharfinger.model import quantity
+from wharfinger.model.objects import quantity
 from wharfinger.signals.answer import UNREADABLE
 from wharfinger.signals.failure import Kind, SignalFailed
-from wharfinger.signals.mapping import Series
-from wharfinger.signals.portions import in_portions
+from wharfinger.signals.mapping import Series, in_portions
 
 PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 

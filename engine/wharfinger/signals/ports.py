@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.signals.failure import SignalFailed
-    from wharfinger.signals.mapping import Mapped
-    from wharfinger.signals.node_names import NodeNames
+    from wharfinger.signals.mapping import Mapped, NodeNames
     from wharfinger.signals.query import Query
     from wharfinger.signals.suspension import Suspension
 

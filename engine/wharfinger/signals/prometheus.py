@@ -14,13 +14,9 @@ from typing import Any
 from urllib3.util.retry import Retry
 
 from wharfinger.signals.failure import Kind, SignalFailed
-from wharfinger.signals.http import BoundedSession
-from wharfinger.signals.http_failures import failed
-from wharfinger.signals.mapping import AHEAD, Mapped, Series, mapped
-from wharfinger.signals.node_names import NodeNames
-from wharfinger.signals.portions import in_portions, in_turn
-from wharfinger.signals.query import Query
-from wharfinger.signals.settings import PrometheusServer
+from wharfinger.signals.http import BoundedSession, failed
+from wharfinger.signals.mapping import AHEAD, Mapped, NodeNames, Series, in_portions, in_turn, mapped
+from wharfinger.signals.query import PrometheusServer, Query
 
 
 class Prometheus:

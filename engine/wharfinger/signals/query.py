@@ -1,23 +1,61 @@
-"""What has to be asked for a set of policies: each distinct signal once, as often as whoever uses it most often wants it.
+"""What has to be asked for a set of policies: each distinct signal once, as often as its most frequent user wants it.
 
-Two metrics are one signal if their samples may not differ: the same kind, query and options. Their names do not matter, nor do the names of
-their policies; how old samples may be and how many nodes must have one stays with each metric.
+Two metrics are one signal if their samples cannot differ: the same source, query and options. Their names do not matter, nor do the names
+of their policies; how old samples may be and how many nodes must have one stays with each metric.
 
-Who writes policies does not run the server that they query, so there are limits: nothing is asked too often, and of each asker and of all
-only so many queries. What is beyond them is known by `refused` and by a `refresh` that is longer than what was `wanted`.
+Authors of policies do not run the server that they query, so there are limits: a shortest interval, and a number of queries for each asker
+and for all. A query beyond them has a `refused` text, or a `refresh` longer than what was `wanted`. No secret is in the settings here:
+secrets are in files that are read for every request.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from wharfinger.language import typed
 from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.language.types import Kind
 from wharfinger.signals.fair_queue import Asker
-from wharfinger.signals.settings import SignalLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusServer:
+    """A server by name.
+
+    Of `token_file` and (`username`, `password_file`) one at most is used. `headers` are sent as they are, `header_files` with the content
+    of files. `ca_file` says whom to trust, `cert_file` and `key_file` who asks; `verify` False trusts anybody. `timeout` is that of a
+    whole answer in seconds, and `most_bytes` how long one may be.
+    """
+
+    name: str
+    url: str
+    token_file: str | None = None
+    username: str | None = None
+    password_file: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    header_files: Mapping[str, str] = field(default_factory=dict)
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    verify: bool = True
+    timeout: float = 10.0
+    most_bytes: int = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalLimits:
+    """How often a query is asked at most, in seconds, and how many distinct ones: for one asker, and for all.
+
+    An asker is a policy of the cluster, or all policies of a namespace.
+    Prometheus itself looks at its targets every 15 s to a minute, so who asks more often than every 5 s sees the same samples again.
+    """
+
+    shortest_refresh: float = 5.0
+    of_asker: int = 64
+    of_all: int = 512
+
 
 PROMETHEUS = "prometheus"
 METRICS_API = "metrics_api"

@@ -9,14 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wharfinger.signals.failure import Kind, SignalFailed
-from wharfinger.signals.mapping import Mapped, mapped
+from wharfinger.signals.fair_queue import Workers
+from wharfinger.signals.mapping import Mapped, NodeNames, in_turn, mapped
 from wharfinger.signals.metrics_api import node_series
-from wharfinger.signals.node_names import NodeNames
-from wharfinger.signals.portions import in_turn
 from wharfinger.signals.ports import Source
-from wharfinger.signals.query import METRICS_API, PROMETHEUS, Query
-from wharfinger.signals.settings import PrometheusServer
-from wharfinger.signals.workers import Workers
+from wharfinger.signals.query import METRICS_API, PROMETHEUS, PrometheusServer, Query
 
 if TYPE_CHECKING:
     from wharfinger.signals.prometheus import Prometheus

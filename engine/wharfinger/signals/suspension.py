@@ -16,7 +16,7 @@ from wharfinger.compiler import metrics
 from wharfinger.language import typed
 from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.language.counts import count
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.workloads import Workload
 
 ALL = slice(None)

@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError
-from wharfinger.model import objects, quantity, read, requests, workloads
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model import objects
+from wharfinger.model.objects import quantity, requests
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import files, workloads
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate import openb
 
 TRACE = "openb:"
@@ -27,7 +29,7 @@ class Cluster:
 
     state: ClusterState
     pending: tuple[PodView, ...]
-    objects: read.Objects
+    objects: files.Objects
     ignored: Mapping[str, int]
     skipped: tuple[str, ...]
 
@@ -66,7 +68,7 @@ def load_pods(
     return tuple(map(PodView, expansion.pods)), (*given.skipped, *given.unknown_fields, *left_out, *expansion.warnings)
 
 
-def immoderate(found: read.Objects) -> list[str]:
+def immoderate(found: files.Objects) -> list[str]:
     """A sentence for each amount that a node offers and that does not count whole."""
     sentences = []
     for node in found.nodes:
@@ -80,7 +82,7 @@ def immoderate(found: read.Objects) -> list[str]:
     return sentences
 
 
-def cluster_of(found: read.Objects) -> Cluster:
+def cluster_of(found: files.Objects) -> Cluster:
     """The cluster that these objects describe."""
     waiting = [PodView(pod) for pod in found.pods if not pod.spec.node_name]
     return Cluster(
@@ -92,12 +94,12 @@ def cluster_of(found: read.Objects) -> Cluster:
     )
 
 
-def read_paths(paths: Sequence[str | Path], *, skip_invalid: bool = False, written: bool = False) -> read.Objects:
+def read_paths(paths: Sequence[str | Path], *, skip_invalid: bool = False, written: bool = False) -> files.Objects:
     """Everything the paths hold, in one value; errors and `written` as of `read.read_objects`."""
     names = [str(path) for path in paths]
     plain = [name for name in names if not _is_trace(name)]
     traced = [_objects(name, manifests) for name in names if _is_trace(name) for manifests in [_manifests(name)]]
-    return _joined([read.read_objects(plain, skip_invalid=skip_invalid, written=written), *traced]) if plain else _joined(traced)
+    return _joined([files.read_objects(plain, skip_invalid=skip_invalid, written=written), *traced]) if plain else _joined(traced)
 
 
 def _is_trace(name: str) -> bool:
@@ -123,22 +125,22 @@ def _variant(name: str) -> openb.Variant:
         raise UsageError(f"{name}: no such trace; there are {known}") from None
 
 
-def _objects(name: str, manifests: Sequence[dict[str, Any]]) -> read.Objects:
+def _objects(name: str, manifests: Sequence[dict[str, Any]]) -> files.Objects:
     nodes = [manifest for manifest in manifests if manifest["kind"] == "Node"]
     pods = [manifest for manifest in manifests if manifest["kind"] == "Pod"]
     try:
-        return read.Objects(
+        return files.Objects(
             by_kind={objects.Node: msgspec.convert(nodes, list[objects.Node]), objects.Pod: msgspec.convert(pods, list[objects.Pod])}
         )
     except msgspec.ValidationError as error:
         raise InvalidObject(f"{name}: {error}") from error
 
 
-def _joined(parts: Sequence[read.Objects]) -> read.Objects:
+def _joined(parts: Sequence[files.Objects]) -> files.Objects:
     if len(parts) == 1:
         return parts[0]
     by_kind: dict[type[objects.AnyObject], list[objects.AnyObject]] = {}
-    metrics: read.MetricTable = {}
+    metrics: files.MetricTable = {}
     ignored: dict[str, int] = {}
     for part in parts:
         for kind, found in part.by_kind.items():
@@ -147,7 +149,7 @@ def _joined(parts: Sequence[read.Objects]) -> read.Objects:
             metrics.setdefault(metric, {}).update(samples)
         for kind_name, count in part.ignored.items():
             ignored[kind_name] = ignored.get(kind_name, 0) + count
-    return read.Objects(
+    return files.Objects(
         by_kind=by_kind,
         metrics=metrics,
         ignored=ignored,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from wharfinger.explain.explanation import Explanation
 from wharfinger.framework.chain import Chain
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.node_view import NodeView
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.node_view import NodeView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate import openb
 from wharfinger.simulate.cluster import load_cluster
 from wharfinger.simulate.dry_run import DryRun, Utilisation, dry_run

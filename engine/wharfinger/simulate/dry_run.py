@@ -24,9 +24,9 @@ from wharfinger.framework.decision import Decision
 from wharfinger.framework.plugins.volume_binding import SELECTED_NODE
 from wharfinger.framework.verdict import Reason
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.decision import Decision
 from wharfinger.language.counts import count
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.decision_log.lines import Line, LoggedAnswer, LoggedQuestion
 from wharfinger.scheduler.decision_log.reading import BrokenLog, LogReader, Place, Playback
 from wharfinger.scheduler.decision_log.recorder import told_of

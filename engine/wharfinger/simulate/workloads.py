@@ -17,8 +17,8 @@ import msgspec
 
 from wharfinger.framework.decision import Decision
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 
 ZONES = 10
 ZONE_LABEL = "topology.kubernetes.io/zone"

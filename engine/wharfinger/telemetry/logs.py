@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from wharfinger.model.printable import printable, printable_lines
+from wharfinger.errors import printable, printable_lines
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor

@@ -17,7 +17,7 @@ from typing import Any
 from wharfinger.errors import PluginFault, WharfingerError
 from wharfinger.framework.ports import Attempt, BindFailed, WriteFailed
 from wharfinger.framework.stopwatch import Stopwatch
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import FIELDS, blotted
 from wharfinger.telemetry.metrics import Metrics

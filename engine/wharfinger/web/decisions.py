@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
-from wharfinger.model.timestamps import micro_time
+from wharfinger.model.objects.metadata import micro_time
 from wharfinger.telemetry.recent_decisions import RankedNode, RecentDecision, RecentDecisions
 from wharfinger.web.debug import Answer, guarded
 

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from wharfinger.framework.policy_status import Finding, MetricStatus, PolicyStatus, SourceStatus
-from wharfinger.model.timestamps import time_text
+from wharfinger.model.objects.metadata import time_text
 from wharfinger.web.debug import guarded
 
 

@@ -15,10 +15,10 @@ from wharfinger.builtins.signature import AtNode, AtRows
 from wharfinger.language.catalogue import Function
 from wharfinger.language.typed import MetricKey
 from wharfinger.language.types import NUMERIC, Kind
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
-from wharfinger.model.strings import StringTable
+from wharfinger.model.columns.strings import StringTable
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
 
 TEXTS = ("", "a", "A", "host-1", "12", "-1.5", "1e3", "1_0", "v1.28.3", "1.27", "1.28.3-rc.1", "2.0.0+build", "x.y")
 numbers = st.one_of(st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1e12]), st.floats(-1e15, 1e15), st.integers(-5, 5).map(float))

@@ -19,7 +19,7 @@ from wharfinger.language.load import load_source
 from wharfinger.language.source import Source
 from wharfinger.language.types import NUMERIC, Kind
 from wharfinger.model import objects
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 FUNCTIONS = CATALOGUE.functions()
 EXAMPLE = """

@@ -11,8 +11,7 @@ from wharfinger.daemon.cluster_events import SignalEvents, SignalObservers
 from wharfinger.framework.ports import Reference
 from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.signals.failure import Kind, SignalFailed
-from wharfinger.signals.mapping import Series, mapped
-from wharfinger.signals.node_names import NodeNames
+from wharfinger.signals.mapping import NodeNames, Series, mapped
 from wharfinger.signals.query import queries_of
 from wharfinger.signals.suspension import Suspension
 from wharfinger.telemetry.metrics import Metrics

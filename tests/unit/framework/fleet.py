@@ -18,8 +18,8 @@ from wharfinger.language.load import load_source
 from wharfinger.language.render import render
 from wharfinger.language.source import Source
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 
 ZONE = "topology.kubernetes.io/zone"
 

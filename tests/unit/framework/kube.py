@@ -9,7 +9,7 @@ from tests.parity.answer import filters
 from wharfinger.framework import chain, cycle
 from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.decision import Decision
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 
 ZONE = "topology.kubernetes.io/zone"
 Plain = dict[str, Any]

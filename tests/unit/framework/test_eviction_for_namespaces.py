@@ -10,8 +10,8 @@ from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.text_set import TextSet
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 
 NODES = ("a", "b", "c")
 FULL = "node.free.cpu < 1cpu"

@@ -8,8 +8,9 @@ from tests.unit.framework.kube import ZONE, decide, node, pod, points, rejected,
 from wharfinger.errors import UsageError
 from wharfinger.framework.plugins.priority_sort import PrioritySort
 from wharfinger.framework.plugins.scheduling_gates import SchedulingGates
-from wharfinger.model import decode, objects
-from wharfinger.model.pod import PodView
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
 
 SPOT = {"key": "spot", "value": "yes", "effect": "NoSchedule"}
 UNTOLERATED = {"a": ["node(s) had untolerated taint(s)"]}

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.unit.framework import fleet
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework import chain, cycle, registry
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 EAST_WEST = [fleet.node("east", labels={"side": "east", "rank": "1"}), fleet.node("west", labels={"side": "west"}), fleet.node("mid")]
 

@@ -6,8 +6,9 @@ import pytest
 
 from tests.unit.framework.kube import decide, node, pod, state
 from wharfinger.framework import chain, cycle
-from wharfinger.model import decode, objects
-from wharfinger.model.pod import PodView
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
 
 FULL = "0/1 nodes are available: 1 Insufficient cpu."
 LONG_AGO, LATELY = {"startTime": "2026-01-01T00:00:00Z"}, {"startTime": "2026-02-01T00:00:00Z"}

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.kube.scripted_server import ScriptedServer
 from wharfinger.kube.connection import Connection, Limits
 from wharfinger.kube.credentials import Credentials
-from wharfinger.kube.waits import Backoff
+from wharfinger.kube.refusals import Backoff
 from wharfinger.model.objects import key_of
 
 _PATIENCE = 15.0

@@ -9,12 +9,11 @@ import pytest
 from tests.unit.kube.conftest import RealClock, Recorder, running, until
 from tests.unit.kube.scripted_server import Answer
 from wharfinger.framework.ports import NORMAL, BindFailed, Condition, Event, WriteFailed
-from wharfinger.kube.api_server import ports_of
-from wharfinger.kube.discovery import ServerVersion
+from wharfinger.kube.api_server import ServerVersion, ports_of
 from wharfinger.kube.events import EventSettings
 from wharfinger.kube.lease import LeaseSettings
 from wharfinger.model.objects import ObjectMeta, PersistentVolumeClaim, Pod
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 EVENTS = EventSettings(controller="wharfinger", instance="me")
 PATH = "/api/v1/namespaces/shop/pods/web"

@@ -11,7 +11,7 @@ from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.framework.ports import BindFailed
 from wharfinger.kube.binder import ApiBinder
 from wharfinger.model.objects import ObjectMeta, Pod
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 POD_PATH = "/api/v1/namespaces/shop/pods/web"
 BINDING = f"{POD_PATH}/binding"

@@ -11,7 +11,7 @@ from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.errors import UsageError
 from wharfinger.kube import capture
 from wharfinger.kube.resources import SCHEDULING
-from wharfinger.model import read
+from wharfinger.model.reading import files
 
 PODS, NODES, CLASSES = "/api/v1/pods", "/api/v1/nodes", "/apis/storage.k8s.io/v1/storageclasses"
 EXACT = {"resourceVersion": "7", "resourceVersionMatch": "Exact"}
@@ -35,7 +35,7 @@ def serve(server, **by_path):
 
 async def content(connection):
     found = await capture.captured(connection, RealClock())
-    return found, read.read_bytes(found.content, "the cluster")
+    return found, files.read_bytes(found.content, "the cluster")
 
 
 def test_everything_is_asked_for_as_it_was_when_the_first_was(run):

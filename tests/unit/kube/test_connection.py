@@ -14,9 +14,9 @@ from tests.unit.kube.conftest import kubeconfig
 from tests.unit.kube.scripted_server import Answer, ScriptedServer, refused
 from wharfinger.errors import UsageError
 from wharfinger.kube import refusals
+from wharfinger.kube.api_server import server_version
 from wharfinger.kube.connection import Connection, Limits
 from wharfinger.kube.credentials import Credentials
-from wharfinger.kube.discovery import server_version
 
 TEST_CA = """-----BEGIN CERTIFICATE-----
 MIIBejCCASGgAwIBAgIUHunBXGkT+VGrsgQfY/n9WygJ3wcwCgYIKoZIzj0EAwIw

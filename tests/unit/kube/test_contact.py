@@ -8,7 +8,7 @@ import pytest
 from tests.unit.kube.conftest import RealClock, running, until
 from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.kube import refusals
-from wharfinger.kube.contact import LONGEST, Contact, keep_asking
+from wharfinger.kube.connection import LONGEST, Contact, keep_asking
 
 
 class Moment:

@@ -11,7 +11,7 @@ from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.framework.ports import NORMAL, WARNING, Event, Reference
 from wharfinger.kube.events import EventRecorder, EventSettings
 from wharfinger.model.objects import ObjectMeta, Pod, PodSpec
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 PATH = "/apis/events.k8s.io/v1/namespaces/shop/events"
 

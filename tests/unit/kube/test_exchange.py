@@ -21,11 +21,12 @@ from wharfinger.kube import refusals
 from wharfinger.kube.binder import ApiBinder
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.credentials import Credentials
+from wharfinger.kube.custom_resources import ObjectWriter
 from wharfinger.kube.exchange import Exchanges
-from wharfinger.kube.object_writer import ObjectWriter
-from wharfinger.kube.writer import ApiWriter
-from wharfinger.model import decode, objects
-from wharfinger.model.pod import PodView
+from wharfinger.kube.writes import ApiWriter
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
 from wharfinger.web.server import Server, ServingCertificate
 
 PATH = "/api/v1/namespaces/shop/pods/web/binding"

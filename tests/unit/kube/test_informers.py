@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.kube.conftest import RealClock, Recorder, running, until
 from tests.unit.kube.scripted_server import QUIET, Answer, Stream, refused
-from wharfinger.kube.informers import Informers
+from wharfinger.kube.reflector import Informers
 from wharfinger.kube.resources import NODES, PODS, SCHEDULING, Resource
 from wharfinger.model import objects
 

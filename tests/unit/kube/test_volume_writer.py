@@ -7,7 +7,7 @@ import pytest
 from tests.unit.kube.conftest import RealClock
 from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.framework.ports import WriteFailed
-from wharfinger.kube.volume_writer import ApiVolumeWriter
+from wharfinger.kube.writes import ApiVolumeWriter
 from wharfinger.model.objects import ObjectMeta, PersistentVolume, PersistentVolumeClaim
 
 CLAIM = PersistentVolumeClaim(metadata=ObjectMeta(name="data", namespace="shop", uid="c1", resource_version="8"))

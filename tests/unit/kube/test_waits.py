@@ -2,8 +2,7 @@
 
 import pytest
 
-from wharfinger.kube.refusals import ServerError, TooManyRequests, Unreachable
-from wharfinger.kube.waits import Backoff
+from wharfinger.kube.refusals import Backoff, ServerError, TooManyRequests, Unreachable
 
 
 @pytest.mark.parametrize(

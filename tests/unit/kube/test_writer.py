@@ -7,9 +7,9 @@ import pytest
 from tests.unit.kube.conftest import RealClock
 from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.framework.ports import Condition, WriteFailed
-from wharfinger.kube.writer import ApiWriter
+from wharfinger.kube.writes import ApiWriter
 from wharfinger.model.objects import ObjectMeta, Pod, PodCondition, PodStatus
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 PATH = "/api/v1/namespaces/shop/pods/web"
 STATUS = f"{PATH}/status"

@@ -1,8 +1,8 @@
 """Small clusters for tests of the model."""
 
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 
 
 def node(name, labels=None, *, images=(), unschedulable=False, **amounts):

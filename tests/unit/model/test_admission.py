@@ -1,8 +1,9 @@
 import pytest
 
-from wharfinger.model import decode, objects
-from wharfinger.model.admission import Admission
-from wharfinger.model.pod import PodView
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
+from wharfinger.model.reading.workloads import Admission
 
 
 def admitted(spec, admission=None):

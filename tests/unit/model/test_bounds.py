@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.unit.framework import fleet
 from wharfinger.framework import chain
 from wharfinger.framework.cycle import decide
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.domain_counts import exact_sum
-from wharfinger.model.pod import PodView
-from wharfinger.model.requests import MOST
+from wharfinger.model.columns.domains import exact_sum
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.objects.requests import MOST
+from wharfinger.model.state.cluster_state import ClusterState
 
 HUGE = ("1", "1Gi", "83Pi", "8Pi", "9Ei", "9223372036854775807", "1e999999")
 texts = st.sampled_from(HUGE)

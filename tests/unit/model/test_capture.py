@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from wharfinger.errors import InvalidObject
-from wharfinger.model import capture, decode, item_stream, objects, read
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model import objects
+from wharfinger.model.reading import decode, documents, files, snapshot_file
+from wharfinger.model.state.cluster_state import ClusterState
 
 PODS = Path(__file__).parents[2] / "cases" / "model" / "pod-requests.jsonl.gz"
 NOON = 1_800_000_000.9
@@ -39,7 +40,9 @@ MANIFESTS = [
 
 
 def written(objs, word=None):
-    return b"".join(capture.document((capture.encoded(obj, version) for version, obj in objs), word or capture.capture_at(NOON)))
+    return b"".join(
+        snapshot_file.document((snapshot_file.encoded(obj, version) for version, obj in objs), word or snapshot_file.capture_at(NOON))
+    )
 
 
 def read_one(kind, found):
@@ -51,7 +54,7 @@ def test_objects_come_back_as_they_were(version, kind, manifest):
     struct = objects.KINDS[version.rpartition("/")[0], kind]
     metadata = {"name": "x", "uid": "u", "resourceVersion": "8", "creationTimestamp": "2026-01-05T10:00:00Z"}
     obj = decode.convert({"metadata": metadata, **manifest}, struct)
-    found = read.read_bytes(written([(version, obj)]))
+    found = files.read_bytes(written([(version, obj)]))
     assert read_one(struct, found) == obj
     assert not found.ignored
 
@@ -60,32 +63,32 @@ def test_pods_of_all_kinds_come_back_as_they_were():
     lines = gzip.decompress(PODS.read_bytes()).splitlines()[:400]
     made = [decode.convert(json.loads(line)["pod"], objects.Pod) for line in lines]
     pods = [msgspec.structs.replace(pod, metadata=objects.ObjectMeta(name=f"p{i}")) for i, pod in enumerate(made)]
-    assert list(read.read_bytes(written([("v1", pod) for pod in pods])).pods) == pods
+    assert list(files.read_bytes(written([("v1", pod) for pod in pods])).pods) == pods
 
 
-@pytest.mark.parametrize("chunk", [64, item_stream.CHUNK])
+@pytest.mark.parametrize("chunk", [64, documents.CHUNK])
 def test_large_files_are_read_in_pieces(monkeypatch, chunk):
-    monkeypatch.setattr(item_stream, "CHUNK", chunk)
+    monkeypatch.setattr(documents, "CHUNK", chunk)
     pods = [objects.Pod(metadata=objects.ObjectMeta(name=f"p{i}")) for i in range(5)]
-    found = read.read_bytes(written([("v1", pod) for pod in pods], capture.capture_at(NOON, ["nodes: no"])))
+    found = files.read_bytes(written([("v1", pod) for pod in pods], snapshot_file.capture_at(NOON, ["nodes: no"])))
     assert (len(found.pods), found.taken_at, found.skipped) == (5, 1_800_000_000.0, ("-: nodes: no",))
 
 
 def test_a_cluster_without_objects_is_a_file_too():
-    found = read.read_bytes(written([]))
+    found = files.read_bytes(written([]))
     assert (len(found), found.taken_at) == (0, 1_800_000_000.0)
 
 
 def test_rules_take_the_time_from_the_capture():
     old = decode.convert({"metadata": {"name": "a", "creationTimestamp": "2001-01-01T00:00:00Z"}}, objects.Node)
-    found = read.read_bytes(written([("v1", old)]))
+    found = files.read_bytes(written([("v1", old)]))
     assert ClusterState.from_objects(found).snapshot().now == 1_800_000_000.0
     assert ClusterState.from_objects(found, now=5.0).snapshot().now == 5.0
 
 
 def test_what_is_newer_than_the_capture_has_another_clock_and_counts():
     new = decode.convert({"metadata": {"name": "a", "creationTimestamp": "2040-01-01T00:00:00Z"}}, objects.Node)
-    assert ClusterState.from_objects(read.read_bytes(written([("v1", new)]))).snapshot().now == 2_208_988_800.0
+    assert ClusterState.from_objects(files.read_bytes(written([("v1", new)]))).snapshot().now == 2_208_988_800.0
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
@@ -101,5 +104,5 @@ def test_a_word_that_cannot_be_read_is_named(form, word, sentence):
     text = f'{{"apiVersion": "v1", "kind": "List", "items": [], "capture": {word}}}'
     content = text if form == "json" else f"apiVersion: v1\nkind: List\nitems: []\ncapture: {word}\n"
     with pytest.raises(InvalidObject, match=f"^-: capture: {sentence}"):
-        read.read_bytes(content.encode())
-    assert read.read_bytes(content.encode(), skip_invalid=True).skipped[0].startswith("-: capture: ")
+        files.read_bytes(content.encode())
+    assert files.read_bytes(content.encode(), skip_invalid=True).skipped[0].startswith("-: capture: ")

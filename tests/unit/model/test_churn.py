@@ -10,8 +10,10 @@ import pytest
 from tests.unit.framework import fleet
 from wharfinger.framework import chain
 from wharfinger.framework.cycle import Decider, decide
-from wharfinger.model import keyed, node_table, objects, resource_table, topology
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model import objects
+from wharfinger.model.columns import domains, node_table, resource_table
+from wharfinger.model.columns import strings as keyed
+from wharfinger.model.state.cluster_state import ClusterState
 
 NODES = [f"n{number}" for number in range(60)]
 POLICY = """
@@ -26,7 +28,7 @@ filter by_name { reject node.annotations["until"] == pod.labels["run"] else "no"
 def impatient(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(node_table, "SPARE", 200)
     monkeypatch.setattr(keyed, "MOST_KEYS", 20)
-    monkeypatch.setattr(topology, "MOST_KEYS", 10)
+    monkeypatch.setattr(domains, "MOST_KEYS", 10)
     monkeypatch.setattr(resource_table, "SPARE", 20)
 
 

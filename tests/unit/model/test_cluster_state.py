@@ -7,9 +7,9 @@ import pytest
 from tests.unit.model import clusters
 from wharfinger.errors import InvalidObject, UnknownObject
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.read import Objects
-from wharfinger.model.samples import Sample
+from wharfinger.model.reading.files import Objects
+from wharfinger.model.reading.snapshot_file import Sample
+from wharfinger.model.state.cluster_state import ClusterState
 
 
 def test_a_pod_goes_from_assumed_to_placed_to_gone():

@@ -3,7 +3,8 @@ import copy
 import pytest
 
 from wharfinger.errors import InvalidObject
-from wharfinger.model import decode, objects
+from wharfinger.model import objects
+from wharfinger.model.reading import decode
 
 
 def node(text):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from wharfinger.model import manifest_fields, objects
+from wharfinger.model import objects
+from wharfinger.model.reading import manifest_fields
 
 CONTAINER = {"name": "main", "image": "x", "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]}
 PROBED = {**CONTAINER, "livenessProbe": {"httpGet": {"path": "/", "port": 80, "httpHeaders": [{"name": "a", "value": "b"}]}}}

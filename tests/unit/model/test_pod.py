@@ -3,8 +3,9 @@ import weakref
 
 import pytest
 
-from wharfinger.model import decode, objects
-from wharfinger.model.pod import PodView, derive_demand, normalized_image
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView, derive_demand, normalized_image
+from wharfinger.model.reading import decode
 
 PLAIN = {
     "metadata": {

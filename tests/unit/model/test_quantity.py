@@ -2,7 +2,7 @@ import pytest
 
 from tests.unit.model import cases
 from wharfinger.errors import InvalidObject
-from wharfinger.model import quantity
+from wharfinger.model.objects import quantity
 
 
 @pytest.mark.parametrize(("text", "milli", "value"), cases.lines("quantities.jsonl"))

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from wharfinger.errors import InvalidObject, UsageError
-from wharfinger.model import item_stream, objects, read
+from wharfinger.model import objects
+from wharfinger.model.reading import documents, files
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4"}}}
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p1", "namespace": "shop"}, "spec": {"nodeName": "n1"}}
@@ -27,7 +28,7 @@ def names(found):
 
 @pytest.mark.parametrize("indent", [None, 4, 2])
 def test_a_list_as_kubectl_prints_it(indent):
-    found = read.read_bytes(as_json(kubectl_list(NODE, POD, EVENT), indent))
+    found = files.read_bytes(as_json(kubectl_list(NODE, POD, EVENT), indent))
     assert names(found) == ["n1", "shop/p1"]
     assert found.nodes[0].status.allocatable == {"cpu": "4"}
     assert found.pods[0].spec.node_name == "n1"
@@ -37,17 +38,17 @@ def test_a_list_as_kubectl_prints_it(indent):
 
 def test_a_list_as_the_api_server_prints_it():
     bare = [{"metadata": {"name": name}} for name in ("a", "b")]
-    found = read.read_bytes(as_json({"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": bare}))
+    found = files.read_bytes(as_json({"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": bare}))
     assert [node.metadata.name for node in found.nodes] == ["a", "b"]
-    found = read.read_bytes(as_json({"apiVersion": "v1", "items": None, "kind": "NodeList"}))
+    found = files.read_bytes(as_json({"apiVersion": "v1", "items": None, "kind": "NodeList"}))
     assert len(found) == 0
 
 
 def test_one_object_an_array_lines_and_a_list_in_a_list():
-    assert names(read.read_bytes(as_json(NODE))) == ["n1"]
-    assert names(read.read_bytes(as_json([NODE, POD]))) == ["n1", "shop/p1"]
-    assert names(read.read_bytes(as_json(NODE) + b"\n" + as_json(kubectl_list(POD)))) == ["n1", "shop/p1"]
-    assert names(read.read_bytes(as_json(kubectl_list(kubectl_list(NODE), POD)))) == ["n1", "shop/p1"]
+    assert names(files.read_bytes(as_json(NODE))) == ["n1"]
+    assert names(files.read_bytes(as_json([NODE, POD]))) == ["n1", "shop/p1"]
+    assert names(files.read_bytes(as_json(NODE) + b"\n" + as_json(kubectl_list(POD)))) == ["n1", "shop/p1"]
+    assert names(files.read_bytes(as_json(kubectl_list(kubectl_list(NODE), POD)))) == ["n1", "shop/p1"]
 
 
 def nested_lists(depth):
@@ -60,17 +61,17 @@ def nested_lists(depth):
 @pytest.mark.parametrize("content", [as_json(nested_lists(300)), b"---\n" + as_json(nested_lists(30))])
 def test_lists_nested_for_no_reason_are_refused(content):
     with pytest.raises(InvalidObject, match=r"^f: item 0: item 0: item 0 \(List\): it is a List in a List in a List"):
-        read.read_bytes(content, "f")
+        files.read_bytes(content, "f")
 
 
 @pytest.mark.parametrize("content", [b"a: " + b"[" * 100_000, b"- " * 100_000, b"a: " + b"{a: " * 900 + b"}" * 900])
 def test_yaml_too_deep_for_its_parser_is_refused_before_it_is_parsed(content):
     with pytest.raises(InvalidObject, match=r"f: values are nested more than 200 levels deep"):
-        read.read_bytes(content, "f")
+        files.read_bytes(content, "f")
 
 
 def test_brackets_in_text_are_not_depth():
-    found = read.read_bytes(b"{apiVersion: v1, kind: Node, metadata: {name: n, annotations: {log: '" + b"[" * 1000 + b"'}}}")
+    found = files.read_bytes(b"{apiVersion: v1, kind: Node, metadata: {name: n, annotations: {log: '" + b"[" * 1000 + b"'}}}")
     assert found.nodes[0].metadata.annotations == {"log": "[" * 1000}
 
 
@@ -91,7 +92,7 @@ items:
 
 
 def test_yaml_of_several_documents():
-    found = read.read_bytes(YAML)
+    found = files.read_bytes(YAML)
     assert names(found) == ["n1", "shop/p1"]
     assert found.ignored == {"ConfigMap": 1}
     assert found.nodes[0].status.allocatable == {"cpu": "4", "memory": "1Gi"}
@@ -99,14 +100,14 @@ def test_yaml_of_several_documents():
 
 
 def test_yaml_in_braces_is_not_taken_for_json():
-    assert names(read.read_bytes(b"{apiVersion: v1, kind: Node, metadata: {name: n1}}")) == ["n1"]
+    assert names(files.read_bytes(b"{apiVersion: v1, kind: Node, metadata: {name: n1}}")) == ["n1"]
     with pytest.raises(InvalidObject, match="not JSON: trailing comma"):
-        read.read_bytes(b'{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1",}}')
+        files.read_bytes(b'{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1",}}')
 
 
 def test_json_documents_between_yaml_separators():
-    assert names(read.read_bytes(b"---\n" + as_json(NODE) + b"\n---\n" + as_json(POD))) == ["n1", "shop/p1"]
-    assert names(read.read_bytes(as_json(NODE) + b"\n---\n" + as_json(POD))) == ["n1", "shop/p1"]
+    assert names(files.read_bytes(b"---\n" + as_json(NODE) + b"\n---\n" + as_json(POD))) == ["n1", "shop/p1"]
+    assert names(files.read_bytes(as_json(NODE) + b"\n---\n" + as_json(POD))) == ["n1", "shop/p1"]
 
 
 def test_files_folders_gzip_and_standard_input(tmp_path, monkeypatch):
@@ -116,32 +117,32 @@ def test_files_folders_gzip_and_standard_input(tmp_path, monkeypatch):
     (tmp_path / "deep" / "big.json.gz").write_bytes(gzip.compress(as_json(kubectl_list(POD))))
     (tmp_path / "notes.txt").write_text("not read")
     (tmp_path / ".hidden.json").write_text("{")
-    assert names(read.read_objects([tmp_path])) == ["default/p2", "n1", "shop/p1"]
+    assert names(files.read_objects([tmp_path])) == ["default/p2", "n1", "shop/p1"]
     stdin = io.TextIOWrapper(io.BytesIO(gzip.compress(as_json(POD))))
     monkeypatch.setattr(sys, "stdin", stdin)
-    assert names(read.read_objects(["-", tmp_path / "nodes.json"])) == ["n1", "shop/p1"]
+    assert names(files.read_objects(["-", tmp_path / "nodes.json"])) == ["n1", "shop/p1"]
 
 
 def test_paths_that_cannot_be_read(tmp_path):
     with pytest.raises(UsageError, match=r"gone.json: No such file"):
-        read.read_objects([tmp_path / "gone.json"])
+        files.read_objects([tmp_path / "gone.json"])
     with pytest.raises(UsageError, match=r"no files that end in \.json"):
-        read.read_objects([tmp_path])
+        files.read_objects([tmp_path])
     (tmp_path / "cut.json.gz").write_bytes(gzip.compress(as_json(kubectl_list(NODE, POD)))[:-12])
     with pytest.raises(InvalidObject, match=r"cut.json.gz: broken gzip"):
-        read.read_objects([tmp_path / "cut.json.gz"])
+        files.read_objects([tmp_path / "cut.json.gz"])
 
 
 def test_of_two_versions_the_last_one_counts():
     newer = {**POD, "spec": {"nodeName": "n2"}}
-    found = read.read_bytes(as_json(kubectl_list(POD, newer)))
+    found = files.read_bytes(as_json(kubectl_list(POD, newer)))
     assert [pod.spec.node_name for pod in found.pods] == ["n2"]
     assert found.replaced == 1
 
 
 def test_kinds_of_other_groups_are_not_mistaken():
     knative = {"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": {"name": "s"}}
-    found = read.read_bytes(as_json(kubectl_list(knative)))
+    found = files.read_bytes(as_json(kubectl_list(knative)))
     assert found.ignored == {"Service": 1}
     assert len(found) == 0
 
@@ -153,9 +154,9 @@ BROKEN = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bad", "namesp
 def test_a_broken_object_is_named_and_left_out_only_on_request(content):
     message = "cluster.json: item 1 (Pod shop/bad): spec.containers: expected a list, got a number"
     with pytest.raises(InvalidObject) as caught:
-        read.read_bytes(content, "cluster.json")
+        files.read_bytes(content, "cluster.json")
     assert str(caught.value).replace("a whole number", "a number") == message
-    found = read.read_bytes(content, "cluster.json", skip_invalid=True)
+    found = files.read_bytes(content, "cluster.json", skip_invalid=True)
     assert names(found) == ["n1", "shop/p1"]
     assert len(found.skipped) == 1
     assert "item 1 (Pod shop/bad)" in found.skipped[0]
@@ -182,10 +183,10 @@ def test_a_broken_object_is_named_and_left_out_only_on_request(content):
 )
 def test_what_is_no_cluster_is_said(content, message):
     if message is None:
-        assert len(read.read_bytes(content, "f")) == 0
+        assert len(files.read_bytes(content, "f")) == 0
         return
     with pytest.raises(InvalidObject) as caught:
-        read.read_bytes(content, "f")
+        files.read_bytes(content, "f")
     assert message in str(caught.value)
 
 
@@ -193,18 +194,18 @@ def test_items_with_objects_like_items_inside_are_read_whole():
     owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"rs{number}", "uid": "u"} for number in range(3)]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "ownerReferences": owners, "managedFields": owners}}
     for indent in (None, 4):
-        found = read.read_bytes(as_json(kubectl_list(pod, NODE, pod | {"metadata": {"name": "q"}}), indent))
+        found = files.read_bytes(as_json(kubectl_list(pod, NODE, pod | {"metadata": {"name": "q"}}), indent))
         assert names(found) == ["default/p", "default/q", "n1"]
         assert [owner.name for owner in found.pods[0].metadata.owner_references] == ["rs0", "rs1", "rs2"]
 
 
 def test_items_longer_than_a_chunk(monkeypatch):
-    monkeypatch.setattr(item_stream, "CHUNK", 64)
+    monkeypatch.setattr(documents, "CHUNK", 64)
     items = [{**NODE, "metadata": {"name": f"n{number}", "annotations": {"x": "y" * number}}} for number in range(200)]
     # The head of the List has to be in the first chunk, or it is read in one piece; both ways give the same.
-    assert len(read.read_bytes(as_json(kubectl_list(*items))).nodes) == 200
-    monkeypatch.setattr(item_stream, "CHUNK", 8)
-    assert len(read.read_bytes(as_json(kubectl_list(*items))).nodes) == 200
+    assert len(files.read_bytes(as_json(kubectl_list(*items))).nodes) == 200
+    monkeypatch.setattr(documents, "CHUNK", 8)
+    assert len(files.read_bytes(as_json(kubectl_list(*items))).nodes) == 200
 
 
 METRICS = {"cpu_busy": {"n1": 0.5, "n2": {"value": 0.75, "time": "2026-01-01T00:00:00Z"}, "n3": {"value": 1, "time": 1000.5}, "n4": None}}
@@ -220,7 +221,7 @@ SAMPLES = {"cpu_busy": {"n1": (0.5, None), "n2": (0.75, 1767225600.0), "n3": (1.
     ],
 )
 def test_metrics_stand_beside_objects_or_alone(plain):
-    found = read.read_bytes(as_json(plain))
+    found = files.read_bytes(as_json(plain))
     assert found.metrics == SAMPLES
     assert len(found) == len(plain.get("items", []))
 
@@ -228,7 +229,7 @@ def test_metrics_stand_beside_objects_or_alone(plain):
 def test_metrics_in_yaml_and_over_several_files(tmp_path):
     (tmp_path / "a.yaml").write_text("metrics:\n  m: {n1: 1, n2: {value: 2, time: 2026-01-01T00:00:00Z}}\n")
     (tmp_path / "b.yaml").write_text("metrics:\n  m: {n1: 3}\n  k: {n1: 1.5}\n")
-    assert read.read_objects([tmp_path]).metrics == {"m": {"n1": (3.0, None), "n2": (2.0, 1767225600.0)}, "k": {"n1": (1.5, None)}}
+    assert files.read_objects([tmp_path]).metrics == {"m": {"n1": (3.0, None), "n2": (2.0, 1767225600.0)}, "k": {"n1": (1.5, None)}}
 
 
 @pytest.mark.parametrize(
@@ -244,14 +245,14 @@ def test_metrics_in_yaml_and_over_several_files(tmp_path):
 )
 def test_bad_metrics_are_named(table, message):
     with pytest.raises(InvalidObject) as caught:
-        read.read_bytes(as_json({"metrics": table}), "f")
+        files.read_bytes(as_json({"metrics": table}), "f")
     assert message in str(caught.value)
-    assert read.read_bytes(as_json({"metrics": table}), "f", skip_invalid=True).skipped
+    assert files.read_bytes(as_json({"metrics": table}), "f", skip_invalid=True).skipped
 
 
 def test_not_a_number_is_not_a_metric():
     with pytest.raises(InvalidObject, match="finite"):
-        read.read_bytes(b"metrics: {m: {n: .nan}}")
+        files.read_bytes(b"metrics: {m: {n: .nan}}")
 
 
 def test_equal_parts_of_pods_are_kept_once():
@@ -267,7 +268,7 @@ def test_equal_parts_of_pods_are_kept_once():
         }
         for number in range(3)
     ]
-    first, second, third = read.read_bytes(as_json(kubectl_list(*pods))).pods
+    first, second, third = files.read_bytes(as_json(kubectl_list(*pods))).pods
     assert (first.metadata.name, second.metadata.name, third.metadata.uid) == ("p0", "p1", "2")
     assert second.spec.containers is first.spec.containers
     assert second.metadata.labels is third.metadata.labels
@@ -276,6 +277,6 @@ def test_equal_parts_of_pods_are_kept_once():
 
 def test_standard_input_is_read_once(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"kind": "List", "items": []}')))
-    read.read_objects(["-"])
+    files.read_objects(["-"])
     with pytest.raises(UsageError, match="only once"):
-        read.read_objects(["-"])
+        files.read_objects(["-"])

@@ -1,7 +1,8 @@
 import msgspec
 
-from wharfinger.model import objects, requests
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model import objects
+from wharfinger.model.objects import requests
+from wharfinger.model.state.cluster_state import ClusterState
 
 
 def test_sums_of_absurd_requests_do_not_overflow():

@@ -4,8 +4,10 @@ import pytest
 
 from tests.unit.model import cases
 from wharfinger.errors import InvalidObject
-from wharfinger.model import decode, objects, requests
-from wharfinger.model.pod import PodView, derive_demand
+from wharfinger.model import objects
+from wharfinger.model.objects import requests
+from wharfinger.model.objects.pod_view import PodView, derive_demand
+from wharfinger.model.reading import decode
 
 
 def pod_of(plain):

@@ -4,7 +4,9 @@ import pytest
 
 from tests.unit.model import cases
 from wharfinger.errors import InvalidObject
-from wharfinger.model import decode, objects, selectors
+from wharfinger.model import objects
+from wharfinger.model.objects import selectors
+from wharfinger.model.reading import decode
 
 
 @pytest.mark.parametrize("case", cases.lines("selectors.jsonl"), ids=lambda case: json.dumps(case)[:40])

@@ -3,9 +3,11 @@
 import pytest
 
 from wharfinger.errors import InvalidObject
-from wharfinger.model import images, limits, objects, strings
-from wharfinger.model.columns import Rows
-from wharfinger.model.object_store import ObjectStore
+from wharfinger.model import objects
+from wharfinger.model.columns import node_table, strings
+from wharfinger.model.columns.arrays import Rows
+from wharfinger.model.objects import requests
+from wharfinger.model.state.tables import ObjectStore
 
 
 def test_a_code_is_kept_and_absent_is_not_empty():
@@ -37,8 +39,8 @@ def test_columns_grow_and_close_up():
 
 
 def test_few_names_are_indexed_at_a_time(monkeypatch):
-    monkeypatch.setattr(images, "MOST_NAMES", 3)
-    table = images.Images()
+    monkeypatch.setattr(node_table, "MOST_NAMES", 3)
+    table = node_table.Images()
     table.set_row(0, {f"image-{number}": number for number in range(10)})
     assert [table.state(f"image-{number}").sizes.tolist() for number in range(10)] == [[number] for number in range(10)]
     assert len(table._by_name) <= 3
@@ -108,11 +110,11 @@ def with_limits(*containers, init=(), pod_level=None, overhead=None):
     ],
 )
 def test_limits_add_up_unless_one_is_missing(pod, cpu):
-    found = limits.pod_limits(pod)
+    found = requests.pod_limits(pod)
     assert found.get("cpu") == cpu
     assert "memory" not in found
 
 
 def test_a_bad_limit_is_named():
     with pytest.raises(InvalidObject, match="main-0"):
-        limits.pod_limits(with_limits({"cpu": "much"}))
+        requests.pod_limits(with_limits({"cpu": "much"}))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wharfinger.model.timestamps import micro_time, time_text
+from wharfinger.model.objects.metadata import micro_time, time_text
 
 
 def test_times_have_microseconds():

@@ -1,8 +1,9 @@
 import pytest
 
 from wharfinger.errors import InvalidObject
-from wharfinger.model import objects, read, workloads
-from wharfinger.model.pod import PodView
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import files, workloads
 
 DEPLOYMENT = """
 apiVersion: apps/v1
@@ -18,8 +19,8 @@ spec:
 
 
 def expand(text, cluster=None):
-    found = read.read_bytes(text.encode())
-    return workloads.expand(found, None if cluster is None else read.read_bytes(cluster.encode()))
+    found = files.read_bytes(text.encode())
+    return workloads.expand(found, None if cluster is None else files.read_bytes(cluster.encode()))
 
 
 def views(text, cluster=None):

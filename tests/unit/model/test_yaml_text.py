@@ -2,11 +2,11 @@
 
 import pytest
 
-from wharfinger.model import yaml_text
+from wharfinger.model.reading import decode
 
 
 def parsed(text):
-    return list(yaml_text.parse(text.encode()))
+    return list(decode.parse_yaml(text.encode()))
 
 
 def billions():
@@ -25,19 +25,19 @@ def test_an_alias_stands_for_its_value():
 
 
 def test_aliases_of_aliases_for_millions_of_values_are_refused():
-    with pytest.raises(yaml_text.NotReadable, match="its aliases stand for more than 1,000,000 values"):
+    with pytest.raises(decode.NotReadable, match="its aliases stand for more than 1,000,000 values"):
         parsed(billions())
 
 
 @pytest.mark.parametrize("text", ["a: &a [*a]", "&a [*a]", "a: &a\n  b:\n  - *a", "a: &a {b: *a}"])
 def test_an_alias_for_what_contains_it_is_refused(text):
-    with pytest.raises(yaml_text.NotReadable, match="an alias stands for what contains it"):
+    with pytest.raises(decode.NotReadable, match="an alias stands for what contains it"):
         parsed(text)
 
 
 def test_aliases_on_top_of_each_other_are_no_deeper_than_brackets_may_be():
     assert parsed(tower(3))
-    with pytest.raises(yaml_text.NotReadable, match="values are nested more than 200 levels deep"):
+    with pytest.raises(decode.NotReadable, match="values are nested more than 200 levels deep"):
         parsed(tower(4))
 
 
@@ -45,11 +45,11 @@ def test_of_equal_keys_the_last_counts_unless_keys_are_to_be_unique():
     text = "a: 1\nb:\n- {c: 1, d: 2}\n- c: 1\n  c: 2\n"
 
     assert parsed(text) == [{"a": 1, "b": [{"c": 1, "d": 2}, {"c": 2}]}]
-    with pytest.raises(yaml_text.NotReadable, match='line 5: the key "c" is there twice'):
-        list(yaml_text.parse(text.encode(), unique_keys=True))
+    with pytest.raises(decode.NotReadable, match='line 5: the key "c" is there twice'):
+        list(decode.parse_yaml(text.encode(), unique_keys=True))
 
 
 def test_keys_that_are_merged_in_may_be_said_again():
     text = "a: &x {b: 1}\nc: {<<: *x, b: 2}"
 
-    assert list(yaml_text.parse(text.encode(), unique_keys=True)) == [{"a": {"b": 1}, "c": {"b": 2}}]
+    assert list(decode.parse_yaml(text.encode(), unique_keys=True)) == [{"a": {"b": 1}, "c": {"b": 2}}]

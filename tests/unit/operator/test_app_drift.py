@@ -10,9 +10,9 @@ from tests.in_memory import ManualClock
 from wharfinger.crd.policy_app import DriftedPod, PolicyAppSpec
 from wharfinger.framework.ports import Reference
 from wharfinger.kube.custom_resources import PolicyApp
-from wharfinger.model import decode, objects
-from wharfinger.model.objects_meta import ObjectMeta
-from wharfinger.model.timestamps import time_text
+from wharfinger.model import objects
+from wharfinger.model.objects.metadata import ObjectMeta, time_text
+from wharfinger.model.reading import decode
 from wharfinger.operator.app_drift import AppDrift, Drift
 
 NOW = 1_700_000_000.0

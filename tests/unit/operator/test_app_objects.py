@@ -7,7 +7,7 @@ import pytest
 from wharfinger.crd.policy_app import PolicyAppSpec
 from wharfinger.language.authority import CLUSTER
 from wharfinger.language.diagnostics import PolicyError
-from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.operator import app_objects
 from wharfinger.operator.app_objects import NoPolicy, held_to
 
@@ -131,8 +131,9 @@ def test_an_inline_policy_is_held_to_the_app_and_keeps_its_lines():
 
 
 def test_an_inline_policy_without_a_scope_gets_one():
-    from wharfinger.model import decode, objects
-    from wharfinger.model.pod import PodView
+    from wharfinger.model import objects
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.reading import decode
     from wharfinger.operator.preview_question import compiled
 
     own = {APP_LABEL: "web"}

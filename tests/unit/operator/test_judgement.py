@@ -9,7 +9,7 @@ from tests.unit.runtime.clusters import policy
 from wharfinger.framework.chain import assemble
 from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies, TenantRights
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.operator.judgement import Judge
 
 TEXT = 'policy "{}" for pods where (pod.labels["secret"] ?? "") == "{}"\nscore s = 1\n'

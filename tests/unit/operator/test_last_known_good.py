@@ -8,7 +8,7 @@ from wharfinger.crd.scheduling_policy import MOST_REMEMBERED
 from wharfinger.framework.policy_status import FormerText, Mode, PolicyStatus, Result
 from wharfinger.kube.custom_resources import SchedulingPolicy
 from wharfinger.language.authority import TenantRights
-from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.operator.policy_source import last_known_good, remembered, text_of
 
 SINCE = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -10,7 +10,7 @@ from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.language.authority import Authority, TenantPolicies, TenantRights
 from wharfinger.model import objects
-from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.operator.preview import Answer, conditions_of
 from wharfinger.operator.preview_question import Questions
 

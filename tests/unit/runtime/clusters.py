@@ -12,8 +12,8 @@ from wharfinger.language.authority import CLUSTER
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.source import Source
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate import workloads
 
 POLICY = """

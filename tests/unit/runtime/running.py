@@ -9,7 +9,7 @@ from tests.in_memory import InMemoryCluster, ManualClock
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import SilentObserver
 from wharfinger.model import objects
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler, SchedulerSettings
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from wharfinger.model import objects
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.cache_comparison import OnOtherNode, WrongSum, compare
 
 

@@ -2,7 +2,7 @@
 
 from tests.unit.runtime.running import node, pod, view
 from wharfinger.explain.remedies import details
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 
 
 def node_view(found, *running):

@@ -3,8 +3,8 @@
 import sys
 
 from tests.unit.runtime.running import Running, node, pod
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.feed import FEW
 
 

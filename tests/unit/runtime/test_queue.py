@@ -10,7 +10,7 @@ from wharfinger.framework.plugins.inter_pod_affinity import InterPodAffinity
 from wharfinger.framework.plugins.node_resources_fit import NodeResourcesFit
 from wharfinger.framework.plugins.pod_topology_spread import PodTopologySpread
 from wharfinger.framework.plugins.taint_toleration import TaintToleration
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.profiles import Profile, Profiles
 from wharfinger.scheduler.queue import PORTION, SchedulingQueue
 from wharfinger.scheduler.queued_pods import MOST_CHANGES, Place

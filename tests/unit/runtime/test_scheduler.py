@@ -1,7 +1,7 @@
 import asyncio
 
 from tests.unit.runtime.running import node, pod, running
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 
 def test_places_every_pod_and_says_so():

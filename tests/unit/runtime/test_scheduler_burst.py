@@ -1,7 +1,7 @@
 import asyncio
 
 from tests.unit.runtime.running import node, pod, running
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 
 
 def test_nodes_that_come_and_go_during_a_burst_lose_no_pod():

@@ -8,7 +8,7 @@ from tests.unit.runtime import clusters
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cycle import decide
 from wharfinger.model import objects
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import dry_run as simulator
 from wharfinger.simulate.dry_run import Mode, dry_run, utilisation
 

@@ -5,9 +5,10 @@ from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.parser import parse
 from wharfinger.language.source import Source
 from wharfinger.language.test_fields import NODE_FIELDS, POD_FIELDS
-from wharfinger.model import decode, objects
-from wharfinger.model.node_view import NodeView
-from wharfinger.model.pod import PodView
+from wharfinger.model import objects
+from wharfinger.model.objects.node_view import NodeView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
 from wharfinger.policies import scenario
 
 NODE_SAMPLES = {

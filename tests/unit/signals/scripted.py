@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from wharfinger.signals.settings import PrometheusServer
+from wharfinger.signals.query import PrometheusServer
 
 
 def vector(values, label="instance", at=1_700_000_000.0):

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tests.in_memory import ManualClock
 from wharfinger.signals import fair_queue
-from wharfinger.signals.fair_queue import Asker, FairQueue, Places, TooMany
-from wharfinger.signals.turns import Turns
+from wharfinger.signals.fair_queue import Asker, FairQueue, Places, TooMany, Turns
 
 CLUSTER = {"group": "cluster", "rank": 0}
 TENANTS = {"group": "tenants", "rank": 1}

@@ -6,10 +6,9 @@ import pytest
 
 from wharfinger.language.types import Kind
 from wharfinger.model.objects import Node
-from wharfinger.model.objects_meta import ObjectMeta
-from wharfinger.model.objects_node import NodeAddress, NodeStatus
-from wharfinger.signals.mapping import Series, mapped
-from wharfinger.signals.node_names import NodeNames
+from wharfinger.model.objects.cluster import NodeAddress, NodeStatus
+from wharfinger.model.objects.metadata import ObjectMeta
+from wharfinger.signals.mapping import NodeNames, Series, mapped
 from wharfinger.signals.query import Query
 
 

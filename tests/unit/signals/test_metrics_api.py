@@ -8,9 +8,9 @@ import pytest
 
 from wharfinger.language.types import Kind as Measured
 from wharfinger.model.objects import Node
-from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.signals.failure import Kind, SignalFailed
-from wharfinger.signals.node_names import NodeNames
+from wharfinger.signals.mapping import NodeNames
 from wharfinger.signals.query import Query
 from wharfinger.signals.sources import sources_of
 

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.web.certificates import signed_by_itself
 from wharfinger.language.types import Kind as Measured
 from wharfinger.model.objects import Node
-from wharfinger.model.objects_meta import ObjectMeta
+from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.signals.failure import Kind, SignalFailed
-from wharfinger.signals.node_names import NodeNames
+from wharfinger.signals.mapping import NodeNames
 from wharfinger.signals.prometheus import Prometheus
 from wharfinger.signals.query import Query
 

@@ -11,16 +11,13 @@ from wharfinger.language.check import check
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.parser import parse
 from wharfinger.language.source import Source
-from wharfinger.model.cluster_state import ClusterState
 from wharfinger.model.objects import Node
-from wharfinger.model.objects_meta import ObjectMeta
-from wharfinger.model.timestamps import time_text
+from wharfinger.model.objects.metadata import ObjectMeta, time_text
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.signals.failure import Kind, SignalFailed
-from wharfinger.signals.mapping import Series, mapped
-from wharfinger.signals.node_names import NodeNames
-from wharfinger.signals.query import queries_of
-from wharfinger.signals.settings import SignalLimits
-from wharfinger.signals.signals import KEPT, Signals
+from wharfinger.signals.mapping import NodeNames, Series, mapped
+from wharfinger.signals.query import SignalLimits, queries_of
+from wharfinger.signals.refreshing import KEPT, Signals
 
 TEMPLATE = "metric load: percent = prometheus('up', node: \"instance\", refresh: {refresh}, max_age: 60s, min_coverage: 50%)"
 

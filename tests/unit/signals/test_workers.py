@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from tests.in_memory import ManualClock
-from wharfinger.signals.fair_queue import Asker
-from wharfinger.signals.workers import Workers
+from wharfinger.signals.fair_queue import Asker, Workers
 
 PATIENCE = 60
 

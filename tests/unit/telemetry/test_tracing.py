@@ -13,7 +13,7 @@ from opentelemetry.trace import StatusCode
 from tests.unit.runtime.running import pod
 from wharfinger.errors import UsageError
 from wharfinger.framework.ports import Attempt
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.telemetry import tracing
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -12,7 +12,7 @@ from wharfinger import shipped
 from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.explain import layout
 from wharfinger.framework.chain import Chain, assemble
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import openb
 from wharfinger.simulate.demo import Showing, show
 

@@ -20,7 +20,7 @@ from wharfinger.errors import UsageError
 from wharfinger.explain import layout, policy_warnings
 from wharfinger.explain.explanation import Explanation
 from wharfinger.framework.chain import assemble
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.profiles import DEFAULT_SCHEDULER
 from wharfinger.simulate import cluster
 from wharfinger.simulate.cluster import Cluster

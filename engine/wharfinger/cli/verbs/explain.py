@@ -15,7 +15,7 @@ from wharfinger.explain.explained_pod import ExplainedPod, explained
 from wharfinger.framework.chain import assemble
 from wharfinger.language import suggest
 from wharfinger.model import objects
-from wharfinger.model.pod import PodView
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate.cluster import Cluster
 
 

@@ -15,7 +15,7 @@ from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UsageError
 from wharfinger.explain import layout
 from wharfinger.framework.chain import Chain, with_policies
-from wharfinger.model.timestamps import time_text
+from wharfinger.model.objects.metadata import time_text
 from wharfinger.policies.compiling import own_params
 from wharfinger.simulate.replay import Change, Difference, Others, Replay
 

@@ -21,7 +21,7 @@ from wharfinger.language.types import Kind
 
 if TYPE_CHECKING:
     from wharfinger.daemon.settings import Settings
-    from wharfinger.model.cluster_state import ClusterState
+    from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.signals.survey import Surveyed
 
 

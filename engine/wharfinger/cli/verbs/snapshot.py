@@ -16,7 +16,7 @@ import typer
 from wharfinger.cli import live_cluster, options, streams
 from wharfinger.errors import UsageError
 from wharfinger.language.counts import count
-from wharfinger.model import capture
+from wharfinger.model.reading import snapshot_file
 
 if TYPE_CHECKING:
     from wharfinger.kube.capture import Captured
@@ -94,7 +94,7 @@ def command(  # noqa: PLR0913, PLR0917 — the options of a verb
     with live_cluster.ended_tidily(), whole(output) as stream:
         found = live_cluster.capture(kubeconfig, context)
         measured = live_cluster.captured(found, policy, config, prometheus, kubeconfig, context)
-        pieces = capture.document(found.items, found.word, measured.samples)
+        pieces = snapshot_file.document(found.items, found.word, measured.samples)
         write(stream, pieces, compressed=output.endswith(".gz"))
     for sentence in (*found.word.not_read, *measured.not_read):
         streams.complain(f"warning: {sentence}")

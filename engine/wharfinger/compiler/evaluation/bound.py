@@ -19,9 +19,9 @@ from wharfinger.builtins.signature import AtRows, Rows
 from wharfinger.compiler.evaluation import schedule
 from wharfinger.compiler.evaluation.row_code import OneRow
 from wharfinger.compiler.rules import CompiledScore, Rule
-from wharfinger.model.pod import PodView
-from wharfinger.model.snapshot import Snapshot
-from wharfinger.model.strings import StringTable
+from wharfinger.model.columns.strings import StringTable
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy

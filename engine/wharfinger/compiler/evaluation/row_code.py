@@ -21,10 +21,10 @@ from wharfinger.compiler.graph import operations
 from wharfinger.compiler.graph.operations import INLINE, byte_code
 from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
 from wharfinger.language.catalogue import Volatility
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.state.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
+    from wharfinger.model.objects.pod_view import PodView
 
 KNOWN = "{0}[1]"  # what may be missing is a pair of value and presence
 GIVEN = "{0}[0]"  # the operations made by `ops.given`

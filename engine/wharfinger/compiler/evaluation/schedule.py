@@ -17,8 +17,8 @@ from wharfinger.compiler.evaluation.selections import is_selection
 from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph.ir import CONST, Module, Node, Op, Rep, Stage, ordered
 from wharfinger.language.catalogue import Volatility
-from wharfinger.model.pod import PodView
-from wharfinger.model.strings import StringTable
+from wharfinger.model.columns.strings import StringTable
+from wharfinger.model.objects.pod_view import PodView
 
 Registers = list[Any]
 Step = tuple[int, Callable[[Registers], Any]]  # the register that a step fills, and how

@@ -23,11 +23,11 @@ from wharfinger.compiler.graph import leaves, operations
 from wharfinger.compiler.graph.ir import IDENTITY, Graph, Node, Op, Rep, Stage, ordered
 from wharfinger.compiler.graph.operations import INLINE, byte_code
 from wharfinger.compiler.graph.passes import again, fold_constants, simplify
-from wharfinger.model.corrected import CorrectedSelection, Corrections
-from wharfinger.model.pod import PodView
-from wharfinger.model.pod_table import Placement, PodClass
-from wharfinger.model.selection import Selection
-from wharfinger.model.snapshot import Snapshot
+from wharfinger.model.columns.corrected import CorrectedSelection, Corrections
+from wharfinger.model.columns.pod_table import Placement, PodClass
+from wharfinger.model.columns.selection import Selection
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
 
 
 class Lookup(Enum):

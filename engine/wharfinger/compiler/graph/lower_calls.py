@@ -21,9 +21,9 @@ from wharfinger.compiler.graph.ir import Node, Op, Rep, Stage, Value
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Function, Subject, Volatility
 from wharfinger.language.source import Source, Span
-from wharfinger.model import schema
-from wharfinger.model.selection import Selection
-from wharfinger.model.strings import StringTable
+from wharfinger.model import attributes
+from wharfinger.model.columns.selection import Selection
+from wharfinger.model.columns.strings import StringTable
 
 if TYPE_CHECKING:
     from wharfinger.compiler.graph.lower import Lowering
@@ -165,7 +165,7 @@ def _textual(lowering: Lowering, expr: typed.Call, nodes: list[Node], present: N
     return Value(lowering.graph.apply(operations.LOOKUP, (table, nodes[column]), rep), lowering.both(present, own))
 
 
-_NAMESPACE = next(each for each in schema.ATTRIBUTES if (each.subject, each.path) == (Subject.ITEM, "namespace"))
+_NAMESPACE = next(each for each in attributes.ATTRIBUTES if (each.subject, each.path) == (Subject.ITEM, "namespace"))
 _NO_PLACE = Span(source=Source(name="", text=""), start=0, end=0)  # written by nobody
 VOLATILITY = {typed.Per.NODE: Volatility.ROW, typed.Per.DOMAIN: Volatility.GLOBAL, typed.Per.CLUSTER: Volatility.GLOBAL}
 

@@ -32,8 +32,8 @@ from wharfinger.framework.verdict import Mask, Reason
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 NAME = "DefaultPreemption"
 NO_VICTIMS = Reason("No preemption victims found for incoming pod", resolvable=False)

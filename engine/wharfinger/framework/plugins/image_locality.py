@@ -17,8 +17,8 @@ from wharfinger.framework.verdict import Mask, PreScoreAnswer, Rows
 from wharfinger.language.catalogue import Volatility
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 MEBIBYTE = 1024 * 1024
 LEAST = 23 * MEBIBYTE

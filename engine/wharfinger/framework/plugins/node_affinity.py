@@ -17,11 +17,12 @@ from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
 from wharfinger.framework.normalization import DefaultNormalize
 from wharfinger.framework.verdict import SKIP, Mask, NodeSet, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
-from wharfinger.model import objects, selectors
+from wharfinger.model import objects
+from wharfinger.model.objects import selectors
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 REASONS = (
     Reason("node(s) didn't match Pod's node affinity/selector", resolvable=False),

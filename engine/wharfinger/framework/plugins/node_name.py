@@ -13,8 +13,8 @@ from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Ve
 from wharfinger.language.catalogue import Volatility
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 REASON = Reason("node(s) didn't match the requested node name", resolvable=False)
 

@@ -12,12 +12,12 @@ from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
-from wharfinger.model.host_ports import WILDCARD, taken_ports
+from wharfinger.model.columns.resource_table import WILDCARD, taken_ports
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 REASONS = (Reason("node(s) didn't have free ports for the requested pod ports"),)
 

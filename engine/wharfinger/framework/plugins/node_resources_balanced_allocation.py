@@ -21,8 +21,8 @@ from wharfinger.framework.verdict import SKIP, Mask, PreScoreAnswer, Rows
 from wharfinger.language.catalogue import Volatility
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 
 class BalancedAllocationArguments(Arguments):

@@ -22,12 +22,12 @@ from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
 from wharfinger.framework.resource_columns import Lanes, ResourceSpec, ScoredLanes, scored_lanes
 from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
-from wharfinger.model.requests import MOST
+from wharfinger.model.objects.requests import MOST
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 TOO_MANY_PODS = Reason("Too many pods")
 MAX_UTILIZATION = 100

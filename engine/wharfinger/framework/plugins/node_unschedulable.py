@@ -11,11 +11,12 @@ from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
-from wharfinger.model import objects, tolerations
+from wharfinger.model import objects
+from wharfinger.model.objects import tolerations
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 TAINT = objects.Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 REASONS = (Reason("node(s) were unschedulable", resolvable=False),)

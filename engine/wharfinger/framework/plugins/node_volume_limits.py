@@ -25,9 +25,9 @@ from wharfinger.model import objects
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
-    from wharfinger.model.object_store import ObjectStore
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.model.state.tables import ObjectStore
 
 MIGRATED_ANNOTATION = "storage.alpha.kubernetes.io/migrated-plugins"
 MIGRATED: Mapping[str, str] = MappingProxyType(

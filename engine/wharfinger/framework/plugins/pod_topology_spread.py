@@ -30,8 +30,8 @@ from wharfinger.model import objects
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 REASONS = (
     Reason("node(s) didn't match pod topology spread constraints"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from wharfinger.framework.extension import QueueSortPlugin
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
+    from wharfinger.model.objects.pod_view import PodView
 
 
 class PrioritySort(QueueSortPlugin):

@@ -8,7 +8,7 @@ from wharfinger.framework.extension import PreEnqueuePlugin
 from wharfinger.framework.verdict import Reason
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
+    from wharfinger.model.objects.pod_view import PodView
 
 
 class SchedulingGates(PreEnqueuePlugin):

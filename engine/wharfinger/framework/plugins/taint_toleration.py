@@ -16,11 +16,11 @@ from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.normalization import DefaultNormalize
 from wharfinger.framework.verdict import Reason, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
-from wharfinger.model import tolerations
+from wharfinger.model.objects import tolerations
 
 if TYPE_CHECKING:
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 REASONS = (Reason("node(s) had untolerated taint(s)", resolvable=False),)
 

@@ -22,12 +22,14 @@ from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import Arguments, FilterPlugin
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
 from wharfinger.language.catalogue import Volatility
-from wharfinger.model import objects, quantity, selectors, strings
+from wharfinger.model import objects
+from wharfinger.model.columns import strings
+from wharfinger.model.objects import quantity, selectors
 
 if TYPE_CHECKING:
-    from wharfinger.model.object_store import ObjectStore
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.model.state.tables import ObjectStore
 
 REASONS = (
     Reason("node(s) didn't match PersistentVolume's node affinity", resolvable=False),

@@ -22,9 +22,9 @@ from wharfinger.model import objects
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.selection import Selection
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.columns.selection import Selection
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
 
 REASONS = (
     Reason("node(s) had no available disk"),

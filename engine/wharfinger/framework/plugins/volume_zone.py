@@ -12,12 +12,13 @@ from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, Reason, Rejected, Rows, Verdicts, single
 from wharfinger.language.catalogue import Volatility
-from wharfinger.model import objects, strings
+from wharfinger.model import objects
+from wharfinger.model.columns import strings
 
 if TYPE_CHECKING:
-    from wharfinger.model.object_store import ObjectStore
-    from wharfinger.model.pod import PodView
-    from wharfinger.model.snapshot import Snapshot
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.model.state.tables import ObjectStore
 
 REASON = Reason("node(s) had no available volume zone", resolvable=False)
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"

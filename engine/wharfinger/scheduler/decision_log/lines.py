@@ -25,9 +25,9 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.registry import default_registry
 from wharfinger.model import objects
-from wharfinger.model.checkpoint import Checkpoint
-from wharfinger.model.metric_table import Samples
-from wharfinger.model.pod import PodView
+from wharfinger.model.columns.metric_table import Samples
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.copies import Checkpoint
 
 VERSION = 1
 MADE_BY = "wharfinger"

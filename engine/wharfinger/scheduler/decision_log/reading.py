@@ -23,10 +23,11 @@ from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies
 from wharfinger.language.counts import count
 from wharfinger.language.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.text_set import TextSet
-from wharfinger.model import decode, objects
-from wharfinger.model.checkpoint import put_back, stand_at
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.pod import PodView
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.copies import put_back, stand_at
 from wharfinger.scheduler.decision_log import files
 from wharfinger.scheduler.decision_log.lines import DECODE, HEAD, VERSION, Line
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.model import objects
-from wharfinger.model.checkpoint import checkpoint_of
-from wharfinger.model.cluster_state import ClusterState
-from wharfinger.model.metric_table import MetricColumn, Samples
-from wharfinger.model.pod import PodView
+from wharfinger.model.columns.metric_table import MetricColumn, Samples
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.copies import checkpoint_of
 from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedQuestion
 
 if TYPE_CHECKING:

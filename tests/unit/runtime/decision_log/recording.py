@@ -14,7 +14,7 @@ from tests.unit.runtime.running import Running, node, pod
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import BindFailed
 from wharfinger.model import objects
-from wharfinger.model.metric_table import MetricColumn
+from wharfinger.model.columns.metric_table import MetricColumn
 from wharfinger.scheduler.decision_log import writer as writing
 from wharfinger.scheduler.decision_log.recorder import DecisionRecorder
 from wharfinger.scheduler.decision_log.writer import LogWriter

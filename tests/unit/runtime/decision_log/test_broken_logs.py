@@ -11,7 +11,7 @@ import pytest
 from tests.unit.runtime.decision_log.recording import Recorded, recorded, recorder, replayed
 from tests.unit.runtime.running import node, view
 from wharfinger.errors import UsageError
-from wharfinger.model.cluster_state import ClusterState
+from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.decision_log import files
 from wharfinger.scheduler.decision_log import writer as writing
 from wharfinger.scheduler.decision_log.lines import HEAD

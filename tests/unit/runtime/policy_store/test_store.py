@@ -370,7 +370,7 @@ async def test_nobody_decides_before_every_source_has_spoken():
 @story
 async def test_policies_are_tried_on_the_cluster_as_soon_as_it_is_known():
     from tests.unit.runtime.running import node, view
-    from wharfinger.model.cluster_state import ClusterState
+    from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.policies.candidate import sample_of
 
     state = ClusterState()
@@ -408,7 +408,7 @@ async def test_policies_are_tried_on_the_cluster_as_soon_as_it_is_known():
 @story
 async def test_of_many_policies_only_some_are_tried_at_a_time_and_all_have_their_turn():
     from tests.unit.runtime.running import node, view
-    from wharfinger.model.cluster_state import ClusterState
+    from wharfinger.model.state.cluster_state import ClusterState
     from wharfinger.policies.candidate import sample_of
 
     state = ClusterState()

@@ -1,0 +1,172 @@
+"""What the scheduler writes besides bindings: status and deletion of pods, and claims and volumes before a binding.
+
+Every write names the uid of the object it means, so a later pod of the same name is left alone: a patch with another uid is refused because
+a uid never changes, a deletion has it as its precondition. Writes are repeated until they are carried out or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from wharfinger.framework.ports import Clock, Condition, WriteFailed
+from wharfinger.kube import refusals
+from wharfinger.kube.binder import path_of
+from wharfinger.kube.connection import JSON, MERGE_PATCH, STRATEGIC_PATCH, Connection
+from wharfinger.kube.refusals import Backoff
+from wharfinger.model.objects import ObjectMeta, PersistentVolume, PersistentVolumeClaim
+from wharfinger.model.objects.metadata import time_text
+from wharfinger.model.objects.pod_view import PodView
+
+_ATTEMPTS = 5
+_PASSING = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)
+
+
+class PatientWrites:
+    """Writes to an API server while `may_write` says so, which is asked right before sending."""
+
+    def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool]) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._may_write = may_write
+
+    async def write(self, method: str, path: str, body: bytes, content_type: str = JSON) -> None:
+        """None, once it is written; WriteFailed, from the ApiError that says why, otherwise."""
+        waits = Backoff()
+        for left in reversed(range(_ATTEMPTS)):
+            try:
+                await self._connection.request(method, path, body=body, content_type=content_type, before=self._still_leading)
+            except _PASSING as error:
+                if not left:
+                    raise WriteFailed(str(error)) from error
+                await self._clock.sleep(waits.after(error))
+            except refusals.ApiError as error:
+                raise _failure(error) from error
+            else:
+                return
+
+    def _still_leading(self) -> None:
+        if not self._may_write():
+            raise WriteFailed("this process is not the leader any more")
+
+
+def _failure(error: refusals.ApiError) -> WriteFailed:
+    """What a refusal means: that the pod is another one by now is said by a conflict (of a deletion) or about its uid (of a patch)."""
+    invalid = isinstance(error, refusals.Invalid)
+    gone = isinstance(error, refusals.NotFound | refusals.Conflict) or (invalid and "metadata.uid" in str(error))
+    return WriteFailed(str(error), retriable=not (gone or invalid or isinstance(error, refusals.BadRequest)), gone=gone)
+
+
+class ApiWriter:
+    """A PodWriter that writes to an API server while `may_write` says so."""
+
+    def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool] = lambda: True) -> None:
+        self._clock = clock
+        self._write = PatientWrites(connection, clock, may_write).write
+
+    async def patch_status(self, pod: PodView, *, condition: Condition | None = None, nominated_node: str | None = None) -> None:
+        """None, once the condition and the nominated node are written; nothing is sent when the pod has both already."""
+        status: dict[str, Any] = {}
+        if condition is not None and not _has(pod, condition):
+            status["conditions"] = [self._condition(pod, condition)]
+        if nominated_node is not None and nominated_node != pod.nominated_node:
+            status["nominatedNodeName"] = nominated_node or None
+        if status:
+            body = msgspec.json.encode({"metadata": _identity(pod), "status": status})
+            await self._write("PATCH", f"{path_of(pod)}/status", body, STRATEGIC_PATCH)
+
+    async def delete(self, pod: PodView) -> None:
+        """None, once the pod of this uid is being deleted or is gone."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if pod.object.metadata.uid:
+            options["preconditions"] = {"uid": pod.object.metadata.uid}
+        try:
+            await self._write("DELETE", path_of(pod), msgspec.json.encode(options))
+        except WriteFailed as failed:
+            if not failed.gone:
+                raise
+
+    async def disrupt(self, victim: PodView, condition: Condition) -> None:
+        """None, once the victim has the condition and is deleted; one that is gone already is fine."""
+        try:
+            await self.patch_status(victim, condition=condition)
+        except WriteFailed as failed:
+            if failed.gone:
+                return
+            raise
+        await self.delete(victim)
+
+    def _condition(self, pod: PodView, condition: Condition) -> dict[str, Any]:
+        """The condition with its times: that of transition only changes with the status (UpdatePodCondition, pkg/api/v1/pod/util.go)."""
+        written: dict[str, Any] = {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastProbeTime": None,
+        }
+        if pod.object.metadata.generation:
+            written["observedGeneration"] = pod.object.metadata.generation
+        if all((own.type, own.status) != (condition.type, condition.status) for own in pod.object.status.conditions):
+            written["lastTransitionTime"] = time_text(self._clock.now())
+        return written
+
+
+def _has(pod: PodView, condition: Condition) -> bool:
+    wanted = (condition.type, condition.status, condition.reason, condition.message)
+    return any((own.type, own.status, own.reason, own.message) == wanted for own in pod.object.status.conditions)
+
+
+def _identity(pod: PodView) -> dict[str, str]:
+    return {"uid": pod.object.metadata.uid} if pod.object.metadata.uid else {}
+
+
+_BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+
+
+class ApiVolumeWriter:
+    """A VolumeWriter that writes to an API server while `may_write` says so."""
+
+    def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool] = lambda: True) -> None:
+        self._write = PatientWrites(connection, clock, may_write).write
+
+    async def annotate_claim(self, claim: PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:
+        """None, once the claim has the annotations; WriteFailed when it is another one by now."""
+        path = f"/api/v1/namespaces/{claim.metadata.namespace or 'default'}/persistentvolumeclaims/{claim.metadata.name}"
+        body = {"metadata": {**_uid(claim.metadata), "annotations": dict(annotations)}}
+        await self._write("PATCH", path, msgspec.json.encode(body), MERGE_PATCH)
+
+    async def reserve_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
+        """None, once the volume is reserved for the claim; WriteFailed when it has changed since it was chosen: choose again.
+
+        Source: GetBindVolumeToClaim, component-helpers/storage/volume/helpers.go, Kubernetes 1.36.
+        """
+        version = {"resourceVersion": volume.metadata.resource_version} if volume.metadata.resource_version else {}
+        body = {
+            "metadata": {**_uid(volume.metadata), **version, "annotations": {_BOUND_BY_CONTROLLER: "yes"}},
+            "spec": {"claimRef": _claim_reference(claim)},
+        }
+        try:
+            await self._write("PATCH", f"/api/v1/persistentvolumes/{volume.metadata.name}", msgspec.json.encode(body), MERGE_PATCH)
+        except WriteFailed as failed:
+            if isinstance(failed.__cause__, refusals.Conflict):
+                raise WriteFailed(failed.reason) from failed.__cause__
+            raise
+
+
+def _claim_reference(claim: PersistentVolumeClaim) -> dict[str, str]:
+    fields = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.metadata.namespace or "default",
+        "name": claim.metadata.name,
+        "uid": claim.metadata.uid,
+        "resourceVersion": claim.metadata.resource_version,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _uid(metadata: ObjectMeta) -> dict[str, str]:
+    return {"uid": metadata.uid} if metadata.uid else {}

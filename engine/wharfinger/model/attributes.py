@@ -1,0 +1,354 @@
+"""Every attribute that a policy may name: `node.…`, `pod.…` (the pod to be placed) and `it.…` (a placed pod in a selection).
+
+One row per attribute: type, documentation, how it is read from one object, and for nodes also how from the columns of all. The two
+readings agree on every cluster (tests/property/test_schema.py goes through the rows); a row added here is checked, documented, compiled
+and tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.language.catalogue import Attribute, Subject, Volatility
+from wharfinger.language.types import Kind, Shape, Type
+from wharfinger.model.columns import resource_table
+from wharfinger.model.objects import requests
+from wharfinger.model.objects.node_view import NodeView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
+
+LOWEST_PRIORITY: Final = -(2.0**31)
+HIGHEST_PRIORITY: Final = 2.0**31 - 1
+_NATIVE_OF_POD: Final = {"cpu": Kind.CPU, "memory": Kind.MEMORY, "ephemeral_storage": Kind.MEMORY}
+
+
+def _pod_row(path: str, kind: Kind, doc: str, read: Callable[..., Any], **more: Any) -> Attribute:
+    type_ = Type(kind, Shape.POD, more.pop("optional", False), more.pop("element", None))
+    return Attribute(subject=Subject.POD, path=path, type=type_, doc=doc, read=read, **more)
+
+
+def _labels_of_pod(read: Callable[[PodView], Mapping[str, str]]) -> Callable[..., Any]:
+    """Without a key the whole mapping, with a key its value or None."""
+    return lambda pod, key=None: read(pod) if key is None else read(pod).get(key)
+
+
+def _requests() -> list[Attribute]:
+    rows = []
+    for name, kind in _NATIVE_OF_POD.items():
+        resource = name.replace("_", "-")
+        doc = f"How much {resource} the pod requests, counted as Kubernetes does (init containers, sidecars, overhead); 0 when none."
+        rows.append(_pod_row(f"requests.{name}", kind, doc, _requested(resource), low=0.0))
+        doc = f"How much {resource} the pod may use; absent when one of its containers has no limit."
+        rows.append(_pod_row(f"limits.{name}", kind, doc, _limit(resource), optional=True, low=0.0))
+    return rows
+
+
+def _requested(resource: str) -> Callable[[PodView], int]:
+    return lambda pod: pod.requests.get(resource, 0)
+
+
+def _limit(resource: str) -> Callable[[PodView], int | None]:
+    return lambda pod: requests.pod_limits(pod.object).get(resource)
+
+
+def _owner(part: str) -> Callable[[PodView], str | None]:
+    return lambda pod: getattr(pod.controller, part) if pod.controller is not None else None
+
+
+COMMON: Final = (
+    _pod_row("name", Kind.STRING, "The pod's name.", lambda pod: pod.name, identity=True),
+    _pod_row("namespace", Kind.STRING, "The pod's namespace.", lambda pod: pod.namespace),
+    _pod_row("uid", Kind.STRING, "The pod's uid; namespace/name where it has none yet.", lambda pod: pod.uid, identity=True),
+    _pod_row("labels", Kind.LABELS, "The pod's labels.", _labels_of_pod(lambda pod: pod.labels), keyed=True),
+    _pod_row("annotations", Kind.STRING, "An annotation of the pod.", lambda pod, key: pod.annotations.get(key), keyed=True, optional=True),
+    _pod_row(
+        "priority",
+        Kind.NUMBER,
+        "The pod's priority; 0 when it has none.",
+        lambda pod: pod.priority,
+        low=LOWEST_PRIORITY,
+        high=HIGHEST_PRIORITY,
+    ),
+    _pod_row(
+        "priority_class",
+        Kind.STRING,
+        "The name of the pod's priority class.",
+        lambda pod: pod.object.spec.priority_class_name or None,
+        optional=True,
+    ),
+    _pod_row("qos", Kind.STRING, '"Guaranteed", "Burstable" or "BestEffort".', lambda pod: pod.qos),
+    _pod_row(
+        "service_account",
+        Kind.STRING,
+        'The pod\'s service account; "default" unless it names one.',
+        lambda pod: pod.object.spec.service_account_name or "default",
+    ),
+    _pod_row(
+        "scheduler_name",
+        Kind.STRING,
+        'Which scheduler the pod asks for; "default-scheduler" unless it names one.',
+        lambda pod: pod.object.spec.scheduler_name or "default-scheduler",
+    ),
+    _pod_row("owner_kind", Kind.STRING, "The kind of the controller that made the pod: ReplicaSet, Job, ….", _owner("kind"), optional=True),
+    _pod_row("owner_name", Kind.STRING, "The name of the controller that made the pod.", _owner("name"), optional=True),
+    _pod_row("created", Kind.TIME, "When the pod was created.", lambda pod: pod.created, optional=True, identity=True, low=0.0),
+    *_requests(),
+    _pod_row(
+        "requests",
+        Kind.COUNT,
+        'An extended resource that the pod requests, in units: `pod.requests["nvidia.com/gpu"]`.',
+        lambda pod, key: pod.requests.get(key),
+        keyed=True,
+        optional=True,
+        low=0.0,
+    ),
+    _pod_row(
+        "limits",
+        Kind.COUNT,
+        "The limit of an extended resource, in units; absent when one of the containers has none.",
+        lambda pod, key: requests.pod_limits(pod.object).get(key),
+        keyed=True,
+        optional=True,
+        low=0.0,
+    ),
+    _pod_row("host_network", Kind.BOOL, "Whether the pod uses the node's network.", lambda pod: pod.object.spec.host_network),
+    _pod_row(
+        "images",
+        Kind.SET,
+        "The images of the pod's containers, tagged (`nginx:latest`).",
+        lambda pod: frozenset(pod.images),
+        element=Kind.STRING,
+    ),
+)
+
+PLACED: Final = (
+    _pod_row("node_name", Kind.STRING, "The node the pod is on.", lambda pod: pod.node_name, identity=True),
+    _pod_row("terminating", Kind.BOOL, "Whether the pod is being deleted.", lambda pod: pod.terminating),
+    _pod_row(
+        "started",
+        Kind.TIME,
+        "When the kubelet took the pod on; absent until it has.",
+        lambda pod: pod.started,
+        optional=True,
+        identity=True,
+        low=0.0,
+    ),
+)
+
+
+def _as_item(attribute: Attribute) -> Attribute:
+    return replace(attribute, subject=Subject.ITEM, type=attribute.type.shaped(Shape.ITEM))
+
+
+POD_ATTRIBUTES: Final = (*COMMON, *(_as_item(attribute) for attribute in (*COMMON, *PLACED)))
+
+
+Rows: TypeAlias = slice | NDArray[np.intp]
+Read: TypeAlias = tuple[NDArray[Any], NDArray[np.bool_] | None]  # values per row, and where there is one (None: everywhere)
+
+OFFERS: Final = {"allocatable": "what pods may use", "capacity": "what the node has"}
+NATIVE: Final = {"cpu": Kind.CPU, "memory": Kind.MEMORY, "ephemeral_storage": Kind.MEMORY}
+
+
+def _node_row(path: str, kind: Kind, doc: str, read: Callable[..., Any], column: Callable[..., Read], **more: Any) -> Attribute:
+    optional = more.pop("optional", False)
+    return Attribute(subject=Subject.NODE, path=path, type=Type(kind, Shape.NODE, optional), doc=doc, read=read, column=column, **more)
+
+
+def _numbers(column: Callable[[Snapshot], NDArray[Any]]) -> Callable[[Snapshot, Rows], Read]:
+    return lambda snapshot, rows: (column(snapshot)[rows].astype(np.float64), None)
+
+
+def _codes(codes: Callable[[Snapshot, str], NDArray[np.int32]]) -> Callable[[Snapshot, Rows, str], Read]:
+    def read(snapshot: Snapshot, rows: Rows, key: str) -> Read:
+        values = codes(snapshot, key)[rows]
+        return values, values >= 0
+
+    return read
+
+
+def _labels_of_node(read: Callable[[NodeView], Mapping[str, str]]) -> Callable[..., Any]:
+    """Without a key the whole mapping, with a key its value or None."""
+    return lambda node, key=None: read(node) if key is None else read(node).get(key)
+
+
+def _created(snapshot: Snapshot, rows: Rows) -> Read:
+    values = snapshot.created[rows]
+    return values, ~np.isnan(values)
+
+
+FACTS: Final = (
+    _node_row("name", Kind.STRING, "The node's name.", lambda node: node.name, lambda snapshot, rows: (snapshot.name_codes[rows], None)),
+    _node_row("labels", Kind.LABELS, "The node's labels.", _labels_of_node(lambda node: node.labels), _codes(Snapshot.label), keyed=True),
+    _node_row(
+        "annotations",
+        Kind.STRING,
+        "An annotation of the node.",
+        lambda node, key: node.annotations.get(key),
+        _codes(Snapshot.annotation),
+        keyed=True,
+        optional=True,
+        of_cluster=True,
+    ),
+    _node_row(
+        "conditions",
+        Kind.STRING,
+        'The status of a condition, "True", "False" or "Unknown": `node.conditions["Ready"]`.',
+        lambda node, key: node.conditions.get(key),
+        _codes(Snapshot.condition),
+        keyed=True,
+        optional=True,
+    ),
+    _node_row(
+        "unschedulable",
+        Kind.BOOL,
+        "Whether the node is cordoned.",
+        lambda node: node.object.spec.unschedulable,
+        lambda snapshot, rows: (snapshot.unschedulable[rows], None),
+    ),
+    _node_row("created", Kind.TIME, "When the node was created.", lambda node: node.created, _created, optional=True, low=0.0),
+)
+
+
+# ── resources ──
+
+
+def _native(table: Callable[[Snapshot], NDArray[np.int64]], place: int) -> Callable[[Snapshot, Rows], Read]:
+    return lambda snapshot, rows: (table(snapshot)[place][rows].astype(np.float64), None)
+
+
+def _extended(
+    table: Callable[[Snapshot], NDArray[np.int64]], present: Callable[[Snapshot], NDArray[np.bool_]] | None
+) -> Callable[[Snapshot, Rows, str], Read]:
+    def read(snapshot: Snapshot, rows: Rows, key: str) -> Read:
+        place = snapshot.resource_index(key)
+        if place is None:
+            nothing = np.zeros_like(snapshot.pod_count[rows], dtype=np.float64)
+            return nothing, None if present is None else nothing > 0
+        return table(snapshot)[place][rows].astype(np.float64), None if present is None else present(snapshot)[place][rows]
+
+    return read
+
+
+def _free_native(place: int) -> Callable[[Snapshot, Rows], Read]:
+    def read(snapshot: Snapshot, rows: Rows) -> Read:
+        return (snapshot.allocatable[place][rows] - snapshot.requested[place][rows]).astype(np.float64), None
+
+    return read
+
+
+def _free_extended(snapshot: Snapshot, rows: Rows, key: str) -> Read:
+    place = snapshot.resource_index(key)
+    if place is None:
+        nothing = np.zeros_like(snapshot.pod_count[rows], dtype=np.float64)
+        return nothing, nothing > 0
+    free = snapshot.allocatable[place][rows] - snapshot.requested[place][rows]
+    return free.astype(np.float64), snapshot.has_allocatable[place][rows]
+
+
+def _amount(table: str, resource: str) -> Callable[[NodeView], int]:
+    return lambda node: getattr(node, table).get(resource, 0)
+
+
+def _left(resource: str) -> Callable[[NodeView], int]:
+    return lambda node: node.allocatable.get(resource, 0) - node.requested.get(resource, 0)
+
+
+def _amount_if_any(table: str) -> Callable[[NodeView, str], int | None]:
+    return lambda node, key: getattr(node, table).get(key)
+
+
+def _offered() -> list[Attribute]:
+    rows = []
+    for table, meaning in OFFERS.items():
+        whole: Callable[[Snapshot], NDArray[np.int64]] = getattr(Snapshot, table).fget
+        there: Callable[[Snapshot], NDArray[np.bool_]] = getattr(Snapshot, f"has_{table}").fget
+        for place, (name, kind) in enumerate(NATIVE.items()):
+            resource = resource_table.NATIVE[place]
+            doc = f"{resource} by {table}: {meaning}; 0 where the node names none."
+            # A node that runs pods has some CPU and memory, so nobody needs to say what `ratio(…, node.allocatable.memory)` is without.
+            least = 0.0 if name == "ephemeral_storage" else 1.0
+            rows.append(_node_row(f"{table}.{name}", kind, doc, _amount(table, resource), _native(whole, place), low=least))
+        rows.append(
+            _node_row(
+                table,
+                Kind.COUNT,
+                f'An extended resource by {table}: `node.{table}["nvidia.com/gpu"]`, in units (huge pages in bytes).',
+                _amount_if_any(table),
+                _extended(whole, there),
+                keyed=True,
+                optional=True,
+                low=0.0,
+            )
+        )
+    pods = (("allocatable", Snapshot.allowed_pods), ("capacity", Snapshot.pod_capacity))
+    rows += [
+        _node_row(f"{table}.pods", Kind.COUNT, f"Pods by {table}.", _amount(table, "pods"), _numbers(column.fget), low=0.0)  # type: ignore[attr-defined]  # a property of Snapshot
+        for table, column in pods
+    ]
+    return rows
+
+
+def _used() -> list[Attribute]:
+    rows = []
+    usage: dict[str, Any] = {"volatility": Volatility.ROW}
+    for place, (name, kind) in enumerate(NATIVE.items()):
+        resource = resource_table.NATIVE[place]
+        requested = f"{resource} requested by the pods on the node, counted as Kubernetes does."
+        free = f"{resource} that is still free: allocatable minus requested; negative where the node is overcommitted."
+        column = _native(lambda snapshot: snapshot.requested, place)
+        rows.append(_node_row(f"requested.{name}", kind, requested, _amount("requested", resource), column, low=0.0, **usage))
+        rows.append(_node_row(f"free.{name}", kind, free, _left(resource), _free_native(place), **usage))
+    return rows
+
+
+USAGE: Final = (
+    *_used(),
+    _node_row(
+        "requested",
+        Kind.COUNT,
+        "An extended resource requested by the pods on the node, in units; 0 when none asks for it.",
+        lambda node, key: node.requested.get(key, 0),
+        _extended(lambda snapshot: snapshot.requested, None),
+        keyed=True,
+        low=0.0,
+        volatility=Volatility.ROW,
+    ),
+    _node_row(
+        "free",
+        Kind.COUNT,
+        'An extended resource that is still free, in units: `node.free["nvidia.com/gpu"]`; absent where the node does not offer it.',
+        _amount_if_any("free"),
+        _free_extended,
+        keyed=True,
+        optional=True,
+        volatility=Volatility.ROW,
+    ),
+    _node_row(
+        "free.pods",
+        Kind.COUNT,
+        "How many more pods the node takes.",
+        lambda node: node.allocatable.get("pods", 0) - len(node.pods),
+        _numbers(lambda snapshot: snapshot.allowed_pods - snapshot.pod_count),
+        volatility=Volatility.ROW,
+    ),
+    _node_row(
+        "pod_count",
+        Kind.COUNT,
+        "How many pods are on the node.",
+        lambda node: len(node.pods),
+        _numbers(lambda snapshot: snapshot.pod_count),
+        low=0.0,
+        volatility=Volatility.ROW,
+    ),
+)
+
+NODE_ATTRIBUTES: Final = (*FACTS, *_offered(), *USAGE)
+
+
+ATTRIBUTES: Final[tuple[Attribute, ...]] = (*POD_ATTRIBUTES, *NODE_ATTRIBUTES)

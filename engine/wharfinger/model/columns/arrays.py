@@ -1,0 +1,172 @@
+"""Arrays that share their row axis: one row per node, one column per attribute; and which rows changed since when.
+
+Rows are dense (0 … n-1). A removed row is filled with the last one, so every vector operation runs over exactly the nodes that exist; a
+row number is therefore only valid until the next removal. Capacity doubles, so adding a row is cheap.
+
+Views handed out are read-only windows on the live array, made once per change of its shape. Every row remembers the revision of its last
+change, so that a result can be updated by evaluating just the changed rows. Most questions are "since a moment ago", so the latest changes
+are also kept in a short list, which answers without looking at every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+SMALLEST: Final = 16  # rows allocated at first
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view of an array that cannot be written to; it shows later writes to the array itself."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
+class Column:
+    """One value per row; with `lanes`, one row of values per lane (an array of shape (lanes, rows))."""
+
+    __slots__ = ("_rows", "_shape", "_view", "array", "fill", "lanes")
+
+    def __init__(self, rows: Rows, dtype: DTypeLike, fill: Any, lanes: int | None) -> None:
+        self._rows = rows
+        self.fill = fill
+        self.lanes = lanes
+        shape = (rows.capacity,) if lanes is None else (lanes, rows.capacity)
+        self.array: NDArray[Any] = np.full(shape, fill, dtype=dtype)
+        self._shape: tuple[int, int | None] = (-1, None)
+        self._view: NDArray[Any] = self.array
+
+    @property
+    def view(self) -> NDArray[Any]:
+        """The values of the existing rows, (n_rows,) or (n_lanes, n_rows), read-only; it shows later writes."""
+        shape = (self._rows.count, self.lanes)
+        if self._shape != shape:
+            self._shape = shape
+            self._view = self.array[..., : self._rows.count] if self.lanes is None else self.array[: self.lanes, : self._rows.count]
+            self._view.setflags(write=False)
+        return self._view
+
+    def resize(self, capacity: int) -> None:
+        """Make room for `capacity` rows."""
+        self._reallocate((*self.array.shape[:-1], capacity))
+
+    def add_lane(self) -> int:
+        """The number of a new lane, filled with the column's fill value."""
+        if self.lanes is None:
+            raise TypeError("a column without lanes cannot get one more")
+        if self.lanes == self.array.shape[0]:
+            self._reallocate((2 * self.lanes, self.array.shape[1]))
+        self.lanes += 1
+        return self.lanes - 1
+
+    def keep_lanes(self, lanes: Sequence[int]) -> None:
+        """Keep these lanes only, numbered anew in this order."""
+        if self.lanes is None:
+            raise TypeError("a column without lanes has none to keep")
+        self.array = self.array[list(lanes)]
+        self.lanes = len(lanes)
+        self._shape = (-1, None)
+
+    def _reallocate(self, shape: tuple[int, ...]) -> None:
+        larger = np.full(shape, self.fill, dtype=self.array.dtype)
+        larger[tuple(slice(0, size) for size in self.array.shape)] = self.array
+        self.array = larger
+        self._shape = (-1, None)
+
+    def clear(self, row: int) -> None:
+        """Set a row back to the fill value."""
+        self.array[..., row] = self.fill
+
+    def move(self, source: int, target: int) -> None:
+        """Copy one row over another."""
+        self.array[..., target] = self.array[..., source]
+
+
+class Rows:
+    """The row axis: how many rows there are, and every column that has one value for each."""
+
+    __slots__ = ("capacity", "columns", "count", "layout")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.layout = 0  # changes whenever a row is added, removed or moved
+        self.capacity = SMALLEST
+        self.columns: dict[int, Column] = {}  # by identity
+
+    def column(self, dtype: DTypeLike, fill: Any, lanes: int | None = None) -> Column:
+        """A new column that grows and shrinks with the axis, holding `fill` everywhere."""
+        column = Column(self, dtype, fill, lanes)
+        self.columns[id(column)] = column
+        return column
+
+    def drop(self, column: Column) -> None:
+        """Let go of a column that nobody reads any more."""
+        del self.columns[id(column)]
+
+    def add(self) -> int:
+        """The number of a new last row; every column holds its fill value there."""
+        if self.count == self.capacity:
+            self.capacity *= 2
+            for column in tuple(self.columns.values()):
+                column.resize(self.capacity)
+        self.count += 1
+        self.layout += 1
+        return self.count - 1
+
+    def remove(self, row: int) -> int:
+        """The former number of the row that now stands at `row` (the last one; `row` itself if it was the last)."""
+        last = self.count - 1
+        for column in tuple(self.columns.values()):
+            if row != last:
+                column.move(last, row)
+            column.clear(last)
+        self.count = last
+        self.layout += 1
+        return last
+
+
+RECENT: Final = 256  # changes looked through one by one before all rows are compared instead
+NONE: Final[NDArray[np.intp]] = np.empty(0, dtype=np.intp)
+NONE.setflags(write=False)
+
+
+class RowChanges:
+    """The last change of every row, by revision of the state."""
+
+    __slots__ = ("_column", "_floor", "_last", "_recent")
+
+    def __init__(self, rows: Rows) -> None:
+        self._column = rows.column(np.int64, 0)
+        self._recent: list[tuple[int, int]] = []
+        self._floor = 0  # `_recent` holds every change after this revision
+        self._last = 0
+
+    def record(self, row: int, revision: int) -> None:
+        """Remember that a row changed in this revision."""
+        self._column.array[row] = revision
+        self._last = revision
+        recent = self._recent
+        recent.append((revision, row))
+        if len(recent) > 4 * RECENT:
+            self._floor = recent[-RECENT][0]
+            del recent[:-RECENT]
+
+    def since(self, revision: int) -> NDArray[np.intp]:
+        """The rows that changed after a revision, ascending. Row numbers must not have moved since then."""
+        if revision >= self._last:
+            return NONE
+        if revision >= self._floor:
+            changed: set[int] = set()
+            for steps, (at, row) in enumerate(reversed(self._recent)):
+                if at <= revision:
+                    return np.array(sorted(changed), dtype=np.intp)
+                if steps > RECENT:
+                    break
+                changed.add(row)
+            else:
+                return np.array(sorted(changed), dtype=np.intp)
+        return np.flatnonzero(self._column.view > revision)

@@ -1,0 +1,263 @@
+"""The nodes as rows: what an update of a node object changes, and nothing that pods change.
+
+Container images have an index from image name to rows in place of columns: ImageLocality asks for two or three images out of thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.model import objects
+from wharfinger.model.columns import arrays, domains, resource_table, strings
+from wharfinger.model.objects import quantity
+from wharfinger.model.objects.requests import MOST
+
+MOST_NAMES: Final = 4096  # indexed at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageState:
+    """Where one image is: `rows` (k,) intp ascending, `sizes` (k,) int64 in bytes as each node reports it."""
+
+    rows: NDArray[np.intp]
+    sizes: NDArray[np.int64]
+
+    @property
+    def n_nodes(self) -> int:
+        """How many nodes hold the image."""
+        return len(self.rows)
+
+
+class Images:
+    """Size in bytes per (image name, row); names that somebody asked for have an index, the others need none."""
+
+    __slots__ = ("_by_name", "_by_row", "_states")
+
+    def __init__(self) -> None:
+        self._by_row: dict[int, Mapping[str, int]] = {}
+        self._by_name: dict[str, dict[int, int]] = {}
+        self._states: dict[str, ImageState] = {}
+
+    def state(self, name: str) -> ImageState:
+        """The nodes holding an image, and its size there."""
+        state = self._states.get(name)
+        if state is None:
+            state = self._states[name] = _state(self._sizes(name))
+        return state
+
+    def _sizes(self, name: str) -> Mapping[int, int]:
+        sizes = self._by_name.get(name)
+        if sizes is None:
+            if len(self._by_name) == MOST_NAMES:  # names come and go in a long-lived process; starting afresh is cheap
+                self._by_name.clear()
+                self._states.clear()
+            sizes = self._by_name[name] = {row: images[name] for row, images in self._by_row.items() if name in images}
+        return sizes
+
+    def set_row(self, row: int, sizes: Mapping[str, int]) -> None:
+        """Take over the images of one node (name → bytes), replacing what was there."""
+        old = self._by_row.pop(row, {})
+        if sizes:
+            self._by_row[row] = sizes
+        if self._by_name:
+            for name in old.keys() | sizes.keys():
+                if name in self._by_name and old.get(name) != sizes.get(name):
+                    self._set_size(name, row, sizes.get(name))
+
+    def _set_size(self, name: str, row: int, size: int | None) -> None:
+        self._states.pop(name, None)
+        if size is None:
+            del self._by_name[name][row]
+        else:
+            self._by_name[name][row] = size
+
+    def move(self, source: int, target: int) -> None:
+        """Give the images of one row to another, which has none any more."""
+        sizes = self._by_row.get(source, {})
+        self.set_row(source, {})
+        self.set_row(target, sizes)
+
+
+def _state(sizes: Mapping[int, int]) -> ImageState:
+    rows = sorted(sizes)
+    state = ImageState(rows=np.array(rows, dtype=np.intp), sizes=np.array([sizes[row] for row in rows], dtype=np.int64))
+    state.rows.setflags(write=False)
+    state.sizes.setflags(write=False)
+    return state
+
+
+SPARE: Final = 4096
+"""Codes that may stand for nothing any more before it is worth while to give new ones."""
+
+
+def name_hash(name: str) -> int:
+    """A 64-bit hash of a node name, the same on every machine and in every process."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
+
+
+def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
+    """Resource amounts as Kubernetes' integers: cpu in millicores, others in whole units, both rounded up and within 0 and `MOST`.
+
+    InvalidObject, naming the resource, when a quantity cannot be read.
+    """
+    return {resource: bounded(quantity.amount_at(resource, text)) for resource, text in quantities.items()}
+
+
+def bounded(amount: int) -> int:
+    """An amount within 0 and `MOST`: a node offers nothing negative, and no more than sums can hold."""
+    return min(max(amount, 0), MOST)
+
+
+def conditions(node: objects.Node) -> dict[str, str]:
+    """The status (True, False, Unknown) of each condition type."""
+    return {condition.type: condition.status for condition in node.status.conditions}
+
+
+def image_sizes(node: objects.Node) -> dict[str, int]:
+    """Bytes per image name; each of an image's names counts."""
+    return {name: bounded(image.size_bytes) for image in node.status.images for name in image.names}
+
+
+class NodeTable:
+    """One row per node; `objects[row]` is the node object the row was made from."""
+
+    __slots__ = (
+        "_most_codes",
+        "annotations",
+        "conditions",
+        "created",
+        "images",
+        "labels",
+        "name_codes",
+        "name_hashes",
+        "names",
+        "objects",
+        "resources",
+        "row_of",
+        "rows",
+        "strings",
+        "taint_set",
+        "taint_sets",
+        "taints",
+        "topologies",
+        "unschedulable",
+    )
+
+    def __init__(self) -> None:
+        self.rows = arrays.Rows()
+        self.names: list[str] = []
+        self.row_of: dict[str, int] = {}
+        self.objects: list[objects.Node] = []
+        self.strings = strings.StringTable()
+        self.resources = resource_table.ResourceTable(self.rows)
+        self.labels = self._keyed(lambda node: node.metadata.labels)
+        self.annotations = self._keyed(lambda node: node.metadata.annotations)
+        self.conditions = self._keyed(conditions)
+        self.topologies = domains.Topologies(self.rows, self.labels.codes)
+        self.images = Images()
+        self.unschedulable = self.rows.column(np.bool_, False)
+        self.created = self.rows.column(np.float64, np.nan)
+        self.name_hashes = self.rows.column(np.uint64, 0)
+        self.name_codes = self.rows.column(np.int32, strings.ABSENT)
+        self.taint_set = self.rows.column(np.int32, 0)
+        self.taints: list[tuple[objects.Taint, ...]] = [()]
+        self.taint_sets: dict[tuple[objects.Taint, ...], int] = {(): 0}
+        self._most_codes = SPARE
+
+    def _keyed(self, read: Callable[[objects.Node], Mapping[str, str]]) -> strings.KeyedColumns:
+        return strings.KeyedColumns(self.rows, self.objects, self.strings, read)
+
+    def add(self, node: objects.Node) -> int:
+        """The row of a node that was not there."""
+        offer, capacity = amounts(node.status.allocatable), amounts(node.status.capacity)  # first: a bad quantity must leave no trace
+        row = self.rows.add()
+        name = node.metadata.name
+        self.names.append(name)
+        self.row_of[name] = row
+        self.objects.append(node)
+        self.name_hashes.array[row] = name_hash(name)
+        self.name_codes.array[row] = self.strings.code(name)
+        self._set(row, node, offer, capacity)
+        self.topologies.added(row)
+        return row
+
+    def update(self, node: objects.Node) -> int:
+        """The row of a node whose object changed."""
+        offer, capacity = amounts(node.status.allocatable), amounts(node.status.capacity)
+        row = self.row_of[node.metadata.name]
+        self.objects[row] = node
+        self._set(row, node, offer, capacity)
+        self.topologies.changed(row)
+        return row
+
+    def _set(self, row: int, node: objects.Node, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
+        self.resources.set_offer(row, allocatable, capacity)
+        for keyed_columns in (self.labels, self.annotations, self.conditions):
+            keyed_columns.set_row(row, node)
+        self.unschedulable.array[row] = node.spec.unschedulable
+        created = node.metadata.creation_timestamp
+        self.created.array[row] = created.timestamp() if created else np.nan
+        self.images.set_row(row, image_sizes(node))
+        self.taint_set.array[row] = self._taint_set(node.spec.taints)
+
+    def _taint_set(self, taints: tuple[objects.Taint, ...]) -> int:
+        code = self.taint_sets.get(taints)
+        if code is None:
+            code = self.taint_sets[taints] = len(self.taints)
+            self.taints.append(taints)
+        return code
+
+    def tidy(self) -> None:
+        """Go over to new codes of strings, taint sets and resources, once more than half of the old ones may stand for nothing.
+
+        To be called right after a change only: nobody may be in the middle of reading.
+        """
+        self.resources.tidy()
+        if len(self.strings) + len(self.taints) <= self._most_codes:
+            return
+        self._renumber_strings()
+        self._renumber_taints()
+        self._most_codes = 2 * (len(self.strings) + len(self.taints)) + SPARE
+
+    def _renumber_strings(self) -> None:
+        by_key = (self.labels, self.annotations, self.conditions)
+        columns_ = [self.name_codes, *(column for kind in by_key for column in kind.in_use)]
+        codes = np.unique(np.concatenate([column.view for column in columns_] + [np.array(self.topologies.codes, dtype=np.int32)]))
+        fresh, renumbered = strings.StringTable(), np.full(len(self.strings) + 1, strings.ABSENT, dtype=np.int32)  # the last is absent's
+        for code in codes[codes != strings.ABSENT].tolist():
+            renumbered[code] = fresh.code(self.strings.text(code))
+        for column in columns_:
+            column.array[: self.rows.count] = renumbered[column.view]
+        for kind in by_key:
+            kind.use(fresh)
+        self.topologies.renumber(renumbered)
+        self.strings = fresh
+
+    def _renumber_taints(self) -> None:
+        used = [self.taints[number] for number in np.unique(self.taint_set.view).tolist()]
+        taints = [(), *(taints for taints in used if taints)]
+        numbers = {found: number for number, found in enumerate(taints)}
+        renumbered = np.array([numbers.get(found, 0) for found in self.taints], dtype=np.int32)
+        self.taint_set.array[: self.rows.count] = renumbered[self.taint_set.view]
+        self.taints, self.taint_sets = taints, numbers
+
+    def remove(self, row: int) -> int:
+        """The former number of the row that now stands at `row`; `row` itself when the removed one was the last."""
+        self.topologies.removing(row)
+        self.images.set_row(row, {})
+        del self.row_of[self.names[row]]
+        last = self.rows.remove(row)
+        self.resources.removed(row, last)
+        if last != row:
+            self.images.move(last, row)
+            self.names[row], self.objects[row] = self.names[last], self.objects[last]
+            self.row_of[self.names[row]] = row
+        self.names.pop()
+        self.objects.pop()
+        return last

@@ -1,0 +1,386 @@
+"""The placed pods: one entry per pod, grouped in classes of equal template, with indexes and tallies that follow changes.
+
+Two pods of equal template are of one class: a question about pods is evaluated once per class. Entries are dense arrays (row and class
+per pod), so counting a selection from scratch is one `np.bincount`. From then on readers follow the log of added and removed pods: an
+index finds the pods of which a value equals a given one, a tally counts what pods bring with them (topology keys, claims, volumes).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.model.columns import arrays
+from wharfinger.model.objects.pod_view import PodView
+
+LOG_LIMIT: Final = 1024  # comings and goings remembered; a reader further behind counts again, and who has gone is kept no longer
+
+
+class PodClass:
+    """Pods that no question tells apart, except one about identity; `serial` is never used again, `number` is once the class is empty."""
+
+    __slots__ = ("count", "example", "number", "serial")
+
+    def __init__(self, example: PodView, number: int, serial: int) -> None:
+        self.example = example
+        self.number = number
+        self.serial = serial
+        self.count = 0
+
+
+class Placement:
+    """A pod on a node: assumed (decided here, not yet confirmed) or placed; `started` as of `started_at`."""
+
+    __slots__ = ("assumed", "entry", "group", "pod", "row", "started")
+
+    def __init__(self, pod: PodView, row: int, group: PodClass, *, assumed: bool) -> None:
+        self.pod = pod
+        self.row = row
+        self.group = group
+        self.started = started_at(pod)
+        self.assumed = assumed
+        self.entry = -1
+
+
+def started_at(pod: PodView) -> float:
+    """When a pod on a node began, in seconds since 1970: +inf while it has not, -inf when it runs and nothing says since when."""
+    started = pod.started
+    if started is not None:
+        return started
+    return -math.inf if pod.object.status.phase == "Running" else math.inf
+
+
+Change = tuple[Placement, int, int]  # the placement, its row then, and +1 (came) or -1 (went)
+
+
+class PodTable:
+    """Every placement, by uid and by row; `n_changes` counts comings and goings since the beginning."""
+
+    __slots__ = ("_free_numbers", "_log", "_n_classes", "_rows", "_table", "by_row", "by_uid", "classes", "entries", "n_changes")
+
+    def __init__(self) -> None:
+        self.by_uid: dict[str, Placement] = {}
+        self.by_row: list[dict[str, Placement]] = []
+        self._rows = arrays.Rows()
+        self._table = (self._rows.column(np.int32, -1), self._rows.column(np.int32, -1), self._rows.column(np.float64, 0.0))
+        self.entries: list[Placement] = []
+        self.classes: dict[bytes, PodClass] = {}
+        self._free_numbers: list[int] = []
+        self._n_classes = 0
+        self._log: list[Change] = []
+        self.n_changes = 0
+
+    @property
+    def entry_rows(self) -> NDArray[np.int32]:
+        """The node row of each pod, (n_pods,) int32."""
+        return self._table[0].view
+
+    @property
+    def entry_classes(self) -> NDArray[np.int32]:
+        """The class number of each pod, (n_pods,) int32."""
+        return self._table[1].view
+
+    @property
+    def entry_starts(self) -> NDArray[np.float64]:
+        """When each pod began, (n_pods,) float64 as of `started_at`."""
+        return self._table[2].view
+
+    @property
+    def class_numbers(self) -> int:
+        """One more than the largest class number ever in use."""
+        return len(self.classes) + len(self._free_numbers)
+
+    def add(self, pod: PodView, row: int, *, assumed: bool) -> Placement:
+        """The placement of a pod that had none."""
+        group = self._class_of(pod)
+        group.count += 1
+        placement = Placement(pod, row, group, assumed=assumed)
+        placement.entry = entry = self._rows.add()
+        rows, classes, starts = self._table
+        rows.array[entry] = row
+        classes.array[entry] = group.number
+        starts.array[entry] = placement.started
+        self.entries.append(placement)
+        self.by_uid[pod.uid] = placement
+        self.by_row[row][pod.uid] = placement
+        self._record(placement, row, 1)
+        return placement
+
+    def remove(self, placement: Placement) -> None:
+        """Take a placement out."""
+        uid, entry, group = placement.pod.uid, placement.entry, placement.group
+        del self.by_uid[uid]
+        del self.by_row[placement.row][uid]
+        last = self._rows.remove(entry)
+        self.entries[entry] = self.entries[last]
+        self.entries[entry].entry = entry
+        self.entries.pop()
+        group.count -= 1
+        if not group.count:
+            del self.classes[placement.pod.template]
+            self._free_numbers.append(group.number)
+        self._record(placement, placement.row, -1)
+
+    def _class_of(self, pod: PodView) -> PodClass:
+        group = self.classes.get(pod.template)
+        if group is None:
+            number = self._free_numbers.pop() if self._free_numbers else len(self.classes)
+            self._n_classes += 1
+            group = self.classes[pod.template] = PodClass(pod, number, self._n_classes)
+        return group
+
+    def _record(self, placement: Placement, row: int, sign: int) -> None:
+        self._log.append((placement, row, sign))
+        self.n_changes += 1
+        if len(self._log) > 2 * LOG_LIMIT:
+            del self._log[:-LOG_LIMIT]
+
+    def changes_since(self, n_changes: int) -> Iterable[Change] | None:
+        """The comings and goings after the first `n_changes`, oldest first; None when they are no longer known."""
+        behind = self.n_changes - n_changes
+        if behind > len(self._log):
+            return None
+        return self._log[-behind:] if behind else ()
+
+    def row_added(self) -> None:
+        """Make room for the pods of a new last row."""
+        self.by_row.append({})
+
+    def row_removed(self, row: int, last: int) -> None:
+        """Follow the move of the last row's pods to `row`, which has none any more."""
+        if row != last:
+            self.by_row[row] = self.by_row[last]
+            rows = self._table[0].array
+            for placement in self.by_row[row].values():
+                placement.row = row
+                rows[placement.entry] = row
+        self.by_row.pop()
+        self._log.clear()  # its row numbers may mean other nodes now
+
+
+MOST_INDEXES: Final = 256
+
+ValueOf = Callable[[PodView], Hashable]
+NONE: Final[Mapping[int, Placement]] = {}
+NO_CLASS: Final[Mapping[int, PodClass]] = {}
+
+
+class PlacementIndex:
+    """The placements of pods by a value that differs between pods of one template, such as the name.
+
+    `asked` counts how often `value_of` was asked, which is once for each pod that came.
+    """
+
+    __slots__ = ("_by_value", "_pods", "_seen", "_value_of", "asked")
+
+    def __init__(self, pods: PodTable, value_of: ValueOf) -> None:
+        self._pods = pods
+        self._value_of = value_of
+        self._by_value: dict[Hashable, dict[int, Placement]] = {}
+        self._seen = -1
+        self.asked = 0
+
+    def of(self, value: Hashable) -> Collection[Placement]:
+        """The placements of the pods that have the value, in the order in which they came."""
+        self._follow()
+        return self._by_value.get(value, NONE).values()
+
+    def _follow(self) -> None:
+        if self._seen == self._pods.n_changes:
+            return
+        changes = None if self._seen < 0 else self._pods.changes_since(self._seen)
+        if changes is None:
+            self._by_value = {}
+            for placement in self._pods.entries:
+                self._put(placement)
+        else:
+            for placement, _, sign in changes:
+                if sign > 0:
+                    self._put(placement)
+                else:
+                    self._drop(placement)
+        self._seen = self._pods.n_changes
+
+    def _put(self, placement: Placement) -> None:
+        self.asked += 1
+        self._by_value.setdefault(self._value_of(placement.pod), {})[id(placement)] = placement
+
+    def _drop(self, placement: Placement) -> None:
+        value = self._value_of(placement.pod)
+        found = self._by_value.get(value)
+        if found is not None:
+            found.pop(id(placement), None)
+            if not found:
+                del self._by_value[value]
+
+
+class ClassIndex:
+    """The classes of placed pods by a value that is equal for all pods of a template; `asked` as for placements."""
+
+    __slots__ = ("_by_value", "_pods", "_seen", "_value_of", "_values", "asked")
+
+    def __init__(self, pods: PodTable, value_of: ValueOf) -> None:
+        self._pods = pods
+        self._value_of = value_of
+        self._values: dict[int, Hashable] = {}
+        self._by_value: dict[Hashable, dict[int, PodClass]] = {}
+        self._seen = -1
+        self.asked = 0
+
+    def of(self, value: Hashable) -> Collection[PodClass]:
+        """The classes whose pods have the value; some of them may have no pod any more."""
+        self._follow()
+        return self._by_value.get(value, NO_CLASS).values()
+
+    def _follow(self) -> None:
+        if self._seen == self._pods.n_changes:
+            return
+        changes = None if self._seen < 0 else self._pods.changes_since(self._seen)
+        if changes is None or len(self._values) > 2 * len(self._pods.classes) + 1024:
+            self._find_all()
+        else:
+            for placement, _, _ in changes:
+                self._put(placement.group)
+        self._seen = self._pods.n_changes
+
+    def _find_all(self) -> None:
+        """Begin anew with the classes there are; what is known of them is not asked again."""
+        known, self._values, self._by_value = self._values, {}, {}
+        for group in self._pods.classes.values():
+            if group.serial in known:
+                self._values[group.serial] = known[group.serial]
+                self._by_value.setdefault(known[group.serial], {})[group.serial] = group
+            else:
+                self._put(group)
+
+    def _put(self, group: PodClass) -> None:
+        if group.serial not in self._values:
+            self.asked += 1
+            value = self._values[group.serial] = self._value_of(group.example)
+            self._by_value.setdefault(value, {})[group.serial] = group
+
+
+class PodIndexes:
+    """The indexes asked for lately."""
+
+    __slots__ = ("_by_key", "_pods")
+
+    def __init__(self, pods: PodTable) -> None:
+        self._pods = pods
+        self._by_key: OrderedDict[Hashable, PlacementIndex | ClassIndex] = OrderedDict()
+
+    def placements(self, key: Hashable, value_of: ValueOf) -> PlacementIndex:
+        """The index of placements of a key, which stands for `value_of`."""
+        found = self._by_key.get(("placements", key))
+        if not isinstance(found, PlacementIndex):
+            found = PlacementIndex(self._pods, value_of)
+        self._keep(("placements", key), found)
+        return found
+
+    def classes(self, key: Hashable, value_of: ValueOf) -> ClassIndex:
+        """The index of classes of a key, which stands for `value_of`; it is asked once per template."""
+        found = self._by_key.get(("classes", key))
+        if not isinstance(found, ClassIndex):
+            found = ClassIndex(self._pods, value_of)
+        self._keep(("classes", key), found)
+        return found
+
+    def _keep(self, key: Hashable, index: PlacementIndex | ClassIndex) -> None:
+        self._by_key[key] = index
+        self._by_key.move_to_end(key)
+        if len(self._by_key) > MOST_INDEXES:
+            self._by_key.popitem(last=False)
+
+
+MOST_TALLIES: Final = 64
+
+Derive = Callable[[PodView], Iterable[Hashable]]
+
+
+class Tally:
+    """The things that `derive` finds in placed pods; it is asked once per template. `version` changes when a thing appears or vanishes."""
+
+    __slots__ = ("_derive", "_found", "_memo", "_pods", "_seen", "version")
+
+    def __init__(self, pods: PodTable, derive: Derive) -> None:
+        self._pods = pods
+        self._derive = derive
+        self._memo: dict[int, tuple[Hashable, ...]] = {}
+        self._found: Counter[Hashable] = Counter()
+        self._seen = -1
+        self.version = 0
+
+    @property
+    def found(self) -> Counter[Hashable]:
+        """How many placed pods bring each thing; only those that some pod brings. Not to be changed by the caller."""
+        self.follow()
+        return self._found
+
+    def follow(self) -> int:
+        """Catch up with the pods; the version then."""
+        if self._seen != self._pods.n_changes:
+            changes = None if self._seen < 0 else self._pods.changes_since(self._seen)
+            if changes is None:
+                self._recount()
+            else:
+                for placement, _, sign in changes:
+                    self._count(placement, sign)
+            self._seen = self._pods.n_changes
+            if len(self._memo) > 2 * len(self._pods.classes) + 1024:
+                self._forget_classes()
+        return self.version
+
+    def _count(self, placement: Placement, sign: int) -> None:
+        things = self._memo.get(placement.group.serial)
+        if things is None:
+            things = self._memo[placement.group.serial] = tuple(self._derive(placement.group.example))
+        for thing in things:
+            before = self._found[thing]
+            self._found[thing] = before + sign
+            if not before or not before + sign:
+                self.version += 1
+                if not before + sign:
+                    del self._found[thing]
+
+    def _recount(self) -> None:
+        self._forget_classes()
+        before = self._found.keys()
+        self._found = Counter()
+        version = self.version
+        for group in self._pods.classes.values():
+            things = self._memo.get(group.serial)
+            if things is None:
+                things = self._memo[group.serial] = tuple(self._derive(group.example))
+            for thing in things:
+                self._found[thing] += group.count
+        self.version = version + (self._found.keys() != before)
+
+    def _forget_classes(self) -> None:
+        live = {group.serial for group in self._pods.classes.values()}
+        self._memo = {serial: things for serial, things in self._memo.items() if serial in live}
+
+
+class Tallies:
+    """The tallies asked for lately."""
+
+    __slots__ = ("_by_key", "_pods")
+
+    def __init__(self, pods: PodTable) -> None:
+        self._pods = pods
+        self._by_key: OrderedDict[Hashable, Tally] = OrderedDict()
+
+    def of(self, key: Hashable, derive: Derive) -> Tally:
+        """The tally of a key, which stands for `derive`."""
+        tally = self._by_key.get(key)
+        if tally is None:
+            tally = self._by_key[key] = Tally(self._pods, derive)
+            if len(self._by_key) > MOST_TALLIES:
+                self._by_key.popitem(last=False)
+        else:
+            self._by_key.move_to_end(key)
+        return tally

@@ -1,0 +1,214 @@
+"""What nodes offer and what their pods request, per resource, and the host ports in use.
+
+cpu, memory and ephemeral-storage have fixed places; extended resources (`nvidia.com/gpu`, `hugepages-2Mi`, …) get the next one when
+first met, and may get another when the table is compacted: a place is valid until the next change of the cluster. Units are Kubernetes'
+own integers: cpu in millicores, everything else in whole units (bytes, devices). Two sums of requests are kept, as in kube-scheduler's
+NodeInfo: the exact one decides whether a pod fits, the non-zero one (a container without a request counts as a small one) ranks nodes.
+
+Few pods ask for a host port, so ports have an index from (protocol, port) to the rows in use in place of a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.model.columns import arrays
+from wharfinger.model.objects.requests import MOST
+
+if TYPE_CHECKING:
+    from wharfinger.model.objects.pod_view import PodView
+
+HostPort: TypeAlias = tuple[str, str, int]
+"""(ip, protocol, port)."""
+
+WILDCARD = "0.0.0.0"  # noqa: S104 — Kubernetes' name for "every address of the node"; nothing is bound here
+EMPTY: Final[Mapping[int, tuple[str, ...]]] = MappingProxyType({})
+
+
+class HostPorts:
+    """The host IPs in use per (protocol, port) and row; an IP used twice is listed twice."""
+
+    __slots__ = ("_users",)
+
+    def __init__(self) -> None:
+        self._users: dict[tuple[str, int], dict[int, tuple[str, ...]]] = {}
+
+    def users(self, protocol: str, port: int) -> Mapping[int, tuple[str, ...]]:
+        """The IPs on which a port is in use, by row."""
+        return self._users.get((protocol, port), EMPTY)
+
+    def take(self, row: int, ports: Iterable[HostPort]) -> None:
+        """Add the ports of one pod to a row."""
+        for ip, protocol, port in ports:
+            by_row = self._users.setdefault((protocol, port), {})
+            by_row[row] = (*by_row.get(row, ()), ip)
+
+    def give_back(self, row: int, ports: Iterable[HostPort]) -> None:
+        """Remove the ports of one pod from a row."""
+        for ip, protocol, port in ports:
+            by_row = self._users[protocol, port]
+            left = list(by_row.pop(row))
+            left.remove(ip)
+            if left:
+                by_row[row] = tuple(left)
+            elif not by_row:
+                del self._users[protocol, port]
+
+
+def taken_ports(pod: PodView, others: Iterable[PodView]) -> Iterator[tuple[HostPort, PodView]]:
+    """The host ports of a pod that another one has already, with the other one."""
+    for other in others:
+        for mine in pod.host_ports:
+            if any(_collide(mine, theirs) for theirs in other.host_ports):
+                yield mine, other
+
+
+def _collide(mine: HostPort, theirs: HostPort) -> bool:
+    return mine[1:] == theirs[1:] and (mine[0] == theirs[0] or WILDCARD in {mine[0], theirs[0]})
+
+
+CPU: Final = 0
+MEMORY: Final = 1
+EPHEMERAL_STORAGE: Final = 2
+NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
+_NONZERO_CPU: Final = -1
+_NONZERO_MEMORY: Final = -2
+SPARE: Final = 64
+"""Lanes that may stand for resources that nobody names any more before it is worth while to let go of them."""
+PODS: Final = "pods"  # counted in places of its own: every pod takes exactly one
+
+
+class ResourceTable:
+    """Amounts per (resource, row): allocatable, capacity, requested; and the pod counts.
+
+    Sums of requests show no more than `MOST`, which is far from where int64 wraps; what is beyond is remembered, so that giving back
+    is exact.
+    """
+
+    __slots__ = (
+        "_beyond",
+        "_most_lanes",
+        "allocatable",
+        "allowed_pods",
+        "capacity",
+        "has_allocatable",
+        "has_capacity",
+        "index",
+        "nonzero",
+        "pod_capacity",
+        "pod_count",
+        "requested",
+    )
+
+    def __init__(self, rows: arrays.Rows) -> None:
+        self.index: dict[str, int] = {name: place for place, name in enumerate(NATIVE)}
+        self.allocatable = rows.column(np.int64, 0, lanes=len(NATIVE))
+        self.capacity = rows.column(np.int64, 0, lanes=len(NATIVE))
+        self.requested = rows.column(np.int64, 0, lanes=len(NATIVE))
+        self.has_allocatable = rows.column(np.bool_, False, lanes=len(NATIVE))
+        self.has_capacity = rows.column(np.bool_, False, lanes=len(NATIVE))
+        self.nonzero = rows.column(np.int64, 0, lanes=2)
+        self.pod_count = rows.column(np.int64, 0)
+        self.allowed_pods = rows.column(np.int64, 0)
+        self.pod_capacity = rows.column(np.int64, 0)
+        self._most_lanes = len(NATIVE) + SPARE
+        self._beyond: dict[tuple[int, int], int] = {}  # (lane, row) → the sum, where it is more than is shown
+
+    def place(self, resource: str) -> int:
+        """The lane of a resource, made if it is new."""
+        place = self.index.get(resource)
+        if place is None:
+            place = self.index[resource] = len(self.index)
+            for column in self._by_lane:
+                column.add_lane()
+        return place
+
+    @property
+    def _by_lane(self) -> tuple[arrays.Column, ...]:
+        return self.allocatable, self.capacity, self.requested, self.has_allocatable, self.has_capacity
+
+    def tidy(self) -> None:
+        """Let go of the resources that no node has and no placed pod asks for, once they may be more than half of all.
+
+        To be called right after a change only: nobody may be in the middle of reading. What is read of such a resource is the same with a
+        lane and without one: nothing.
+        """
+        if len(self.index) <= self._most_lanes:
+            return
+        used = np.logical_or.reduce([column.view.any(axis=1) for column in self._by_lane])
+        used[: len(NATIVE)] = True
+        kept = [(name, lane) for name, lane in self.index.items() if used[lane]]
+        for column in self._by_lane:
+            column.keep_lanes([lane for _, lane in kept])
+        renumbered = {lane: number for number, (_, lane) in enumerate(kept)}
+        self.index = {name: renumbered[lane] for name, lane in kept}
+        # The sums of cpu and memory with defaults have keys below zero, which stay.
+        self._beyond = {(renumbered.get(lane, lane), row): total for (lane, row), total in self._beyond.items()}
+        self._most_lanes = 2 * len(kept) + SPARE
+
+    def set_offer(self, row: int, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
+        """Take over what a node offers, replacing what it offered before."""
+        for resource in (*allocatable, *capacity):
+            if resource != PODS:
+                self.place(resource)
+        for column, has, amounts in (
+            (self.allocatable, self.has_allocatable, allocatable),
+            (self.capacity, self.has_capacity, capacity),
+        ):
+            column.clear(row)
+            has.clear(row)
+            for resource, amount in amounts.items():
+                if resource != PODS:
+                    column.array[self.index[resource], row] = amount
+                    has.array[self.index[resource], row] = True
+        self.allowed_pods.array[row] = allocatable.get(PODS, 0)
+        self.pod_capacity.array[row] = capacity.get(PODS, 0)
+
+    def take(self, row: int, requests: Mapping[str, int], nonzero: tuple[int, int]) -> None:
+        """Add one pod's requests to a row."""
+        requested = self.requested.array
+        for resource, amount in requests.items():
+            place = self.index.get(resource)
+            if place is None:
+                place = self.place(resource)
+                requested = self.requested.array
+            self._add(requested, place, row, amount, place)
+        self._add(self.nonzero.array, CPU, row, nonzero[0], _NONZERO_CPU)
+        self._add(self.nonzero.array, MEMORY, row, nonzero[1], _NONZERO_MEMORY)
+        self.pod_count.array[row] += 1
+
+    def give_back(self, row: int, requests: Mapping[str, int], nonzero: tuple[int, int]) -> None:
+        """Subtract one pod's requests from a row: the exact opposite of `take`."""
+        requested = self.requested.array
+        for resource, amount in requests.items():
+            place = self.index[resource]
+            self._add(requested, place, row, -amount, place)
+        self._add(self.nonzero.array, CPU, row, -nonzero[0], _NONZERO_CPU)
+        self._add(self.nonzero.array, MEMORY, row, -nonzero[1], _NONZERO_MEMORY)
+        self.pod_count.array[row] -= 1
+
+    def _add(self, sums: NDArray[np.int64], lane: int, row: int, amount: int, key: int) -> None:
+        total = sums.item(lane, row) + amount
+        if total > MOST or self._beyond:
+            total = self._beyond.pop((key, row), total - amount) + amount
+            if total > MOST:
+                self._beyond[key, row] = total
+                total = MOST
+        sums[lane, row] = total
+
+    def removed(self, row: int, last: int) -> None:
+        """Follow the removal of an empty row, to which the last one moved."""
+        for key, old in [where for where in self._beyond if where[1] in (row, last)]:
+            total = self._beyond.pop((key, old))
+            if old == last != row:
+                self._beyond[key, row] = total
+
+    def free(self) -> NDArray[np.int64]:
+        """Allocatable minus requested, (n_resources, n_rows) int64, a fresh array; negative where a node is overcommitted."""
+        free: NDArray[np.int64] = self.allocatable.view - self.requested.view
+        return free

@@ -1,0 +1,302 @@
+"""Counts and sums over the placed pods that satisfy a predicate: per node, per topology domain, in total.
+
+Spread and affinity are such counts. Recounting tens of thousands of pods for every decision is what makes them slow elsewhere; here
+a selection is counted once, and when it is next read it catches up with the pods that came and went since, which after a placement
+is one addition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.model.columns.arrays import read_only
+from wharfinger.model.columns.domains import MOST_EXACT, DomainCounts, Mask, exact_sum, magnitude, summed
+from wharfinger.model.columns.node_table import NodeTable
+from wharfinger.model.columns.pod_table import Change, Placement, PodClass, PodTable
+from wharfinger.model.objects.pod_view import PodView
+
+Predicate = Callable[[PodView], bool]
+Value = Callable[[PodView], float | None]
+
+MOST_CELLS: Final = 2**24  # numbers kept by all selections of a cluster together: 128 MB
+CELLS_OF_CLASS: Final = 6  # what the memory of one template takes, an entry of a dict, in numbers
+MOST_DOMAIN_COUNTS: Final = 8  # (topology key, mask) pairs kept per selection
+FEWEST_SELECTIONS: Final = 500  # as many as one policy may have
+UNASKED: Final = math.nan  # compared by identity: a template that the predicate has not seen
+MOST_SELECTIONS: Final = 4096
+MOST_PASSING: Final = 64
+
+
+class Selection:
+    """The pods for which `predicate` is true (None: all of them), each counting 1, or its `value` (pods whose value is None do not count).
+
+    Sums never depend on the order in which pods came: whole numbers add exactly, and as soon as one value is not whole, or they add up to
+    so much that sums would be rounded, changed rows are summed anew with `exact_sum`. Every property first catches up with the state;
+    `version` changes whenever a number may have changed.
+    """
+
+    __slots__ = (
+        "_by_node",
+        "_domains",
+        "_evaluate",
+        "_extremes",
+        "_integral",
+        "_layout",
+        "_magnitude",
+        "_memo",
+        "_nodes",
+        "_of_placements",
+        "_per_pod",
+        "_pods",
+        "_remembers",
+        "_seen",
+        "_shown",
+        "_total",
+        "version",
+    )
+
+    def __init__(  # noqa: PLR0913 — what a selection is, in words
+        self, nodes: NodeTable, pods: PodTable, predicate: Predicate | None, *, per_pod: bool, value: Value | None, remembers: bool = True
+    ) -> None:
+        self._nodes = nodes
+        self._pods = pods
+        self._evaluate = _weight(predicate, value)
+        self._per_pod = per_pod
+        self._remembers = remembers
+        self._memo: dict[int, float | None] = {}
+        self._of_placements: dict[Placement, float | None] = {}  # the same of single pods, where they are asked one by one
+        self._integral = True
+        self._magnitude = 0.0  # what the values without their signs add up to, where they add exactly
+        self._domains: OrderedDict[Hashable, DomainCounts] = OrderedDict()
+        self._extremes: dict[bool, NDArray[np.float64]] = {}
+        self._by_node: NDArray[np.float64] = np.zeros(0)
+        self._shown = self._by_node
+        self._total: float | None = 0.0
+        self._layout = -1
+        self._seen = 0
+        self.version = 0
+
+    @property
+    def by_node(self) -> NDArray[np.float64]:
+        """The count or sum of each node, (n_nodes,) float64 read-only."""
+        self._follow()
+        return self._shown
+
+    def follow(self) -> int:
+        """Catch up with the state; the version then."""
+        self._follow()
+        return self.version
+
+    @property
+    def total(self) -> float:
+        """The count or sum over all nodes."""
+        self._follow()
+        if self._total is None:
+            self._total = exact_sum(self._by_node.tolist())
+        return self._total
+
+    @property
+    def integral(self) -> bool:
+        """Whether everything that was counted so far adds exactly."""
+        self._follow()
+        return self._integral
+
+    def weight(self, placement: Placement) -> float | None:
+        """What a placed pod counts, None for one that is not selected."""
+        if not self._per_pod:
+            return self.class_weight(placement.group)
+        weight = self._of_placements.get(placement, UNASKED)
+        if weight is UNASKED:
+            weight = self._evaluate(placement.pod)
+            if self._remembers:
+                self._of_placements[placement] = weight
+        return weight
+
+    def class_weight(self, group: PodClass) -> float | None:
+        """What each pod of a class counts, for a selection that is not told of single pods."""
+        if group.serial in self._memo:
+            return self._memo[group.serial]
+        if len(self._memo) > 2 * len(self._pods.classes) + 1024:
+            self._forget_classes()
+        weight = self._memo[group.serial] = self._evaluate(group.example)
+        return weight
+
+    def domains(self, topology_key: str, *, mask_key: Hashable = None, mask: Mask | None = None) -> DomainCounts:
+        """The counts per domain of a topology key; with a mask (n_nodes,) bool only over the nodes where it is true.
+
+        `mask_key` names what the mask stands for, so that its counts are kept too; a mask with other values under the same key counts anew.
+        """
+        self._follow()
+        key = (topology_key, mask_key)
+        counts = self._domains.get(key)
+        if counts is None or not counts.fits(mask):
+            counts = self._domains[key] = DomainCounts(
+                self._nodes.topologies.of(topology_key), self._by_node, mask, integral=self._integral
+            )
+            if len(self._domains) > MOST_DOMAIN_COUNTS:
+                self._domains.popitem(last=False)
+        return counts
+
+    def by_domain(self, topology_key: str, *, mask_key: Hashable = None, mask: Mask | None = None) -> NDArray[np.float64]:
+        """The count or sum of each domain, (n_domains,) float64 read-only."""
+        return self.domains(topology_key, mask_key=mask_key, mask=mask).counts
+
+    def in_domain(self, topology_key: str, *, mask_key: Hashable = None, mask: Mask | None = None) -> NDArray[np.float64]:
+        """The count or sum of each node's own domain, (n_nodes,) float64 read-only; 0 where the node lacks the key."""
+        return self.domains(topology_key, mask_key=mask_key, mask=mask).gathered()
+
+    def extreme_by_node(self, *, highest: bool) -> NDArray[np.float64]:
+        """The smallest (or largest) value among each node's selected pods, (n_nodes,) float64 read-only; NaN where none is."""
+        self._follow()
+        extremes = self._extremes.get(highest)
+        if extremes is None:
+            extremes = self._extremes[highest] = np.full(len(self._by_node), np.nan)
+            (np.fmax if highest else np.fmin).at(extremes, self._pods.entry_rows, self._weights(np.nan))
+        return read_only(extremes)
+
+    def extreme_in_domain(self, topology_key: str, *, highest: bool) -> NDArray[np.float64]:
+        """The smallest (or largest) value in each node's own domain, (n_nodes,) float64; NaN if none is selected or the key absent."""
+        return self._nodes.topologies.of(topology_key).extremes(self.extreme_by_node(highest=highest), highest=highest)
+
+    def _extreme(self, row: int, *, highest: bool) -> float:
+        values = self._values(row)
+        return (max(values) if highest else min(values)) if values else math.nan
+
+    def _values(self, row: int) -> list[float]:
+        return [weight for placement in self._pods.by_row[row].values() if (weight := self.weight(placement)) is not None]
+
+    def _follow(self) -> None:
+        if self._layout != self._nodes.rows.layout:
+            self._recount()
+        elif self._seen != self._pods.n_changes:
+            changes = self._pods.changes_since(self._seen)
+            if changes is None:
+                self._recount()
+            else:
+                self._catch_up(changes)
+                self._seen = self._pods.n_changes
+                if len(self._memo) > 2 * len(self._pods.classes) + 1024:
+                    self._forget_classes()
+
+    def _catch_up(self, changes: Iterable[Change]) -> None:
+        memo = self._memo  # stays empty where pods are asked one by one
+        for placement, row, sign in changes:
+            weight = memo.get(placement.group.serial, UNASKED)
+            if weight is not None:  # most pods are of a template that is known not to be selected
+                if weight is UNASKED:
+                    weight = self.weight(placement)
+                if weight is not None:
+                    self._apply(row, weight, sign)
+                if sign < 0 and self._per_pod:
+                    self._of_placements.pop(placement, None)
+
+    def _apply(self, row: int, weight: float, sign: int) -> None:
+        self.version += 1
+        self._magnitude += abs(weight) * sign
+        if self._integral and weight.is_integer() and self._magnitude <= MOST_EXACT:
+            amount = weight * sign
+            self._by_node[row] += amount
+            self._total = None if self._total is None else self._total + amount
+            for counts in self._domains.values():
+                counts.add(row, amount)
+        else:
+            self._integral = False
+            self._by_node[row] = exact_sum(self._values(row))
+            self._total = None
+            self._domains.clear()
+        for highest, extremes in self._extremes.items():
+            extremes[row] = self._extreme(row, highest=highest)
+
+    def _forget_classes(self) -> None:
+        live = {group.serial for group in self._pods.classes.values()}
+        self._memo = {serial: weight for serial, weight in self._memo.items() if serial in live}
+
+    def _recount(self) -> None:
+        self._forget_classes()
+        weights = self._weights(0.0)
+        self._magnitude = magnitude(weights)
+        self._integral = self._magnitude <= MOST_EXACT
+        n_nodes = self._nodes.rows.count
+        if self._integral:
+            self._by_node = np.bincount(self._pods.entry_rows, weights=weights, minlength=n_nodes).astype(np.float64, copy=False)
+        else:
+            self._by_node = summed(self._pods.entry_rows, weights, n_nodes, integral=False)
+        self._shown = read_only(self._by_node)
+        self._total = None
+        self._domains.clear()
+        self._extremes.clear()
+        self._layout = self._nodes.rows.layout
+        self._seen = self._pods.n_changes
+        self.version += 1
+
+    def _weights(self, nothing: float) -> NDArray[np.float64]:
+        """What each entry of the pod table counts, (n_pods,) float64; `nothing` for those that are not selected."""
+        if self._per_pod:
+            weights = [self.weight(placement) for placement in self._pods.entries]
+            if self._remembers:
+                self._of_placements = dict(zip(self._pods.entries, weights, strict=True))  # without those who have gone
+            return np.array([nothing if weight is None else weight for weight in weights], dtype=np.float64)
+        by_class = np.zeros(self._pods.class_numbers)
+        for group in self._pods.classes.values():
+            if group.serial not in self._memo:
+                self._memo[group.serial] = self._evaluate(group.example)
+            weight = self._memo[group.serial]
+            by_class[group.number] = nothing if weight is None else weight
+        return by_class[self._pods.entry_classes]
+
+
+def _weight(predicate: Predicate | None, value: Value | None) -> Value:
+    if value is None:
+        return lambda pod: 1.0 if predicate is None or predicate(pod) else None
+    if predicate is None:
+        return value
+
+    def weigh(pod: PodView) -> float | None:
+        weight = value(pod) if predicate(pod) else None
+        return None if weight is None else float(weight)
+
+    return weigh
+
+
+class Selections:
+    """The selections asked for lately; what has not been asked for the longest is forgotten first.
+
+    Those that hardly anybody will ask for again (`passing`) have few places of their own, so that they displace nobody.
+    """
+
+    __slots__ = ("_lasting", "_nodes", "_passing", "_pods")
+
+    def __init__(self, nodes: NodeTable, pods: PodTable) -> None:
+        self._nodes = nodes
+        self._pods = pods
+        self._lasting: OrderedDict[Hashable, Selection] = OrderedDict()
+        self._passing: OrderedDict[Hashable, Selection] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._lasting) + len(self._passing)
+
+    def of(
+        self, key: Hashable, predicate: Predicate | None, *, per_pod: bool = False, value: Value | None = None, passing: bool = False
+    ) -> Selection:
+        """The selection of a key; the key stands for predicate, value and per_pod, which are used only when it is new."""
+        kept = self._passing if passing else self._lasting
+        selection = kept.get(key)
+        if selection is None:
+            selection = Selection(self._nodes, self._pods, predicate, per_pod=per_pod, value=value, remembers=not passing)
+            kept[key] = selection
+            most = MOST_PASSING if passing else self._most()
+            while len(kept) > most:
+                kept.popitem(last=False)
+        else:
+            kept.move_to_end(key)
+        return selection
+
+    def _most(self) -> int:
+        cells = self._nodes.rows.count + CELLS_OF_CLASS * len(self._pods.classes)
+        return max(FEWEST_SELECTIONS, min(MOST_SELECTIONS, MOST_CELLS // max(1, cells)))

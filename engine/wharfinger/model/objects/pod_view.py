@@ -1,0 +1,266 @@
+"""A pod as scheduling sees it: identity, template, requests, ports and images, derived once.
+
+Thousands of pods come from a few templates. Requests, ports, images and QoS class are therefore derived once per template and shared;
+name, uid, times and node are kept per pod. The template digest covers everything that a decision can depend on apart from the pod's
+identity. A field left out of the digest must be without any effect on decisions; a field in it without need only costs sharing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from wharfinger.model import objects
+from wharfinger.model.columns.resource_table import WILDCARD, HostPort
+from wharfinger.model.objects import requests
+
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")  # maps that differ only in order are equal
+_SPEC_FIELDS = operator.attrgetter(*(name for name in objects.PodSpec.__struct_fields__ if name not in {"node_name", "volumes"}))
+_VOLUME_SOURCES = operator.attrgetter(*(name for name in objects.Volume.__struct_fields__ if name != "name"))
+_NO_SOURCES = _VOLUME_SOURCES(objects.Volume())
+
+
+def digest(pod: objects.Pod) -> bytes:
+    """16 bytes that are equal for two pods iff every decision about them is equal apart from their identity."""
+    metadata = pod.metadata
+    owner = controller(pod)
+    parts = (
+        metadata.namespace or "default",
+        metadata.labels,
+        metadata.annotations,
+        None if owner is None else (owner.api_version, owner.kind, owner.name),
+        metadata.deletion_timestamp is not None,
+        pod.status.qos_class,
+        _resize_report(pod),
+        _volumes(pod),
+        _SPEC_FIELDS(pod.spec),
+    )
+    return hashlib.blake2b(_ENCODER.encode(parts), digest_size=16).digest()
+
+
+def controller(pod: objects.Pod) -> objects.OwnerReference | None:
+    """The owner that made a pod, or None."""
+    return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
+
+
+def deciding_volumes(spec: objects.PodSpec) -> tuple[objects.Volume, ...]:
+    """The volumes that a decision can depend on: not tokens, config maps and the like."""
+    return tuple(volume for volume in spec.volumes if _VOLUME_SOURCES(volume) != _NO_SOURCES)
+
+
+def _volumes(pod: objects.Pod) -> list[object]:
+    """Volumes without their names, which tell nothing; only an ephemeral one's claim is named by pod and volume."""
+    return [
+        (_VOLUME_SOURCES(volume), None if volume.ephemeral is None else (pod.metadata.name, volume.name))
+        for volume in deciding_volumes(pod.spec)
+    ]
+
+
+def _resize_report(pod: objects.Pod) -> object:
+    """All that the kubelet reports of resources, if it can count; None when it says no more than the spec, which is nearly always."""
+    if not status_counts(pod):
+        return None
+    status = pod.status
+    return (status.container_statuses, status.init_container_statuses, status.resources, status.allocated_resources, status.conditions)
+
+
+def status_counts(pod: objects.Pod) -> bool:
+    """Whether what the kubelet reports can change the requests of a pod: it is on a node, and the report is not just the spec again."""
+    status = pod.status
+    if not pod.spec.node_name or not (status.container_statuses or status.init_container_statuses or status.resources):
+        return False
+    return status.resources is not None or requests.resize_infeasible(pod) or _status_deviates(pod)
+
+
+def _status_deviates(pod: objects.Pod) -> bool:
+    wanted = {container.name: container.resources.requests for container in (*pod.spec.containers, *pod.spec.init_containers)}
+    return any(
+        state.resources is not None
+        and any(reported and reported != wanted.get(state.name) for reported in (state.resources.requests, state.allocated_resources))
+        for state in (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    )
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
+class PodDemand:
+    """What pods of one template ask of a node; amounts in the scheduler's units (cpu in thousandths, bytes, counts).
+
+    `nonzero` is (cpu, memory) as a node adds them up, `score_nonzero` as the score of an incoming pod counts them: Kubernetes treats pods
+    with pod-level requests differently in the two places, and so do we.
+    """
+
+    requests: Mapping[str, int]
+    nonzero: tuple[int, int]
+    score_nonzero: tuple[int, int]
+    host_ports: tuple[HostPort, ...]
+    images: tuple[str, ...]
+    qos: str
+
+
+class PodView:
+    """A pod and what is derived from it.
+
+    `template` is equal for two pods iff every decision about them is equal apart from their identity: it covers namespace, labels,
+    annotations, the controlling owner, the whole spec but for nodeName, a resize under way, and whether the pod is being deleted; not
+    name, uid, times and the rest of the status. (The name is part of it where it names volumes: generic ephemeral ones.) A pending pod
+    that names its node has the same template as one that does not, so whoever remembers decisions by template must add `node_name`.
+    """
+
+    __slots__ = ("_demand", "_template", "annotations", "key", "labels", "name", "namespace", "node_name", "object", "priority", "uid")
+
+    def __init__(self, pod: objects.Pod) -> None:
+        metadata = pod.metadata
+        self.object = pod
+        self.name = metadata.name
+        self.namespace = metadata.namespace or "default"
+        self.key = f"{self.namespace}/{self.name}"
+        self.uid = metadata.uid or self.key
+        self.labels: Mapping[str, str] = metadata.labels
+        self.annotations: Mapping[str, str] = metadata.annotations
+        self.priority = pod.spec.priority or 0
+        self.node_name = pod.spec.node_name
+        self._template: bytes | None = None
+        self._demand: PodDemand | None = None
+
+    def __repr__(self) -> str:
+        return f"PodView({self.key})"
+
+    def placed_on(self, node_name: str) -> PodView:
+        """The same pod standing on a node, as it is until the API server says so too; what was derived is shared."""
+        placed = PodView.__new__(PodView)
+        for name in PodView.__slots__:
+            setattr(placed, name, getattr(self, name))
+        placed.node_name = node_name
+        return placed
+
+    @property
+    def template(self) -> bytes:
+        """The digest of everything that decides, 16 bytes; see the class."""
+        if self._template is None:
+            self._template = digest(self.object)
+        return self._template
+
+    @property
+    def demand(self) -> PodDemand:
+        """What the pod asks of a node; InvalidObject when a quantity in it cannot be read."""
+        if self._demand is None:
+            self._demand = _shared_demand(self)
+        return self._demand
+
+    @property
+    def requests(self) -> Mapping[str, int]:
+        """Requests by resource name: cpu in thousandths, memory and ephemeral-storage in bytes, others in units."""
+        return self.demand.requests
+
+    @property
+    def nonzero(self) -> tuple[int, int]:
+        """(cpu in thousandths, memory in bytes) as a node adds them up, with defaults for containers that name none."""
+        return self.demand.nonzero
+
+    @property
+    def score_nonzero(self) -> tuple[int, int]:
+        """(cpu in thousandths, memory in bytes) as a score counts the incoming pod; differs from `nonzero` only with pod-level requests."""
+        return self.demand.score_nonzero
+
+    @property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """(ip, protocol, port) taken on the node, each once."""
+        return self.demand.host_ports
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Images of init containers, containers and image volumes, in that order and as often as they are used, tagged (`nginx:latest`)."""
+        return self.demand.images
+
+    @property
+    def qos(self) -> str:
+        """Guaranteed, Burstable or BestEffort."""
+        return self.demand.qos
+
+    @property
+    def created(self) -> float | None:
+        """Seconds since the epoch, or None when unknown."""
+        created = self.object.metadata.creation_timestamp
+        return None if created is None else created.timestamp()
+
+    @property
+    def started(self) -> float | None:
+        """When the kubelet took the pod on, in seconds since the epoch, or None."""
+        started = self.object.status.start_time
+        return None if started is None else started.timestamp()
+
+    @property
+    def terminating(self) -> bool:
+        """True once the pod is being deleted."""
+        return self.object.metadata.deletion_timestamp is not None
+
+    @property
+    def finished(self) -> bool:
+        """True when the pod has ended and holds nothing any more."""
+        return self.object.status.phase in {"Succeeded", "Failed"}
+
+    @property
+    def nominated_node(self) -> str:
+        """The node that preemption made room on for this pod, or ""."""
+        return self.object.status.nominated_node_name
+
+    @property
+    def controller(self) -> objects.OwnerReference | None:
+        """The owner that made the pod, or None."""
+        return controller(self.object)
+
+
+_demands: WeakValueDictionary[bytes, PodDemand] = WeakValueDictionary()  # by template, for as long as a pod of it is known
+
+
+def _shared_demand(view: PodView) -> PodDemand:
+    demand = _demands.get(view.template)
+    if demand is None:
+        demand = _demands[view.template] = derive_demand(view.object)
+    return demand
+
+
+def derive_demand(pod: objects.Pod) -> PodDemand:
+    """The demand of one pod, worked out from scratch; InvalidObject naming the pod when a quantity cannot be read."""
+    use_status = status_counts(pod)
+    exact = requests.pod_requests(pod, use_status=use_status)
+    nonzero = requests.pod_requests(pod, use_status=use_status, missing=requests.non_zero_defaults(pod, exact))
+    # NodeResourcesFit builds its scorer without the switches for pod-level resources and resizes (fit.go, NewFit), so its score counts
+    # what the containers ask for.
+    same = pod.spec.resources is None and not use_status
+    scored = nonzero if same else requests.pod_requests(pod, missing=requests.NON_ZERO, pod_level=False)
+    return PodDemand(
+        requests=requests.in_scheduler_units(exact),
+        nonzero=requests.cpu_and_memory(nonzero),
+        score_nonzero=requests.cpu_and_memory(scored),
+        host_ports=_host_ports(pod.spec),
+        images=_images(pod.spec),
+        qos=pod.status.qos_class or requests.compute_qos(pod.spec),
+    )
+
+
+def _host_ports(spec: objects.PodSpec) -> tuple[HostPort, ...]:
+    """Sidecars' and containers' host ports; on the host network every container port is one (the API server's own default)."""
+    running = (*(container for container in spec.init_containers if requests.is_sidecar(container)), *spec.containers)
+    ports = (
+        (port.host_ip or WILDCARD, port.protocol or "TCP", port.host_port or (port.container_port if spec.host_network else 0))
+        for container in running
+        for port in container.ports
+    )
+    return tuple(dict.fromkeys(port for port in ports if port[2] > 0))
+
+
+def _images(spec: objects.PodSpec) -> tuple[str, ...]:
+    containers = [container.image for container in (*spec.init_containers, *spec.containers)]
+    volumes = [volume.image.reference for volume in spec.volumes if volume.image is not None]
+    return tuple(normalized_image(image) for image in containers + volumes)
+
+
+def normalized_image(name: str) -> str:
+    """An image name with `:latest` added when it has neither tag nor digest (plugins/imagelocality, Kubernetes 1.36)."""
+    return f"{name}:latest" if name.rfind(":") <= name.rfind("/") else name

@@ -1,0 +1,294 @@
+"""YAML and JSON decoded into structs, tolerant exactly where Kubernetes is.
+
+The fast path is msgspec, from JSON bytes to a struct. Kubernetes' JSON is looser than the structs in two points: null stands for the zero
+value anywhere (`"creationTimestamp": null`, `"labels": null`), and a quantity may be a bare number. Objects that need either, and
+everything from YAML, take the slow path: a walk along the struct's type repairs these two points, then msgspec converts the result. The
+walk also gives better error messages.
+
+YAML differs from what a YAML library does by default in three points. A date such as `2024-01-01` is text to Kubernetes. The fast parser,
+written in C, builds nested values by unlimited recursion, so a hundred thousand brackets would end the process; text that may be that deep
+is measured first, event by event. Aliases can stand for a value that contains itself, or a few hundred bytes for a billion values; both
+are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import yaml
+from msgspec import inspect
+
+from wharfinger.errors import InvalidObject
+from wharfinger.model.objects import metadata, quantity
+
+DEEPEST = 200  # Kubernetes objects are some fifteen levels deep
+MOST_ALIASED = 1_000_000  # values of a document that uses aliases, each counted as often as it stands for something
+
+_NO_FILE = ' in "<unicode string>", line'  # the parser was given text; whoever catches the error knows the file
+_ALIAS = re.compile(rb"(?:^|[\s\[{,:])\*[^\s*]")
+_DEEP_BLOCKS = re.compile(rb"(?:[-?:][ \t]+){64}|^ {256}", re.MULTILINE)
+
+
+class NotReadable(Exception):
+    """A file's content is not what its format demands."""
+
+
+def parse_yaml(content: bytes, *, unique_keys: bool = False) -> Iterator[Any]:
+    """The values of the documents in a YAML text, empty ones left out; NotReadable when it is not YAML.
+
+    Of equal keys in one mapping the last counts, unless `unique_keys` has them refused, which takes a while for megabytes.
+    """
+    try:
+        text = content.decode("utf-8")
+        if _may_be_deep(content) and _depth(text) > DEEPEST:
+            raise NotReadable(f"values are nested more than {DEEPEST} levels deep")
+        has_aliases = _ALIAS.search(content) is not None
+        for document in yaml.load_all(text, Loader=_UNIQUE_KEYS if unique_keys else _LOADER):
+            if has_aliases:
+                _measure(document, {})
+            if document is not None:
+                yield document
+    except UnicodeDecodeError:
+        raise NotReadable("neither JSON nor YAML: it is not UTF-8 text") from None
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
+        raise NotReadable(f"not YAML: {' '.join(str(error).split())}".replace(_NO_FILE, " at line")) from None
+
+
+def _may_be_deep(content: bytes) -> bool:
+    """Whether there are enough brackets open at once, dashes in a row or spaces before a line; brackets in text count too, hence `may`."""
+    letters = np.frombuffer(content, dtype=np.uint8)
+    opening = np.isin(letters, np.frombuffer(b"[{", dtype=np.uint8)).astype(np.int32)
+    closing = np.isin(letters, np.frombuffer(b"]}", dtype=np.uint8)).astype(np.int32)
+    return bool(np.max(np.cumsum(opening - closing), initial=0) > DEEPEST // 2) or _DEEP_BLOCKS.search(content) is not None
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            deepest = max(deepest, depth)
+            if deepest > DEEPEST:
+                break
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return deepest
+
+
+def _measure(value: Any, known: dict[int, tuple[int, int]], level: int = 1) -> tuple[int, int]:
+    """How many values there are in a value, and on how many levels, aliases followed; `known` are those measured already, by identity."""
+    if not isinstance(value, dict | list):
+        return 1, 0
+    if id(value) not in known:
+        if level > DEEPEST:
+            raise NotReadable(f"values are nested more than {DEEPEST} levels deep, or an alias stands for what contains it")
+        parts = [_measure(part, known, level + 1) for part in (value.values() if isinstance(value, dict) else value)]
+        known[id(value)] = 1 + sum(size for size, _ in parts), 1 + max((height for _, height in parts), default=0)
+    size, height = known[id(value)]
+    if size > MOST_ALIASED:
+        raise NotReadable(f"its aliases stand for more than {MOST_ALIASED:,} values; write out what is meant")
+    if level + height - 1 > DEEPEST:
+        raise NotReadable(f"values are nested more than {DEEPEST} levels deep")
+    return size, height
+
+
+def _construct_mapping(loader: Any, node: Any, deep: bool = False) -> dict[Any, Any]:
+    """The mapping of a node; NotReadable when a key is there twice."""
+    known: set[str] = set()
+    for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        if isinstance(key, yaml.ScalarNode):
+            if key.value in known:
+                raise NotReadable(f'line {key.start_mark.line + 1}: the key "{key.value}" is there twice')
+            known.add(key.value)
+    mapping: dict[Any, Any] = super(_UNIQUE_KEYS, loader).construct_mapping(node, deep=deep)
+    return mapping
+
+
+def _make_loader() -> type[Any]:
+    """The fastest safe loader, without timestamps: Kubernetes reads `2024-01-01` in YAML as text."""
+    base: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in patterns if tag != "tag:yaml.org,2002:timestamp"]
+        for first, patterns in base.yaml_implicit_resolvers.items()
+    }
+    return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
+
+
+_LOADER = _make_loader()
+_UNIQUE_KEYS: type[Any] = type("UniqueKeys", (_LOADER,), {"construct_mapping": _construct_mapping})
+
+
+T = TypeVar("T", bound=metadata.KubeStruct)
+
+_PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<where>.*)`)?\Z", re.DOTALL)
+_STEP = re.compile(r"\[\d+\]|[^.\[\]]+")
+_NEUTRAL: Mapping[str, Any] = {"object": {}, "array": [], "str": "", "int": 0, "bool": False}
+MOST_TOLD = 50
+"""Fields of one object that are told as unreadable; whoever mends them sees the next ones."""
+
+_WORDS = {
+    "object": "an object",
+    "array": "a list",
+    "str": "text",
+    "int": "a whole number",
+    "bool": "true or false",
+    "null": "null",
+    "float": "a number",
+    "datetime": "a time",
+}
+
+
+def decode_json(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """One object of `kind` from its JSON; InvalidObject names the field that cannot be read."""
+    try:
+        decoded: T = _decoder(kind).decode(raw)
+    except msgspec.ValidationError:
+        return convert(parse_json(raw), kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise InvalidObject(not_json(error)) from None
+    return decoded
+
+
+def parse_json(raw: bytes | msgspec.Raw) -> Any:
+    """JSON as plain Python values; InvalidObject when it is not JSON."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise InvalidObject(not_json(error)) from None
+
+
+def convert(plain: Any, kind: type[T]) -> T:
+    """One object of `kind` from plain Python values (parsed YAML or JSON).
+
+    InvalidObject names every field that cannot be read, a line each, `MOST_TOLD` of them at most.
+    """
+    problems: list[str] = []
+    mended = _mend(plain, _type_of(kind), "", problems)
+    while len(problems) < MOST_TOLD:
+        try:
+            converted = msgspec.convert(mended, kind)
+        except (msgspec.ValidationError, RecursionError, ValueError) as error:
+            problems.append(explain(str(error)))
+            if not _take_out(mended, str(error)):
+                break
+        else:
+            if not problems:
+                return converted
+            break
+    more = len(problems) - MOST_TOLD
+    raise InvalidObject("\n".join([*problems[:MOST_TOLD], f"{more} more fields cannot be read"] if more > 0 else problems))
+
+
+def not_json(error: Exception) -> str:
+    """Why bytes are not JSON: `not JSON: …`."""
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8 text"
+    reason = str(error).removeprefix("JSON is malformed: ").partition(" - at ")[0]
+    return f"not JSON: {'it ends too early' if reason == 'Input data was truncated' else reason}"
+
+
+def explain(message: str) -> str:
+    """A validation message of msgspec with the field first: `spec.nodeName: expected text, got a whole number`."""
+    found = _PLACE.match(message)
+    what, where = (found["what"], found["where"]) if found else (message, None)
+    what = re.sub(r"`([a-z]+)(?: \| null)?`", lambda name: _WORDS.get(name[1], name[0]), what)
+    what = what[:1].lower() + what[1:]
+    return f"{where}: {what}" if where else what
+
+
+@cache
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(kind)
+
+
+@cache
+def _type_of(kind: type[T]) -> inspect.Type:
+    return inspect.type_info(kind)  # 2 ms: far more than decoding an object with it
+
+
+def _take_out(plain: Any, message: str) -> bool:
+    """Whether the value that a message of msgspec is about could be taken out of `plain`, so that what else is wrong can be found."""
+    found = _PLACE.match(message)
+    where = (found and found["where"]) or ""
+    steps = [int(step[1:-1]) if step[0] == "[" else step for step in _STEP.findall(where)]
+    if not steps or "[...]" in where:
+        return False
+    for step in steps[:-1]:
+        plain = plain[step]
+    # All fields may be absent. In a list a value of the right type takes the place, so that the ones after it keep theirs.
+    if isinstance(plain, dict):
+        return plain.pop(steps[-1], None) is not None
+    wanted = next((word for word in _NEUTRAL if message.startswith(f"Expected `{word}")), None)
+    if not isinstance(plain, list) or wanted is None:
+        return False
+    plain[steps[-1]] = _NEUTRAL[wanted]
+    return True
+
+
+def _mend(value: Any, wanted: inspect.Type, where: str, problems: list[str]) -> Any:
+    if isinstance(wanted, inspect.UnionType):
+        members = [member for member in wanted.types if not isinstance(member, inspect.NoneType)]
+        return _mend(value, members[0], where, problems) if len(members) == 1 and value is not None else value
+    if isinstance(wanted, inspect.Metadata) and wanted.extra is not None and metadata.QUANTITY in wanted.extra:
+        return _mend_quantity(value, where, problems)
+    if isinstance(wanted, inspect.StructType) and isinstance(value, dict):
+        return {
+            field.encode_name: _mend(value[field.encode_name], field.type, _join(where, field.encode_name), problems)
+            for field in wanted.fields
+            if value.get(field.encode_name) is not None
+        }
+    if isinstance(wanted, inspect.DictType) and isinstance(value, dict):
+        return {_key(key): _mend_entry(entry, wanted.value_type, f"{where}[{_key(key)!r}]", problems) for key, entry in value.items()}
+    if isinstance(wanted, inspect.VarTupleType) and isinstance(value, list):
+        return [_mend(entry, wanted.item_type, f"{where}[{index}]", problems) for index, entry in enumerate(value)]
+    return value
+
+
+def _mend_entry(value: Any, wanted: inspect.Type, where: str, problems: list[str]) -> Any:
+    """An entry of a map of text; msgspec's own message does not say which entry is wrong, so it is said here."""
+    if isinstance(wanted, inspect.StrType):
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            hint = f" {value}; put it in quotes" if isinstance(value, bool | int | float) else ""
+            problems.append(f"{where}: expected text, got {_word(value)}{hint:.64}")
+            return ""
+    return _mend(value, wanted, where, problems)
+
+
+def _mend_quantity(value: Any, where: str, problems: list[str]) -> Any:
+    if value is None:
+        return "0"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = format(value)
+    if not isinstance(value, str):
+        problems.append(f"{where}: expected a quantity, got {_word(value)}")
+        return "0"
+    try:
+        negative = quantity.nano(value) < 0
+    except InvalidObject as error:
+        problems.append(f"{where}: {error}")
+        return "0"
+    if negative:
+        problems.append(f"{where}: {value!r} is negative")
+        return "0"
+    return value
+
+
+def _key(key: Any) -> str:
+    """A key of a YAML map as the JSON it stands for would have it."""
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _word(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "a truth value", int: "a number", float: "a number"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _join(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name

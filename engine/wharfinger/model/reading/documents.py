@@ -1,0 +1,284 @@
+"""Files split into documents and documents into items, before their kinds are known.
+
+JSON items stay raw bytes, YAML items are plain Python values; both are an `Item`. `kubectl get … -o json` of a big cluster is hundreds of
+megabytes, most of it indentation and managed fields, so a large List is not held in memory. Its shape is regular: every item starts with
+`{"apiVersion"`, with the same white space. The text is cut there and every piece is checked to be a whole JSON value; where the cut was in
+the middle of an item (an owner reference may look the same) the pieces are joined again. A List of any other shape is read as a whole.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias, cast
+
+import msgspec
+
+from wharfinger.errors import UsageError
+from wharfinger.model.reading import decode
+from wharfinger.model.reading.decode import NotReadable
+
+_BRACKET = ord("[")
+CHUNK = 4 << 20
+_MOST_PIECES = 1000  # cuts in one item; more, and it is rather broken
+
+_HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"items"\s*:\s*\[\s*(?=\{(\s*)"apiVersion"\s*:)')
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
+_RAW = msgspec.json.Decoder(msgspec.Raw)
+
+
+class Outline(msgspec.Struct, rename="camel"):
+    """A document whose items are not decoded yet."""
+
+    kind: str | None = None
+    api_version: str | None = None
+    items: list[msgspec.Raw] | None = None
+    metrics: msgspec.Raw = msgspec.Raw(b"")
+    capture: msgspec.Raw = msgspec.Raw(b"")
+
+
+OUTLINE = msgspec.json.Decoder(Outline)
+
+
+class BrokenItem(Exception):
+    """An item is not JSON; says which one and where."""
+
+
+class ItemStream:
+    """The items of a List read from a stream; `metrics` and `capture` are known once all items were read."""
+
+    def __init__(self, stream: BinaryIO, head: re.Match[bytes], start: bytes) -> None:
+        self.api_version = head[1].decode(errors="replace")
+        self.metrics = msgspec.Raw(b"")
+        self.capture = msgspec.Raw(b"")
+        self._stream = stream
+        self._buffer = start[head.end() :]
+        self._opening = b"{" + head[2] + b'"apiVersion"'
+        self._read = 0
+        self._offset = head.end()
+
+    def __iter__(self) -> Iterator[msgspec.Raw]:
+        pieces: list[bytes] = []
+        for piece in self._pieces():
+            pieces.append(piece)
+            try:
+                item = _RAW.decode(b"".join(pieces).rstrip().removesuffix(b","))
+            except _NOT_JSON as error:
+                if len(pieces) > _MOST_PIECES:
+                    raise self._broken(error) from None
+                continue
+            self._read += 1
+            self._offset += sum(map(len, pieces))
+            pieces = []
+            yield item
+        yield from self._last(b"".join(pieces) + self._buffer)
+
+    def _pieces(self) -> Iterator[bytes]:
+        """Candidates for items, each from one opening to the next; the first of a list inside an item does not count as one."""
+        while True:
+            start = opening = 0
+            while (opening := self._buffer.find(self._opening, opening + 1)) >= 0:
+                if self._buffer[opening - 1] != _BRACKET:
+                    yield self._buffer[start:opening]
+                    start = opening
+            chunk = self._stream.read(CHUNK)
+            self._buffer = self._buffer[start:] + chunk
+            if not chunk:
+                return
+
+    def _last(self, rest: bytes) -> list[msgspec.Raw]:
+        """The last item (or, had the cuts been wrong, the last few), with what else stands in the List after its items."""
+        try:
+            outline = OUTLINE.decode(b'{"items":[' + rest)
+        except msgspec.ValidationError as error:
+            raise BrokenItem(decode.explain(str(error))) from None
+        except _NOT_JSON as error:
+            raise self._broken(error) from None
+        self.metrics, self.capture = outline.metrics, outline.capture
+        return outline.items or []
+
+    def _broken(self, error: Exception) -> BrokenItem:
+        reason = decode.not_json(error).partition(" (byte")[0]  # counted from somewhere else
+        return BrokenItem(f"item {self._read}, which starts at byte {self._offset}, is {reason}")
+
+
+def open_stream(stream: BinaryIO) -> tuple[ItemStream | None, bytes]:
+    """(the items of a List of regular shape or None, what was read of the stream to find out)."""
+    start = stream.read(CHUNK)
+    head = _HEAD.match(start)
+    return (ItemStream(stream, head, start) if head is not None else None), start
+
+
+Item: TypeAlias = msgspec.Raw | Any  # Raw for JSON, plain values for YAML
+
+SUFFIXES = (".json", ".yaml", ".yml", ".jsonl", ".ndjson")
+_FLOW_YAML = re.compile(rb"\s*[\[{]\s*[A-Za-z]")  # `{apiVersion: v1, …}`: braces without the quotes of JSON
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One JSON value or YAML document: a list of items, or a single one."""
+
+    kind: str = ""
+    api_version: str = ""
+    items: Iterable[Item] | None = None
+    is_list: bool = False
+    metrics: Item | None = None
+    capture: Item | None = None
+
+
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def streams(path: str | Path) -> Iterator[tuple[str, BinaryIO]]:
+    """(name for messages, unpacked content) of a file, of each file in a folder, or of standard input (`-`).
+
+    Of a folder those files are read, sorted, that have one of the suffixes above. UsageError when there is nothing to read.
+    """
+    if str(path) == "-":
+        yield "standard input", _unpacked(_standard_input())
+        return
+    path = Path(path)
+    found = [file for file in sorted(path.rglob("*")) if _is_wanted(file, path)] if path.is_dir() else [path]
+    if not found:
+        raise UsageError(f"{path}: no files that end in {', '.join(SUFFIXES)} (or one of these and .gz) in this folder")
+    for file in found:
+        with _opened(file) as stream:
+            with reading(str(file)):
+                content = _unpacked(stream)
+            yield str(file), content
+
+
+@contextmanager
+def reading(label: str) -> Iterator[None]:
+    """A context in which a file is read; UsageError with the file's name where that fails."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{label}: {error.strerror or error}") from error
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin.closed:  # by whoever read it to its end: `--snapshot - --pods -`
+        raise UsageError("standard input can be read only once: give one of the two `-` as a file")
+    return sys.stdin.buffer
+
+
+def _is_wanted(file: Path, folder: Path) -> bool:
+    hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+    return not hidden and file.name.removesuffix(".gz").endswith(SUFFIXES) and file.is_file()
+
+
+def _opened(file: Path) -> BinaryIO:
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror or error}") from None
+
+
+def _unpacked(stream: BinaryIO) -> BinaryIO:
+    buffered = io.BufferedReader(cast("io.RawIOBase", stream))
+    return cast("BinaryIO", gzip.GzipFile(fileobj=buffered)) if buffered.peek(2)[:2] == _GZIP_MAGIC else buffered
+
+
+def split(stream: BinaryIO, *, yaml_likely: bool = False) -> Iterator[Document]:
+    """The documents of one file; NotReadable when it is neither JSON nor YAML."""
+    try:
+        items, start = open_stream(stream)
+        if items is None:
+            yield from _split_bytes(start + stream.read(), yaml_likely=yaml_likely)
+        else:
+            yield Document(kind="List", api_version=items.api_version, items=items, is_list=True)
+            yield Document(metrics=_given(items.metrics), capture=_given(items.capture))
+    except OSError as error:
+        raise NotReadable(error.strerror or str(error)) from None
+    except (EOFError, zlib.error) as error:
+        raise NotReadable(f"broken gzip: {error}") from None
+
+
+def _split_bytes(content: bytes, *, yaml_likely: bool) -> Iterator[Document]:
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    if _FLOW_YAML.match(content) or content.lstrip()[:1] not in {b"{", b"["}:
+        yield from map(_plain_document, decode.parse_yaml(content))
+        return
+    try:
+        documents = _split_json(content)
+    except NotReadable:
+        if not yaml_likely and b"\n---" not in content:
+            raise
+        documents = list(map(_plain_document, decode.parse_yaml(content)))
+    yield from documents
+
+
+def _split_json(content: bytes) -> list[Document]:
+    try:
+        return [_outlined(content)]
+    except msgspec.ValidationError as error:
+        raise NotReadable(decode.explain(str(error))) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        if lines := _json_lines(content):
+            return lines
+        raise NotReadable(decode.not_json(error)) from None
+
+
+def _outlined(content: bytes) -> Document:
+    if content.lstrip()[:1] == b"[":
+        return Document(items=list(_ARRAY.decode(content)), is_list=True)
+    outline = OUTLINE.decode(content)
+    metrics, capture = _given(outline.metrics), _given(outline.capture)
+    kind, api_version = outline.kind or "", outline.api_version or ""
+    if outline.items is not None or kind.endswith("List"):
+        items = outline.items or []
+        return Document(kind=kind, api_version=api_version, items=items, is_list=True, metrics=metrics, capture=capture)
+    if metrics is not None and kind in {"", "MetricSamples"}:
+        return Document(kind=kind, api_version=api_version, metrics=metrics)
+    return Document(kind=kind, api_version=api_version, items=[msgspec.Raw(content)])
+
+
+def _given(raw: msgspec.Raw) -> msgspec.Raw | None:
+    return None if bytes(raw) in {b"", b"null"} else raw
+
+
+def _json_lines(content: bytes) -> list[Document]:
+    """Documents of newline-delimited JSON; none when it is something else."""
+    lines = [line for line in content.splitlines() if line.strip()]
+    try:
+        return [_outlined(line) for line in lines] if len(lines) > 1 else []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+        return []
+
+
+def as_list(item: Item) -> Document | None:
+    """The items of an item that is itself a List, or None when it is not."""
+    if isinstance(item, msgspec.Raw):
+        try:
+            document = _outlined(bytes(item))
+        except msgspec.ValidationError:  # some kind whose name ends in List
+            return None
+        return document if document.is_list else None
+    return _plain_document(item) if isinstance(item, dict) and isinstance(item.get("items"), list) else None
+
+
+def _plain_document(document: Any) -> Document:
+    if isinstance(document, list):
+        return Document(items=document, is_list=True)
+    if not isinstance(document, dict):
+        raise NotReadable("neither JSON nor YAML objects: expected what `kubectl get … -o json` or `-o yaml` prints")
+    kind, api_version = str(document.get("kind") or ""), str(document.get("apiVersion") or "")
+    metrics, items = document.get("metrics"), document.get("items")
+    if items is not None and not isinstance(items, list):
+        raise NotReadable("items: expected a list")
+    if items is not None or kind.endswith("List"):
+        capture = document.get("capture")
+        return Document(kind=kind, api_version=api_version, items=items or [], is_list=True, metrics=metrics, capture=capture)
+    if metrics is not None and kind in {"", "MetricSamples"}:
+        return Document(kind=kind, api_version=api_version, metrics=metrics)
+    return Document(kind=kind, api_version=api_version, items=[document])

@@ -1,0 +1,320 @@
+"""Clusters read from files: what `kubectl get … -o json|yaml` prints, manifests, folders of either, standard input, gzip.
+
+Each item of a List is decoded once, into the struct of its kind; managed fields, contents of volumes and the like never become Python
+objects. Equal parts of many objects are kept once: the fifty thousand pods of a cluster come from a few hundred templates. A broken item
+is named by file, index, kind and field; the caller chooses whether reading goes on.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, cast
+
+import msgspec
+from msgspec import structs
+
+from wharfinger.errors import InvalidObject
+from wharfinger.model import objects
+from wharfinger.model.objects import pod_view
+from wharfinger.model.reading import decode, documents, manifest_fields, snapshot_file
+
+Part = TypeVar("Part")
+
+
+class Sharing:
+    """What was seen so far."""
+
+    def __init__(self) -> None:
+        self._first_of: dict[bytes, objects.Pod] = {}
+        self._parts: dict[object, object] = {}
+
+    def _once(self, part: Part) -> Part:
+        return self._parts.setdefault(part, part)  # type: ignore[return-value]  # equal hashable parts are of one type
+
+    def node(self, node: objects.Node) -> objects.Node:
+        """An equal node that shares its images and conditions with those before it."""
+        status = structs.replace(node.status, images=tuple(map(self._once, node.status.images)))
+        return structs.replace(node, status=status)
+
+    def pod(self, pod: objects.Pod) -> objects.Pod:
+        """An equal pod that shares all but its identity with the first pod of its template; volumes that decide nothing are left out."""
+        first = self._first_of.setdefault(pod_view.digest(pod), pod)
+        return objects.Pod(
+            metadata=self._metadata(pod.metadata, first.metadata),
+            spec=self._spec(pod.spec, first.spec),
+            status=self._status(pod.status, first.status),
+        )
+
+    def _metadata(self, own: objects.ObjectMeta, first: objects.ObjectMeta) -> objects.ObjectMeta:
+        return structs.replace(
+            own,
+            namespace=_same_or_own(own.namespace, first.namespace),
+            generate_name=_same_or_own(own.generate_name, first.generate_name),
+            labels=first.labels,
+            annotations=first.annotations,
+            owner_references=_same_or_own(own.owner_references, first.owner_references),
+            finalizers=_same_or_own(own.finalizers, first.finalizers),
+        )
+
+    def _spec(self, own: objects.PodSpec, first: objects.PodSpec) -> objects.PodSpec:
+        volumes = pod_view.deciding_volumes(own)
+        shared = pod_view.deciding_volumes(first)
+        return structs.replace(first, node_name=self._once(own.node_name), volumes=shared if volumes == shared else volumes)
+
+    def _status(self, own: objects.PodStatus, first: objects.PodStatus) -> objects.PodStatus:
+        return structs.replace(
+            own,
+            phase=_same_or_own(own.phase, first.phase),
+            qos_class=first.qos_class,
+            conditions=_same_or_own(own.conditions, first.conditions),
+            container_statuses=_same_or_own(own.container_statuses, first.container_statuses),
+            init_container_statuses=_same_or_own(own.init_container_statuses, first.init_container_statuses),
+        )
+
+
+def _same_or_own(own: Part, first: Part) -> Part:
+    return first if own == first else own
+
+
+T = TypeVar("T", bound=objects.KubeStruct)
+
+MetricTable = dict[str, dict[str, snapshot_file.Sample]]
+
+_DEEPEST_LIST = 2  # nobody nests Lists; kubectl flattens them
+_HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"\s*[,}]')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objects:
+    """What was read.
+
+    `by_kind` holds every object under its struct, in the order of reading and each key once (the last one read counts). `metrics` is
+    metric name → node → (value, time). `ignored` counts kinds that no decision needs, `skipped` says what was broken and left out,
+    `replaced` counts objects of which a later version was read. `taken_at` is the latest time, in seconds since 1970, at which a file says
+    that it was captured. `unknown_fields` are the fields of written manifests that Kubernetes does not know, a sentence each.
+    """
+
+    by_kind: Mapping[type[objects.AnyObject], Sequence[objects.AnyObject]] = field(default_factory=dict)
+    metrics: MetricTable = field(default_factory=dict)
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+    replaced: int = 0
+    taken_at: float | None = None
+    unknown_fields: tuple[str, ...] = ()
+
+    def of(self, kind: type[T]) -> Sequence[T]:
+        """The objects of one struct, in the order of reading."""
+        found: Any = self.by_kind
+        return cast("Sequence[T]", found.get(kind, ()))
+
+    @property
+    def nodes(self) -> Sequence[objects.Node]:
+        """The nodes."""
+        return self.of(objects.Node)
+
+    @property
+    def pods(self) -> Sequence[objects.Pod]:
+        """The pods, placed and pending."""
+        return self.of(objects.Pod)
+
+    def __len__(self) -> int:
+        return sum(len(found) for found in self.by_kind.values())
+
+
+def read_objects(paths: Iterable[str | Path], *, skip_invalid: bool = False, written: bool = False) -> Objects:
+    """Everything that the files, folders and `-` (standard input) hold.
+
+    UsageError when a path cannot be read; InvalidObject when something in it cannot, unless `skip_invalid`, which lists it in `skipped`
+    instead. What people have `written` is read to its end before it is refused, and its unknown fields are looked for: the error has
+    everything that is wrong, a line each.
+    """
+    reader = _Reader(skip_invalid=skip_invalid, written=written)
+    with _paused_collection():
+        for path in paths:
+            for label, stream in documents.streams(path):
+                with documents.reading(label):
+                    reader.read(label, stream)
+    return reader.finish()
+
+
+def read_bytes(content: bytes, label: str = "-", *, skip_invalid: bool = False) -> Objects:
+    """Everything that one file's content holds; `label` is its name in messages."""
+    reader = _Reader(skip_invalid=skip_invalid)
+    reader.read(label, io.BytesIO(content))
+    return reader.finish()
+
+
+@contextmanager
+def _paused_collection() -> Iterator[None]:
+    """Reading makes millions of objects and no garbage in cycles: looking for it would double the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class _Reader:
+    """Collects objects file by file."""
+
+    def __init__(self, *, skip_invalid: bool, written: bool = False) -> None:
+        self._skip_invalid = skip_invalid
+        self._written = written
+        self._refused: list[str] = []
+        self._unknown_fields: list[str] = []
+        self._found: dict[type[objects.AnyObject], dict[str, objects.AnyObject]] = {}
+        self._sharing = Sharing()
+        self._metrics: MetricTable = {}
+        self._ignored: Counter[str] = Counter()
+        self._skipped: list[str] = []
+        self._replaced = 0
+        self._taken_at: float | None = None
+
+    def finish(self) -> Objects:
+        if self._refused:
+            raise InvalidObject("\n".join([*self._refused, *self._unknown_fields]))
+        return Objects(
+            by_kind={kind: list(found.values()) for kind, found in self._found.items()},
+            metrics=self._metrics,
+            ignored=dict(sorted(self._ignored.items())),
+            skipped=tuple(self._skipped),
+            replaced=self._replaced,
+            taken_at=self._taken_at,
+            unknown_fields=tuple(self._unknown_fields),
+        )
+
+    def read(self, label: str, stream: BinaryIO) -> None:
+        try:
+            for document in documents.split(stream, yaml_likely=label.removesuffix(".gz").endswith((".yaml", ".yml"))):
+                self._read_document(document, label)
+        except (decode.NotReadable, documents.BrokenItem) as error:
+            self._refuse(label, str(error))
+
+    def _read_document(self, document: documents.Document, label: str, depth: int = 0) -> None:
+        if document.metrics is not None:
+            self._add_metrics(document.metrics, label)
+        if document.capture is not None:
+            self._add_capture(document.capture, label)
+        if document.items is None:
+            return
+        implied = _implied_kind(document)
+        for index, item in enumerate(document.items):
+            where = f"{label}: item {index}" if document.is_list else label
+            self._read_item(item, where, implied, depth)
+
+    def _read_item(self, item: documents.Item, where: str, implied: tuple[str, str], depth: int) -> None:
+        try:
+            nested = self._add_or_open(item, where, implied, depth)
+        except InvalidObject as error:
+            self._refuse(f"{where}{_shown_name(item)}", str(error))
+            return
+        if nested is not None:
+            self._read_document(nested, where, depth + 1)
+
+    def _add_or_open(self, item: documents.Item, where: str, implied: tuple[str, str], depth: int) -> documents.Document | None:
+        """The List that an item is, or None when it is an object, which is added."""
+        api_version, kind = _header(item)
+        if not kind.endswith("List") or (nested := documents.as_list(item)) is None:
+            self._add(item, where, *((api_version, kind) if kind else implied))
+            return None
+        if depth == _DEEPEST_LIST:
+            raise InvalidObject("it is a List in a List in a List")
+        return nested
+
+    def _add(self, item: documents.Item, where: str, api_version: str, kind: str) -> None:
+        if not kind:
+            raise InvalidObject("it has no kind; expected what `kubectl get … -o json` or `-o yaml` prints")
+        group = api_version.rpartition("/")[0]
+        struct = objects.KINDS.get((group, kind))
+        if struct is None:
+            self._ignored[kind] += 1
+            return
+        if self._written:
+            plain = decode.parse_json(item) if isinstance(item, msgspec.Raw) else item
+            unknown = manifest_fields.unknown_fields(plain, group, kind)
+            self._unknown_fields += [f"{where}{_shown_name(item)}: {sentence}" for sentence in unknown]
+        obj = decode.decode_json(item, struct) if isinstance(item, msgspec.Raw) else decode.convert(item, struct)
+        if not obj.metadata.name and not (obj.metadata.generate_name and kind == "Pod"):
+            raise InvalidObject("metadata.name: it has no name")
+        self._keep(self._shared(obj))
+
+    def _shared(self, obj: objects.AnyObject) -> objects.AnyObject:
+        if isinstance(obj, objects.Pod):
+            return self._sharing.pod(obj)
+        return self._sharing.node(obj) if isinstance(obj, objects.Node) else obj
+
+    def _keep(self, obj: objects.AnyObject) -> None:
+        found = self._found.setdefault(type(obj), {})
+        key = objects.key_of(obj) if obj.metadata.name else f"{objects.key_of(obj)}{obj.metadata.generate_name}{len(found)}"
+        if key in found:
+            self._replaced += 1
+        found[key] = obj
+
+    def _add_metrics(self, table: documents.Item, label: str) -> None:
+        try:
+            for name, by_node in snapshot_file.read_samples(table).items():
+                self._metrics.setdefault(name, {}).update(by_node)
+        except InvalidObject as error:
+            self._refuse(f"{label}: metrics", str(error))
+
+    def _add_capture(self, word: documents.Item, label: str) -> None:
+        try:
+            found = snapshot_file.read_capture(word)
+        except InvalidObject as error:
+            self._refuse(f"{label}: capture", str(error))
+            return
+        self._taken_at = max(filter(None, (self._taken_at, found.seconds)), default=None)
+        self._skipped += [f"{label}: {sentence}" for sentence in found.not_read]
+
+    def _refuse(self, where: str, reasons: str) -> None:
+        """Tell what is wrong, a reason a line: now, at the end together with all that is wrong, or in `skipped`, a sentence an object."""
+        if self._skip_invalid:
+            self._skipped.append(f"{where}: {'; '.join(reasons.splitlines())}")
+            return
+        sentences = [f"{where}: {reason}" for reason in reasons.splitlines()]
+        if not self._written:
+            raise InvalidObject("\n".join(sentences))
+        self._refused += sentences
+
+
+def _implied_kind(document: documents.Document) -> tuple[str, str]:
+    """(apiVersion, kind) of items that do not say their own, as in a PodList straight from the API server."""
+    return document.api_version, document.kind.removesuffix("List") if document.is_list else document.kind
+
+
+def _header(item: documents.Item) -> tuple[str, str]:
+    if isinstance(item, msgspec.Raw):
+        head = _HEAD.match(memoryview(item)[:256])
+        if head is not None:
+            return head[1].decode(errors="replace"), head[2].decode(errors="replace")
+        item = decode.parse_json(item)
+    if not isinstance(item, dict):
+        raise InvalidObject("it is not an object")
+    api_version, kind = item.get("apiVersion") or "", item.get("kind") or ""
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        raise InvalidObject("apiVersion and kind have to be text")
+    return api_version, kind
+
+
+def _shown_name(item: documents.Item) -> str:
+    """` (Pod default/web-1)` as far as it can be made out."""
+    try:
+        plain: Any = decode.parse_json(item) if isinstance(item, msgspec.Raw) else item
+    except InvalidObject:
+        return ""
+    if not isinstance(plain, dict):
+        return ""
+    metadata = plain.get("metadata")
+    names = [metadata.get("namespace"), metadata.get("name")] if isinstance(metadata, dict) else []
+    parts = [plain.get("kind"), "/".join(name for name in names if name and isinstance(name, str))]
+    shown = " ".join(part for part in parts if part and isinstance(part, str))
+    return f" ({shown})" if shown else ""

@@ -1,0 +1,373 @@
+"""Workloads expanded to the pods that their controllers would create, with the defaults of the API server.
+
+A person who asks "where would this go?" has a Deployment, not pods. The pods made here are pending, named `<workload>-<number>`, and have
+what scheduling reads of real ones: labels including the hash or ordinal that the controller adds, the controlling owner (for default
+spreading), a StatefulSet's claims, a DaemonSet's node affinity and tolerations (controller/daemon). Nothing is random: the same manifest
+gives the same pods.
+
+Objects taken from a cluster have the API server's defaults, manifests do not. Defaulting follows apis/core/v1/defaults.go and the
+admission plugins Priority, RuntimeClass and DefaultTolerationSeconds, Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from wharfinger.errors import InvalidObject
+from wharfinger.model import objects
+from wharfinger.model.objects import quantity, requests, selectors, tolerations
+from wharfinger.model.reading.files import Objects
+
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_EVICTION_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_EVICTION_SECONDS = 300
+
+
+class Admission:
+    """Fills in defaults; `warnings` collects what could not be looked up."""
+
+    def __init__(self, classes: Iterable[objects.PriorityClass] = (), runtimes: Iterable[objects.RuntimeClass] = ()) -> None:
+        self._classes = {one.metadata.name: one for one in classes}
+        self._runtimes = {one.metadata.name: one for one in runtimes}
+        self.warnings: list[str] = []
+
+    def admit(self, pod: objects.Pod) -> objects.Pod:
+        """The pod with everything filled in that the API server would fill in."""
+        spec = pod.spec
+        spec = structs.replace(
+            spec,
+            containers=tuple(map(_requests_from_limits, spec.containers)),
+            init_containers=tuple(map(_requests_from_limits, spec.init_containers)),
+            tolerations=(*spec.tolerations, *_eviction_tolerations(spec.tolerations)),
+            scheduler_name=spec.scheduler_name or "default-scheduler",
+            service_account_name=spec.service_account_name or "default",
+        )
+        spec = structs.replace(spec, resources=_pod_level_requests(spec))
+        where = objects.key_of(pod)
+        return structs.replace(pod, spec=self._with_overhead(self._with_priority(spec, where), where))
+
+    def _with_priority(self, spec: objects.PodSpec, where: str) -> objects.PodSpec:
+        if spec.priority is not None:
+            return spec
+        name = spec.priority_class_name
+        chosen = self._classes.get(name) if name else self._global_default()
+        if chosen is not None:
+            policy = spec.preemption_policy or chosen.preemption_policy
+            return structs.replace(spec, priority=chosen.value, priority_class_name=chosen.metadata.name, preemption_policy=policy)
+        if name and name not in SYSTEM_PRIORITIES:
+            self._warn(f"pod {where}: there is no priority class {name!r} among the objects given; its priority is taken to be 0")
+        return structs.replace(spec, priority=SYSTEM_PRIORITIES.get(name, 0))
+
+    def _global_default(self) -> objects.PriorityClass | None:
+        defaults = [one for one in self._classes.values() if one.global_default]
+        return min(defaults, key=lambda one: one.value, default=None)
+
+    def _with_overhead(self, spec: objects.PodSpec, where: str) -> objects.PodSpec:
+        name = spec.runtime_class_name
+        if not name or spec.overhead:
+            return spec
+        runtime = self._runtimes.get(name)
+        if runtime is None:
+            self._warn(f"pod {where}: there is no runtime class {name!r} among the objects given; its overhead is taken to be nothing")
+            return spec
+        return structs.replace(spec, overhead=runtime.overhead.pod_fixed) if runtime.overhead is not None else spec
+
+    def _warn(self, message: str) -> None:
+        if message not in self.warnings:
+            self.warnings.append(message)
+
+
+def _requests_from_limits(container: objects.Container) -> objects.Container:
+    """A limit without a request is also the request."""
+    asked = container.resources
+    if not asked.limits.keys() - asked.requests.keys():
+        return container
+    return structs.replace(container, resources=structs.replace(asked, requests={**asked.limits, **asked.requests}))
+
+
+def _pod_level_requests(spec: objects.PodSpec) -> objects.ContainerResources | None:
+    """With pod-level limits, what has no pod-level request gets the containers' total, or failing that the limit."""
+    given = spec.resources
+    if given is None or not given.limits:
+        return given
+    total = requests.pod_requests(objects.Pod(spec=structs.replace(spec, resources=None, overhead={})))
+    made = {
+        name: _as_text(name, amount) for name, amount in total.items() if requests.is_pod_level(name) and not name.startswith("hugepages-")
+    }
+    limits = {name: text for name, text in given.limits.items() if requests.is_pod_level(name)}
+    return structs.replace(given, requests={**limits, **made, **given.requests})
+
+
+def _as_text(name: str, nanos: int) -> str:
+    return quantity.format_milli(quantity.nanos_to_milli(nanos)) if name == "cpu" else str(quantity.nanos_to_value(nanos))
+
+
+def _eviction_tolerations(given: Iterable[objects.Toleration]) -> list[objects.Toleration]:
+    """A pod stays five minutes on a node that is not ready or unreachable, unless it says otherwise."""
+    given = tuple(given)
+    return [
+        objects.Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=_EVICTION_SECONDS)
+        for key in _EVICTION_TAINTS
+        if not any(one.key in {key, ""} and one.effect in {"NoExecute", ""} for one in given)
+    ]
+
+
+_TOLERATED = {
+    "node.kubernetes.io/not-ready": "NoExecute",
+    "node.kubernetes.io/unreachable": "NoExecute",
+    "node.kubernetes.io/disk-pressure": "NoSchedule",
+    "node.kubernetes.io/memory-pressure": "NoSchedule",
+    "node.kubernetes.io/pid-pressure": "NoSchedule",
+    "node.kubernetes.io/unschedulable": "NoSchedule",
+}
+_WITHOUT_NETWORK = {"node.kubernetes.io/network-unavailable": "NoSchedule"}
+
+
+def with_tolerations(spec: objects.PodSpec) -> objects.PodSpec:
+    """The spec with the tolerations that every daemon has."""
+    wanted = _TOLERATED | (_WITHOUT_NETWORK if spec.host_network else {})
+    added = tuple(objects.Toleration(key=key, operator="Exists", effect=effect) for key, effect in wanted.items())
+    return structs.replace(spec, tolerations=(*(one for one in spec.tolerations if one not in added), *added))
+
+
+def runs_on(spec: objects.PodSpec, node: objects.Node) -> bool:
+    """Whether a daemon of this spec belongs on a node: its name, node selector and affinity, and taints; not its resources."""
+    name, labels = node.metadata.name, node.metadata.labels
+    if spec.node_name not in {"", name} or not selectors.of_labels(spec.node_selector).matches(labels):
+        return False
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    if required is not None and not selectors.node_selector(required).matches(labels, name):
+        return False
+    return not tolerations.untolerated(spec.tolerations, node.spec.taints)
+
+
+def pinned_to(spec: objects.PodSpec, node_name: str) -> objects.PodSpec:
+    """The spec with node affinity for one node only, in place of the names that its terms had (ReplaceDaemonSetPodNodeNameNodeAffinity)."""
+    only = objects.NodeSelectorTerm(
+        match_fields=(objects.NodeSelectorRequirement(key="metadata.name", operator="In", values=(node_name,)),)
+    )
+    affinity = spec.affinity or objects.Affinity()
+    node_affinity = structs.replace(
+        affinity.node_affinity or objects.NodeAffinity(),
+        required_during_scheduling_ignored_during_execution=objects.NodeSelector(node_selector_terms=(only,)),
+    )
+    return structs.replace(spec, affinity=structs.replace(affinity, node_affinity=node_affinity))
+
+
+_HASH_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: what Kubernetes writes into names never spells anything
+MOST_PODS = 1_000_000
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expansion:
+    """The pods that workloads ask for, pending.
+
+    `made` are the objects that controllers would make along with them (ReplicaSets, claims of StatefulSets) and that have to be in the
+    cluster for the pods to be decided rightly. `warnings` are sentences about what could not be looked up.
+    """
+
+    pods: tuple[objects.Pod, ...]
+    made: tuple[objects.AnyObject, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def expand(given: Objects, cluster: Objects | None = None, *, most: int | None = None) -> Expansion:
+    """The pods of every workload and every pod among `given`; `cluster` has the nodes, priority and runtime classes to look up.
+
+    InvalidObject when they ask for more than `most`, by default `MOST_PODS`, as soon as there is one too many.
+    """
+    most = MOST_PODS if most is None else most
+    known = [given] if cluster is None else [cluster, given]
+    admission = Admission(_all(known, objects.PriorityClass), _all(known, objects.RuntimeClass))
+    pods: list[objects.Pod] = []
+    made: list[objects.AnyObject] = []
+    for obj in _expanded(given, _all(known, objects.Node)):
+        if isinstance(obj, objects.Pod):
+            pods.append(admission.admit(obj))
+        else:
+            made.append(obj)
+        if len(pods) > most:
+            raise InvalidObject(f"the workloads ask for more than {most:,} pods; {objects.key_of(obj)} is one too many")
+    return Expansion(pods=tuple(pods), made=tuple(made), warnings=tuple(admission.warnings))
+
+
+def _expanded(given: Objects, nodes: Iterable[objects.Node]) -> Iterator[objects.AnyObject]:
+    for kind, found in given.by_kind.items():
+        for workload in found:
+            if isinstance(workload, objects.DaemonSet):
+                yield from _daemon_pods(workload, nodes)
+            elif kind in _EXPANDERS:
+                yield from _EXPANDERS[kind](workload)
+
+
+def _all(sources: Iterable[Objects], kind: type[Any]) -> list[Any]:
+    return [obj for source in sources for obj in source.of(kind)]
+
+
+def _from_template(
+    owner: objects.AnyObject,
+    template: objects.PodTemplateSpec,
+    name: str,
+    *,
+    labels: Mapping[str, str] | None = None,
+    owned_by: objects.OwnerReference | None = None,
+) -> objects.Pod:
+    """One pod of a template; its uid says where it comes from."""
+    namespace = owner.metadata.namespace or "default"
+    metadata = objects.ObjectMeta(
+        name=name,
+        namespace=namespace,
+        uid=f"{objects.kind_of(owner)}/{namespace}/{owner.metadata.name}/{name}",
+        labels={**template.metadata.labels, **(labels or {})},
+        annotations=template.metadata.annotations,
+        owner_references=(owned_by or _reference(owner),),
+    )
+    return objects.Pod(metadata=metadata, spec=template.spec)
+
+
+def _reference(owner: objects.AnyObject) -> objects.OwnerReference:
+    group, kind = next(names for names, struct in objects.KINDS.items() if struct is type(owner))
+    return objects.OwnerReference(
+        api_version=f"{group}/v1" if group else "v1",
+        kind=kind,
+        name=owner.metadata.name,
+        uid=owner.metadata.uid or f"{kind}/{objects.key_of(owner)}",
+        controller=True,
+    )
+
+
+def _count(replicas: int | None) -> range:
+    return range(1 if replicas is None else max(replicas, 0))
+
+
+def _deployment(deployment: objects.Deployment) -> Iterator[objects.AnyObject]:
+    """A ReplicaSet between the Deployment and its pods, with the hash that tells revisions apart."""
+    spec = deployment.spec
+    label = {"pod-template-hash": _short_hash(spec.template)}
+    template = structs.replace(
+        spec.template, metadata=structs.replace(spec.template.metadata, labels={**spec.template.metadata.labels, **label})
+    )
+    selector = spec.selector or objects.LabelSelector(match_labels=spec.template.metadata.labels)
+    replica_set = objects.ReplicaSet(
+        metadata=objects.ObjectMeta(
+            name=f"{deployment.metadata.name}-{label['pod-template-hash']}",
+            namespace=deployment.metadata.namespace or "default",
+            labels=template.metadata.labels,
+            owner_references=(_reference(deployment),),
+        ),
+        spec=structs.replace(spec, selector=structs.replace(selector, match_labels={**selector.match_labels, **label}), template=template),
+    )
+    yield replica_set
+    for number in _count(spec.replicas):
+        name = f"{deployment.metadata.name}-{number}"
+        yield _from_template(deployment, template, name, owned_by=_reference(replica_set))
+
+
+def _short_hash(template: objects.PodTemplateSpec) -> str:
+    digest = hashlib.blake2b(_ENCODER.encode(template), digest_size=10).digest()
+    return "".join(_HASH_LETTERS[byte % len(_HASH_LETTERS)] for byte in digest)
+
+
+def _replicated(owner: objects.ReplicaSet | objects.ReplicationController) -> Iterator[objects.AnyObject]:
+    yield owner
+    for number in _count(owner.spec.replicas):
+        yield _from_template(owner, owner.spec.template, f"{owner.metadata.name}-{number}")
+
+
+def _stateful_set(owner: objects.StatefulSet) -> Iterator[objects.AnyObject]:
+    spec = owner.spec
+    yield owner
+    for index in _count(spec.replicas):
+        ordinal = index + (spec.ordinals.start if spec.ordinals is not None else 0)
+        name = f"{owner.metadata.name}-{ordinal}"
+        labels = {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(ordinal)}
+        claims = {template.metadata.name: f"{template.metadata.name}-{name}" for template in spec.volume_claim_templates}
+        for template in spec.volume_claim_templates:
+            metadata = structs.replace(
+                template.metadata, name=claims[template.metadata.name], namespace=owner.metadata.namespace or "default"
+            )
+            yield objects.PersistentVolumeClaim(metadata=metadata, spec=template.spec)
+        pod = _from_template(owner, spec.template, name, labels=labels)
+        yield structs.replace(pod, spec=_with_claims(pod.spec, claims))
+
+
+def _with_claims(spec: objects.PodSpec, claims: Mapping[str, str]) -> objects.PodSpec:
+    """A claim template takes the place of a volume of the same name."""
+    kept = [volume for volume in spec.volumes if volume.name not in claims]
+    made = [
+        objects.Volume(name=name, persistent_volume_claim=objects.PersistentVolumeClaimVolume(claim_name=claim))
+        for name, claim in claims.items()
+    ]
+    return structs.replace(spec, volumes=(*made, *kept))
+
+
+def _job(owner: objects.Job) -> Iterator[objects.AnyObject]:
+    """The pods that run at the same time: parallelism, but no more than completions."""
+    spec = owner.spec
+    at_once = 1 if spec.parallelism is None else max(spec.parallelism, 0)
+    if spec.completions is not None:
+        at_once = min(at_once, spec.completions)
+    indexed = spec.completion_mode == "Indexed"
+    for index in range(0 if spec.suspend else at_once):
+        completion = {"batch.kubernetes.io/job-completion-index": str(index)} if indexed else {}
+        labels = {"batch.kubernetes.io/job-name": owner.metadata.name, "job-name": owner.metadata.name, **completion}
+        metadata = structs.replace(spec.template.metadata, annotations={**spec.template.metadata.annotations, **completion})
+        template = structs.replace(spec.template, metadata=metadata)
+        yield _from_template(owner, template, f"{owner.metadata.name}-{index}", labels=labels)
+
+
+def _cron_job(owner: objects.CronJob) -> Iterator[objects.AnyObject]:
+    """The pods of one run."""
+    if owner.spec.suspend:
+        return iter(())
+    template = owner.spec.job_template
+    metadata = structs.replace(template.metadata, name=owner.metadata.name, namespace=owner.metadata.namespace)
+    return _job(objects.Job(metadata=metadata, spec=template.spec))
+
+
+def _pod_template(owner: objects.PodTemplate) -> Iterator[objects.AnyObject]:
+    pod = _from_template(owner, owner.template, owner.metadata.name)
+    yield structs.replace(pod, metadata=structs.replace(pod.metadata, owner_references=()))
+
+
+def _bare_pod(pod: objects.Pod) -> Iterator[objects.AnyObject]:
+    """The pod as it was before it was scheduled; a node that its manifest demands stays."""
+    ran = bool(pod.spec.node_name and pod.status.phase)
+    metadata = pod.metadata
+    name = metadata.name or f"{metadata.generate_name}0"
+    namespace = metadata.namespace or "default"
+    yield objects.Pod(
+        metadata=structs.replace(
+            metadata, name=name, namespace=namespace, uid=metadata.uid or f"Pod/{namespace}/{name}", deletion_timestamp=None
+        ),
+        spec=structs.replace(pod.spec, node_name="") if ran else pod.spec,
+    )
+
+
+def _daemon_pods(owner: objects.DaemonSet, nodes: Iterable[objects.Node]) -> Iterator[objects.Pod]:
+    """One pod for each node that the controller would choose, bound to it by node affinity."""
+    template = structs.replace(owner.spec.template, spec=with_tolerations(owner.spec.template.spec))
+    for node in nodes:
+        if runs_on(template.spec, node):
+            pod = _from_template(owner, template, f"{owner.metadata.name}-{node.metadata.name}")
+            yield structs.replace(pod, spec=pinned_to(pod.spec, node.metadata.name))
+
+
+_EXPANDERS: Mapping[type[objects.AnyObject], Callable[[Any], Iterator[objects.AnyObject]]] = {
+    objects.Deployment: _deployment,
+    objects.ReplicaSet: _replicated,
+    objects.ReplicationController: _replicated,
+    objects.StatefulSet: _stateful_set,
+    objects.Job: _job,
+    objects.CronJob: _cron_job,
+    objects.PodTemplate: _pod_template,
+    objects.Pod: _bare_pod,
+}

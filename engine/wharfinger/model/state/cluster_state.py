@@ -1,0 +1,301 @@
+"""The state of the cluster as the scheduler knows it, kept up to date by watch events and by its own decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wharfinger.errors import UnknownObject
+from wharfinger.language.counts import count
+from wharfinger.model import objects as kubernetes
+from wharfinger.model.columns.metric_table import MetricColumn, Samples
+from wharfinger.model.columns.pod_table import Placement
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading.files import Objects
+from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.model.state.tables import ClusterTables, ObjectStore
+
+
+class Aside:
+    """The pods by node and by uid, so that no question goes through all of them."""
+
+    __slots__ = ("_by_node", "_node_of")
+
+    def __init__(self) -> None:
+        self._by_node: dict[str, dict[str, tuple[PodView, bool]]] = {}
+        self._node_of: dict[str, str] = {}
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._node_of
+
+    def __iter__(self) -> Iterator[tuple[PodView, str, bool]]:
+        """Each pod, its node, and whether it is assumed."""
+        for node, pods in self._by_node.items():
+            yield from ((pod, node, assumed) for pod, assumed in pods.values())
+
+    def put(self, pod: PodView, node: str, *, assumed: bool) -> None:
+        """Let a pod wait for a node; it waits for no other."""
+        self.take(pod.uid)
+        self._by_node.setdefault(node, {})[pod.uid] = pod, assumed
+        self._node_of[pod.uid] = node
+
+    def take(self, uid: str) -> bool:
+        """Whether a pod was here, which is not any more."""
+        node = self._node_of.pop(uid, None)
+        if node is None:
+            return False
+        pods = self._by_node[node]
+        del pods[uid]
+        if not pods:
+            del self._by_node[node]
+        return True
+
+    def take_all(self, node: str) -> list[tuple[PodView, bool]]:
+        """The pods that waited for a node, each with whether it is assumed; they are here no more."""
+        pods = self._by_node.pop(node, {})
+        for uid in pods:
+            del self._node_of[uid]
+        return list(pods.values())
+
+    def is_assumed(self, uid: str) -> bool:
+        """Whether a pod is here that is assumed."""
+        node = self._node_of.get(uid)
+        return node is not None and self._by_node[node][uid][1]
+
+
+class ClusterState:
+    """Nodes, placed pods and everything else that decisions read.
+
+    A pod, by uid, is in one of these states (the cache of kube-scheduler 1.36, pkg/scheduler/backend/cache, has the same):
+
+                      assume                        add_pod (confirm: the watch saw the binding)
+        ┌─────────┐ ─────────▶ ┌─────────┐ ─────────────────────────────▶ ┌────────┐ ──┐ update_pod
+        │ unknown │            │ assumed │                                │ placed │   │ (resized, relabelled,
+        └─────────┘ ◀───────── └─────────┘                                └────────┘ ◀─┘  terminating)
+          │  ▲  ▲     forget                                                ▲  │
+          │  │  └───────────────────────────────────────────────────────────┼──┘ remove_pod, or update to Succeeded / Failed
+          └──┼──────────────────────────────────────────────────────────────┘
+             │        add_pod
+             └ a pod without a node is unknown here: it waits in the queue, and its updates change nothing
+
+    Either of assumed and placed may also be *aside*: its node is not known (its event has not come yet, or the node was removed
+    first). It counts nowhere until the node appears, and then as if it had always been there.
+
+    What should not happen but does, because events are lost and lists are repeated, ends in what the API server said last: a pod
+    confirmed on another node than it was assumed on moves there; an update or a repeated add of an unknown pod adds it; removing or
+    forgetting what is not there changes nothing, and neither does forgetting a placed pod. Only decisions of our own are held to
+    the diagram: assuming a pod that is already assumed or placed raises ValueError, assuming on a node that is not there
+    UnknownObject. An object whose quantities cannot be read raises InvalidObject and leaves no trace.
+    """
+
+    def __init__(self, now: float | None = None) -> None:
+        self._tables = ClusterTables()
+        self._aside = Aside()
+        self._now = now
+
+    @classmethod
+    def from_objects(cls, found: Objects, now: float | None = None) -> ClusterState:
+        """The state described by objects that were read; pods that wait for a node are left out unless they are nominated.
+
+        `now` is the time of the picture, by default the latest one that occurs in it or at which it was captured.
+        """
+        state = cls(now)
+        for kind, members in found.by_kind.items():
+            if kind not in (kubernetes.Node, kubernetes.Pod):
+                for obj in members:
+                    state.put(obj)
+        for node in found.nodes:
+            state.add_node(node)
+        for pod in found.pods:
+            state.add_pod(pod)
+        if now is None and found.taken_at is not None:
+            state._now = max(state._tables.newest, found.taken_at)
+        taken = state.snapshot().now
+        for name, samples in found.metrics.items():
+            timed = {node: (value, taken if time is None else time) for node, (value, time) in samples.items()}
+            state.set_metric(name, timed)
+        return state
+
+    def __repr__(self) -> str:
+        nodes, pods = count(self._tables.nodes.rows.count, "node"), count(len(self._tables.pods.entries), "pod")
+        return f"ClusterState({nodes}, {pods}, revision {self.revision})"
+
+    @property
+    def revision(self) -> int:
+        """A number that grows with every change."""
+        return self._tables.revision
+
+    @property
+    def objects(self) -> ObjectStore:
+        """The objects that are neither nodes nor placed pods; change them with `put` and `drop`."""
+        return self._tables.objects
+
+    def snapshot(self, now: float | None = None) -> Snapshot:
+        """A read-only window on the state as it is now; it may be read until the next change."""
+        if now is None:
+            now = self._tables.newest if self._now is None else self._now
+        return Snapshot(self._tables, now)
+
+    # ── nodes ──
+
+    def add_node(self, node: kubernetes.Node) -> None:
+        """Add a node, or update it if it is there; pods that were waiting for it take their place."""
+        name = node.metadata.name
+        if name in self._tables.nodes.row_of:
+            self._tables.update_node(node)
+            return
+        row = self._tables.add_node(node)
+        for pod, assumed in self._aside.take_all(name):
+            self._tables.put(pod, row, assumed=assumed)
+
+    def update_node(self, node: kubernetes.Node) -> None:
+        """Update a node, or add it if it is not there."""
+        self.add_node(node)
+
+    def remove_node(self, name: str) -> bool:
+        """Whether there was such a node, which is gone now; its pods are kept aside in case it returns."""
+        if name not in self._tables.nodes.row_of:
+            return False
+        orphans = self._tables.remove_node(name)
+        for placement in orphans:
+            self._aside.put(placement.pod, name, assumed=placement.assumed)
+        return True
+
+    # ── pods ──
+
+    def add_pod(self, pod: kubernetes.Pod | PodView) -> None:
+        """Take over what the API server says of a pod: place it, confirm it, move it, or let go of it when it has finished."""
+        view = pod if isinstance(pod, PodView) else PodView(pod)
+        if view.finished:
+            self.remove_pod(view)
+        elif view.node_name:
+            self._settle(view)
+        elif view.nominated_node and not self.is_placed(view.uid):
+            self.nominate(view, view.nominated_node)
+
+    def update_pod(self, pod: kubernetes.Pod | PodView) -> None:
+        """The same as `add_pod`: what counts is what the pod is now, not what it was."""
+        self.add_pod(pod)
+
+    def _settle(self, pod: PodView) -> None:
+        tables = self._tables
+        pod.demand  # noqa: B018 - derived now, so that a pod that cannot be read leaves no trace
+        placement = tables.pods.by_uid.get(pod.uid)
+        if placement is not None and tables.nodes.names[placement.row] == pod.node_name and _same(placement.pod, pod):
+            placement.pod, placement.assumed = pod, False
+            tables.revision += 1
+            return
+        self._let_go(pod.uid)
+        tables.denominate(pod.uid)
+        tables.see(pod.created)
+        tables.see(pod.started)
+        row = tables.nodes.row_of.get(pod.node_name)
+        if row is None:
+            self._aside.put(pod, pod.node_name, assumed=False)
+        else:
+            tables.put(pod, row, assumed=False)
+
+    def remove_pod(self, pod: kubernetes.Pod | PodView) -> bool:
+        """Whether the pod was here, in whatever state; it is gone now."""
+        uid = pod.uid if isinstance(pod, PodView) else PodView(pod).uid
+        nominated = self._tables.denominate(uid)
+        return self._let_go(uid) or nominated
+
+    def assume(self, pod: PodView, node_name: str) -> None:
+        """Count a pod on the node that was chosen for it, before the API server knows."""
+        tables = self._tables
+        row = tables.nodes.row_of.get(node_name)
+        if row is None:
+            raise UnknownObject(f"pod {pod.key} cannot be assumed on node {node_name!r}: there is no such node")
+        if self.is_placed(pod.uid):
+            raise ValueError(f"pod {pod.key} cannot be assumed: it is assumed or placed already")
+        tables.put(pod.placed_on(node_name), row, assumed=True)
+        tables.denominate(pod.uid)
+
+    def forget(self, pod: PodView) -> bool:
+        """Whether the pod was assumed; it counts nowhere any more. A pod that has been confirmed stays."""
+        placement = self._tables.pods.by_uid.get(pod.uid)
+        if placement is not None:
+            if placement.assumed:
+                self._tables.take_out(placement)
+            return placement.assumed
+        return self._aside.is_assumed(pod.uid) and self._aside.take(pod.uid)
+
+    def _let_go(self, uid: str) -> bool:
+        placement: Placement | None = self._tables.pods.by_uid.get(uid)
+        if placement is not None:
+            self._tables.take_out(placement)
+            return True
+        return self._aside.take(uid)
+
+    def is_placed(self, uid: str) -> bool:
+        """Whether a pod is assumed or placed, on a known node or aside."""
+        return uid in self._tables.pods.by_uid or uid in self._aside
+
+    def is_assumed(self, uid: str) -> bool:
+        """Whether a pod is assumed and not confirmed yet."""
+        placement = self._tables.pods.by_uid.get(uid)
+        if placement is not None:
+            return placement.assumed
+        return self._aside.is_assumed(uid)
+
+    def placements(self) -> Iterator[tuple[PodView, bool]]:
+        """Every pod that is assumed (True) or placed (False), on a known node or aside."""
+        yield from ((placement.pod, placement.assumed) for placement in self._tables.pods.by_uid.values())
+        yield from ((pod, assumed) for pod, _, assumed in self._aside)
+
+    def nominate(self, pod: PodView, node_name: str) -> None:
+        """Reserve a node for a pending pod until it is assumed, placed, removed or denominated: preemption makes room there."""
+        self._tables.nominate(pod, node_name)
+
+    def denominate(self, pod: PodView) -> bool:
+        """Whether the pod was nominated, which it no longer is."""
+        return self._tables.denominate(pod.uid)
+
+    # ── everything else ──
+
+    def put(self, obj: kubernetes.AnyObject) -> None:
+        """Keep any object: nodes and pods in their places, others in `objects`."""
+        if isinstance(obj, kubernetes.Node):
+            self.add_node(obj)
+        elif isinstance(obj, kubernetes.Pod):
+            self.add_pod(obj)
+        else:
+            self._tables.revision += 1
+            self._tables.objects.put(obj)
+
+    def drop(self, kind: str, key: str) -> bool:
+        """Whether there was an object of that kind and key (`namespace/name` or `name`) among `objects`, which is gone now."""
+        self._tables.revision += 1
+        return self._tables.objects.drop(kind, key)
+
+    def set_metric(self, name: str, samples: Samples) -> None:
+        """Replace the samples of a metric: node name → (value, time in seconds since 1970)."""
+        self._tables.set_metric(name, samples)
+
+    def put_metric(self, name: str, column: MetricColumn, samples: Samples, layout: int) -> None:
+        """The same where samples are finite, and their column is made already for the rows of `nodes_listed` in that layout."""
+        self._tables.put_metric(name, column, samples, layout)
+
+    def drop_metric(self, name: str) -> None:
+        """Forget a metric; one that is not there may be dropped."""
+        self._tables.drop_metric(name)
+
+    def nodes_listed(self) -> tuple[int, list[str], list[kubernetes.Node]]:
+        """A number that changes when rows do, and the names and objects of nodes in row order; lists of the caller's own."""
+        nodes = self._tables.nodes
+        return nodes.rows.layout, list(nodes.names), list(nodes.objects)
+
+
+def _same(old: PodView, new: PodView) -> bool:
+    """Whether no question about the pod has another answer now."""
+    return (
+        old.template == new.template
+        and old.name == new.name
+        and old.created == new.created
+        and old.started == new.started
+        and _phase(old) == _phase(new)
+    )
+
+
+def _phase(pod: PodView) -> str:
+    return pod.object.status.phase

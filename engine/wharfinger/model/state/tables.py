@@ -1,0 +1,359 @@
+"""Everything a cluster's state consists of, and the few changes that keep its tables consistent with each other.
+
+`cluster_state` decides what may happen to a pod and in which order; here a pod simply is on a row or not. Besides the columns of nodes and
+pods these are the nominations (pods for which preemption makes room) and the object store: services, claims, volumes, budgets, classes and
+namespaces, which few plugins read, and by name, so they are kept as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.model import objects
+from wharfinger.model.columns.arrays import RowChanges
+from wharfinger.model.columns.metric_table import MetricColumn, MetricTable, Samples
+from wharfinger.model.columns.node_table import NodeTable, conditions
+from wharfinger.model.columns.pod_table import Placement, PodIndexes, PodTable, Tallies
+from wharfinger.model.columns.resource_table import HostPorts
+from wharfinger.model.columns.selection import Selections
+from wharfinger.model.objects.pod_view import PodView
+
+
+class Nominations:
+    """Which pending pods are nominated to which node; a pod is nominated to one node at most."""
+
+    __slots__ = ("_by_node", "_node_of", "version")
+
+    def __init__(self) -> None:
+        self._node_of: dict[str, str] = {}
+        self._by_node: dict[str, dict[str, PodView]] = {}
+        self.version = 0  # changes with every nomination that comes or goes
+
+    def __len__(self) -> int:
+        return len(self._node_of)
+
+    def on(self, node_name: str) -> Sequence[PodView]:
+        """The pods nominated to a node, in order of nomination."""
+        return tuple(self._by_node.get(node_name, {}).values())
+
+    def node_of(self, uid: str) -> str | None:
+        """The node a pod is nominated to, or None."""
+        return self._node_of.get(uid)
+
+    def put(self, pod: PodView, node_name: str) -> None:
+        """Nominate a pod, instead of any earlier nomination."""
+        self.drop(pod.uid)
+        self.version += 1
+        self._node_of[pod.uid] = node_name
+        self._by_node.setdefault(node_name, {})[pod.uid] = pod
+
+    def drop(self, uid: str) -> str | None:
+        """The node that the pod was nominated to and no longer is, or None."""
+        node_name = self._node_of.pop(uid, None)
+        if node_name is not None:
+            self.version += 1
+            pods = self._by_node[node_name]
+            del pods[uid]
+            if not pods:
+                del self._by_node[node_name]
+        return node_name
+
+    def nodes(self) -> frozenset[str]:
+        """The nodes that some pod is nominated to."""
+        return frozenset(self._by_node)
+
+    def items(self) -> list[tuple[PodView, str]]:
+        """Every nominated pod with its node."""
+        return [(pod, node_name) for node_name, pods in self._by_node.items() for pod in pods.values()]
+
+
+CLUSTER_SCOPED = frozenset(kind.__name__ for kind in objects.CLUSTER_SCOPED)
+
+T = TypeVar("T", bound=objects.AnyObject)
+
+Grouping = Callable[[Any], Hashable]
+
+
+class ObjectStore:
+    """Objects by kind and key (`namespace/name`, or `name` for cluster-scoped kinds); `revision` changes with every change."""
+
+    __slots__ = ("_by_kind", "_groups", "_revisions", "revision")
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, dict[str, objects.AnyObject]] = {}
+        self._revisions: dict[str, int] = {}
+        self._groups: dict[str, dict[Grouping, dict[Hashable, dict[str, objects.AnyObject]]]] = {}
+        self.revision = 0
+
+    def __iter__(self) -> Iterator[objects.AnyObject]:
+        for by_key in self._by_kind.values():
+            yield from by_key.values()
+
+    def put(self, obj: objects.AnyObject) -> None:
+        """Keep an object, instead of an earlier one of that kind and key."""
+        kind, key = objects.kind_of(obj), objects.key_of(obj)
+        by_key = self._by_kind.setdefault(kind, {})
+        self._ungroup(kind, key, by_key.get(key))
+        by_key[key] = obj
+        for grouping, groups in self._groups.get(kind, {}).items():
+            groups.setdefault(grouping(obj), {})[key] = obj
+        self._touch(kind)
+
+    def drop(self, kind: str, key: str) -> bool:
+        """Whether there was such an object, which is gone now."""
+        obj = self._by_kind.get(kind, {}).pop(key, None)
+        if obj is None:
+            return False
+        self._ungroup(kind, key, obj)
+        self._touch(kind)
+        return True
+
+    def _ungroup(self, kind: str, key: str, obj: objects.AnyObject | None) -> None:
+        for grouping, groups in self._groups.get(kind, {}).items():
+            if obj is not None:
+                group = grouping(obj)
+                del groups[group][key]
+                if not groups[group]:
+                    del groups[group]
+
+    def _touch(self, kind: str) -> None:
+        self.revision += 1
+        self._revisions[kind] = self.revision
+
+    def revision_of(self, *kinds: type[objects.AnyObject]) -> int:
+        """The revision of the last change among some kinds; 0 if there was none."""
+        return max((self._revisions.get(kind.__name__, 0) for kind in kinds), default=0)
+
+    def get(self, kind: type[T], name: str, namespace: str = "") -> T | None:
+        """The object of that name; namespaced kinds need the namespace."""
+        key = name if kind.__name__ in CLUSTER_SCOPED else f"{namespace or 'default'}/{name}"
+        return cast("T | None", self._by_kind.get(kind.__name__, {}).get(key))
+
+    def all(self, kind: type[T], namespace: str | None = None) -> Sequence[T]:
+        """Every object of a kind sorted by key; only those of one namespace if it is given."""
+        found = cast("dict[str, T]", self._by_kind.get(kind.__name__, {}))
+        prefix = "" if namespace is None else f"{namespace}/"
+        return tuple(found[key] for key in sorted(found) if key.startswith(prefix))
+
+    def group(self, kind: type[T], grouping: Callable[[T], Hashable], group: Hashable) -> Sequence[T]:
+        """The objects of a kind that `grouping` puts into a group, sorted by key; groups are kept up to date from the first question on.
+
+        `grouping` is a function of a module, the same object at every call: it names the way of grouping.
+        """
+        kept = self._groups.setdefault(kind.__name__, {})
+        groups = kept.get(cast("Grouping", grouping))
+        if groups is None:
+            groups = kept[cast("Grouping", grouping)] = {}
+            for key, obj in self._by_kind.get(kind.__name__, {}).items():
+                groups.setdefault(grouping(cast("T", obj)), {})[key] = obj
+        found = cast("dict[str, T]", groups.get(group, {}))
+        return tuple(found[key] for key in sorted(found))
+
+
+class ClusterTables:
+    """The tables of one cluster.
+
+    `revision` grows with every change; `layout_revision` is the one in which a row was last added, removed or moved. `newest` is
+    the latest time found in any object or sample: the time at which this picture of the cluster was taken, for all that can be
+    known from it.
+    """
+
+    __slots__ = (
+        "_nominated",
+        "_nominated_at",
+        "layout_revision",
+        "metrics",
+        "newest",
+        "node_changes",
+        "nodes",
+        "nominations",
+        "objects",
+        "pod_indexes",
+        "pods",
+        "ports",
+        "revision",
+        "selections",
+        "tallies",
+        "usage_changes",
+    )
+
+    def __init__(self) -> None:
+        self.nodes = NodeTable()
+        self.pods = PodTable()
+        self.ports = HostPorts()
+        self.selections = Selections(self.nodes, self.pods)
+        self.pod_indexes = PodIndexes(self.pods)
+        self.tallies = Tallies(self.pods)
+        self.metrics = MetricTable(self.nodes, self.pods)
+        self.nominations = Nominations()
+        self._nominated_at = (-1, -1)
+        self._nominated: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        self.objects = ObjectStore()
+        self.node_changes = RowChanges(self.nodes.rows)
+        self.usage_changes = RowChanges(self.nodes.rows)
+        self.revision = 0
+        self.layout_revision = 0
+        self.newest = 0.0
+
+    def add_node(self, node: objects.Node) -> int:
+        """The row of a node that was not there."""
+        row = self.nodes.add(node)
+        self.pods.row_added()
+        self.revision += 1
+        self.layout_revision = self.revision
+        self.node_changes.record(row, self.revision)
+        self._see_node(node)
+        self.nodes.tidy()
+        return row
+
+    def update_node(self, node: objects.Node) -> None:
+        """Take over a node's new object; a mere heartbeat does not count as a change of its row."""
+        row = self.nodes.row_of[node.metadata.name]
+        self._see_node(node)
+        self.revision += 1
+        if _facts(self.nodes.objects[row]) == _facts(node):
+            self.nodes.objects[row] = node
+        else:
+            self.nodes.update(node)
+            self.node_changes.record(row, self.revision)
+            self.nodes.tidy()
+
+    def remove_node(self, name: str) -> list[Placement]:
+        """The placements of the pods that were on the node, which is gone now, and they with it."""
+        row = self.nodes.row_of[name]
+        orphans = list(self.pods.by_row[row].values())
+        for placement in orphans:
+            self.take_out(placement)
+        self.revision += 1
+        self.layout_revision = self.revision
+        last = self.nodes.remove(row)
+        self.pods.row_removed(row, last)
+        if last != row:
+            self._move_ports(last, row)
+        return orphans
+
+    def _move_ports(self, source: int, target: int) -> None:
+        for placement in self.pods.by_row[target].values():
+            ports = placement.pod.host_ports
+            self.ports.give_back(source, ports)
+            self.ports.take(target, ports)
+
+    def put(self, pod: PodView, row: int, *, assumed: bool) -> None:
+        """Place a pod that is on no row."""
+        demand = pod.demand
+        self.revision += 1
+        self.nodes.resources.take(row, demand.requests, demand.nonzero)
+        if demand.host_ports:
+            self.ports.take(row, demand.host_ports)
+        self.pods.add(pod, row, assumed=assumed)
+        self.usage_changes.record(row, self.revision)
+        self.nodes.tidy()  # deciding about pods has given codes too
+
+    def take_out(self, placement: Placement) -> None:
+        """Remove a pod from its row."""
+        demand, row = placement.pod.demand, placement.row
+        self.revision += 1
+        self.nodes.resources.give_back(row, demand.requests, demand.nonzero)
+        if demand.host_ports:
+            self.ports.give_back(row, demand.host_ports)
+        self.pods.remove(placement)
+        self.usage_changes.record(row, self.revision)
+
+    def nominate(self, pod: PodView, node_name: str) -> None:
+        """Reserve a node for a pending pod, known or not; filters on that node have to be asked again."""
+        self.denominate(pod.uid)
+        self.revision += 1
+        self.nominations.put(pod, node_name)
+        self._touch(node_name)
+
+    def nominated_rows(self) -> NDArray[np.intp]:
+        """The nodes that some pod is nominated to, ascending; found anew only when nominations or rows have changed."""
+        at = (self.nominations.version, self.layout_revision)
+        if self._nominated_at != at:
+            rows = [self.nodes.row_of[name] for name in self.nominations.nodes() if name in self.nodes.row_of]
+            self._nominated_at, self._nominated = at, np.array(sorted(rows), dtype=np.intp)
+            self._nominated.setflags(write=False)
+        return self._nominated
+
+    def denominate(self, uid: str) -> bool:
+        """Whether the pod was nominated, which it no longer is."""
+        node_name = self.nominations.drop(uid)
+        if node_name is None:
+            return False
+        self.revision += 1
+        self._touch(node_name)
+        return True
+
+    def _touch(self, node_name: str) -> None:
+        row = self.nodes.row_of.get(node_name)
+        if row is not None:
+            self.usage_changes.record(row, self.revision)
+
+    def set_metric(self, name: str, samples: Samples) -> None:
+        """Replace the samples of a metric."""
+        self.revision += 1
+        self.metrics.set(name, samples)
+        for _, time in samples.values():
+            self.see(time)
+
+    def put_metric(self, name: str, column: MetricColumn, samples: Samples, layout: int) -> None:
+        """Replace the samples of a metric by finite ones whose column is made already, for that layout of rows."""
+        self.revision += 1
+        self.metrics.put(name, column, samples, layout)
+        self.see(float(np.max(column.times, where=column.present, initial=-math.inf)))
+
+    def drop_metric(self, name: str) -> None:
+        """Forget a metric."""
+        self.revision += 1
+        self.metrics.drop(name)
+
+    def see(self, time: float | None) -> None:
+        """Move `newest` on to a time that was found, unless it is older."""
+        if time is not None and time > self.newest:
+            self.newest = time
+
+    def _see_node(self, node: objects.Node) -> None:
+        created = node.metadata.creation_timestamp
+        stamps = [
+            stamp for condition in node.status.conditions for stamp in (condition.last_heartbeat_time, condition.last_transition_time)
+        ]
+        for stamp in (created, *stamps):
+            if stamp is not None:
+                self.see(stamp.timestamp())
+
+    def copy(self) -> ClusterTables:
+        """The same cluster in tables of its own, rows in the same order."""
+        twin = ClusterTables()
+        for node in self.nodes.objects:
+            twin.add_node(node)
+        for row, placements in enumerate(self.pods.by_row):
+            for placement in placements.values():
+                twin.put(placement.pod, row, assumed=placement.assumed)
+        for pod, node_name in self.nominations.items():
+            twin.nominations.put(pod, node_name)
+        for obj in self.objects:
+            twin.objects.put(obj)
+        for name, samples in self.metrics.samples.items():
+            twin.metrics.set(name, samples)
+        twin.revision = twin.layout_revision = self.revision
+        twin.newest = self.newest
+        return twin
+
+
+def _facts(node: objects.Node) -> tuple[objects.NodeSpec, Mapping[str, str], object]:
+    """What of a node object a decision can depend on."""
+    metadata, status = node.metadata, node.status
+    described = (
+        metadata.annotations,
+        metadata.creation_timestamp,
+        conditions(node),
+        status.images,
+        status.volumes_attached,
+        status.volumes_in_use,
+    )
+    return node.spec, metadata.labels, (status.allocatable, status.capacity, described)

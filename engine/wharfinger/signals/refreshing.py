@@ -1,0 +1,223 @@
+"""All signals of the policies in force: one refresher each, started and stopped as policies come and go.
+
+A failure changes nothing but the age of the samples: they stay until new ones come, and each metric says how old is too old. Refreshes
+are spread in time, so that fifty signals of one interval do not reach the server together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cachetools import TTLCache
+
+from wharfinger.framework.policy_status import MetricStatus
+from wharfinger.framework.ports import Clock
+from wharfinger.language import typed
+from wharfinger.signals.failure import Kind, SignalFailed
+from wharfinger.signals.mapping import Mapped
+from wharfinger.signals.ports import SignalObserver, SilentSignalObserver, Sink, Source
+from wharfinger.signals.query import Query, SignalLimits, queries_of
+from wharfinger.signals.suspension import Suspension, Suspensions
+
+SPREAD = 0.1
+"""How much an interval may differ from what was asked for, as a part of it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Standing:
+    """How a signal fares: what its last successful refresh found and when (monotonic), and what its last one failed with."""
+
+    query: Query
+    found: Mapped | None = None
+    at: float | None = None
+    seconds: float = 0.0
+    failure: SignalFailed | None = None
+    failures: int = 0
+    attempts: int = 0
+
+
+class Refresher:
+    """Refreshes one signal."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 — what it asks, tells and waits with
+        self, query: Query, source: Source, sink: Sink, clock: Clock, observer: SignalObserver, spread: Callable[[], float] = random.random
+    ) -> None:
+        self.standing = Standing(query=query)
+        self._source = source
+        self._sink = sink
+        self._clock = clock
+        self._observer = observer
+        self._spread = spread
+
+    @property
+    def query(self) -> Query:
+        """What is asked."""
+        return self.standing.query
+
+    def follow(self, query: Query) -> None:
+        """None; from the next time on it is asked as often as this query of the same signal wants it."""
+        self.standing.query = query
+
+    async def run(self) -> None:
+        """None, when cancelled: refreshes at once, and then at the interval."""
+        while True:
+            await self.refresh()
+            await self._clock.sleep(self.query.refresh * (1 + SPREAD * (2 * self._spread() - 1)))
+
+    async def refresh(self) -> None:
+        """None, once there are new samples, or are not; both are told."""
+        query, standing = self.query, self.standing
+        began = self._clock.monotonic()
+        try:
+            found = await self._measured(query)
+            self._sink.publish(query.key, found)
+        except SignalFailed as error:
+            self._failed(error, began)
+        except Exception as error:  # noqa: BLE001 — whatever a source stumbles over, the next refresh comes
+            self._failed(SignalFailed(Kind.ANSWER, f"{type(error).__name__}: {error}"), began)
+        else:
+            standing.found, standing.at, standing.failure = found, self._clock.monotonic(), None
+            standing.seconds = standing.at - began
+            standing.attempts += 1
+            self._observer.refreshed(query, found, standing.seconds)
+
+    async def _measured(self, query: Query) -> Mapped:
+        if query.refused:
+            raise SignalFailed(Kind.LIMIT, query.refused)
+        return await self._source.measured(query, self._sink.nodes())
+
+    def _failed(self, error: SignalFailed, began: float) -> None:
+        standing = self.standing
+        standing.failure = error
+        standing.failures += 1
+        standing.attempts += 1
+        self._observer.refresh_failed(self.query, error, self._clock.monotonic() - began)
+
+
+LOOK = 1.0
+"""Seconds between two looks at how fresh the samples are."""
+
+KEPT = 600.0
+"""Seconds that answers are kept of signals nobody asks for any more: a policy that is put back has its samples at once."""
+
+MOST_KEPT = 256
+
+
+class Signals:
+    """The signals of a process. `sources` are by the name that metrics call them."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, Source],
+        sink: Sink,
+        clock: Clock,
+        observer: SignalObserver | None = None,
+        *,
+        limits: SignalLimits | None = None,
+    ) -> None:
+        self._sources = sources
+        self._sink = sink
+        self._clock = clock
+        self._observer = observer or SilentSignalObserver()
+        self._limits = limits or SignalLimits()
+        self._policies: Sequence[typed.Policy] = ()
+        self._refreshers: dict[str, Refresher] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._answers: TTLCache[str, Mapped] = TTLCache(MOST_KEPT, KEPT, timer=clock.monotonic)
+        self._suspensions = Suspensions()
+        self._running = False
+
+    @property
+    def standings(self) -> Sequence[Standing]:
+        """How each signal fares."""
+        return [refresher.standing for refresher in self._refreshers.values()]
+
+    @property
+    def suspensions(self) -> Sequence[Suspension]:
+        """How each metric of each policy fared at the last look; those that no answer has come for yet are not among them."""
+        return tuple(self._suspensions.known.values())
+
+    @property
+    def metrics(self) -> Sequence[MetricStatus]:
+        """How every metric of the policies fares, as of the last look."""
+        return [self._fares(policy.name, metric) for policy in self._policies for metric in policy.metrics]
+
+    def _fares(self, policy: str, metric: typed.Metric) -> MetricStatus:
+        standing = self._refreshers[metric.signal].standing
+        query, failure = standing.query, standing.failure
+        slower = metric.refresh < query.refresh
+        note = f"asked for every {query.refresh:g} s, not every {metric.refresh:g} s (signals.minRefresh)" if slower else ""
+        found = self._suspensions.known.get((policy, metric.name, metric.signal))
+        if found is None:
+            return MetricStatus(policy=policy, name=metric.name, asked=False, note=note)
+        return MetricStatus(
+            policy=policy,
+            name=metric.name,
+            asked=True,
+            fresh=found.fresh,
+            nodes=found.n_nodes,
+            wanted=metric.min_coverage,
+            youngest=found.age if math.isfinite(found.age) else None,
+            oldest=found.oldest if math.isfinite(found.oldest) else None,
+            suspended_since=found.since,
+            failure="" if failure is None else f"the last refresh failed: {failure}",
+            note=note,
+        )
+
+    def follow(self, policies: Iterable[typed.Policy]) -> None:
+        """None; these are the policies from now on."""
+        self._policies = tuple(policies)
+        queries = queries_of(self._policies, self._limits)
+        for key in self._refreshers.keys() - queries.keys():
+            self._leave(key)
+        for key, query in queries.items():
+            if key in self._refreshers:
+                self._refreshers[key].follow(query)
+                continue
+            self._refreshers[key] = Refresher(query, self._sources[query.source], self._sink, self._clock, self._observer)
+            if key in self._answers:
+                self._sink.publish(key, self._answers[key])
+            if self._running:
+                self._start(key)
+        self._observer.followed(queries)
+
+    async def run(self) -> None:
+        """None, when cancelled: refreshes, and looks how fresh the samples are."""
+        self._running = True
+        try:
+            for key in self._refreshers:
+                self._start(key)
+            while True:
+                await self._clock.sleep(LOOK)
+                self.look()
+        finally:
+            self._running = False
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            self._tasks.clear()
+
+    def look(self) -> None:
+        """None; tells which metrics have been suspended or resumed since the last look."""
+        heard = frozenset(key for key, refresher in self._refreshers.items() if refresher.standing.attempts)
+        changed = self._suspensions.look(self._policies, self._sink.snapshot(), heard)
+        for found in changed:
+            (self._observer.suspended if found.is_one else self._observer.resumed)(found)
+        if changed:
+            self._sink.stir()
+
+    def _start(self, key: str) -> None:
+        self._tasks[key] = asyncio.get_running_loop().create_task(self._refreshers[key].run(), name=f"signal {key}")
+
+    def _leave(self, key: str) -> None:
+        task = self._tasks.pop(key, None)
+        if task is not None:
+            task.cancel()
+        found = self._refreshers.pop(key).standing.found
+        if found is not None:
+            self._answers[key] = found
+        self._sink.drop(key)
