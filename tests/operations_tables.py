@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tests.log_lines import ALWAYS, LINES
 from tests.reference_tables import SECTION, table
 from wharfinger.telemetry.declarations import Kind, Metric
-from wharfinger.telemetry.log_lines import ALWAYS, LINES
 
 
 def filled(text: str) -> str:

@@ -13,6 +13,7 @@ import errno
 import gc
 import importlib
 import os
+import pkgutil
 import signal
 import sys
 import traceback
@@ -23,31 +24,39 @@ import typer
 import typer.core
 import typer.main
 
-from wharfinger.cli import arguments as words_of
-from wharfinger.cli import streams
+from wharfinger.cli import options, streams, verbs
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.language import render
 from wharfinger.language.diagnostics import PolicyError
 
-VERBS: Mapping[str, str] = {
-    "check": "wharfinger.cli.verbs.check",
-    "fmt": "wharfinger.cli.verbs.fmt",
-    "test": "wharfinger.cli.verbs.test",
-    "dry-run": "wharfinger.cli.verbs.dry_run",
-    "snapshot": "wharfinger.cli.verbs.snapshot",
-    "explain": "wharfinger.cli.verbs.explain",
-    "replay": "wharfinger.cli.verbs.replay",
-    "run": "wharfinger.cli.verbs.run",
-    "status": "wharfinger.cli.verbs.status",
-    "top": "wharfinger.cli.verbs.top",
-    "signals": "wharfinger.cli.verbs.signals",
-    "config": "wharfinger.cli.verbs.config",
-    "install": "wharfinger.cli.verbs.install",
-    "bench": "wharfinger.cli.verbs.bench",
-    "demo": "wharfinger.cli.verbs.demo",
-    "version": "wharfinger.cli.verbs.version",
-}
-"""Verb to module, in the order of `--help`."""
+ORDER = (
+    "check",
+    "fmt",
+    "test",
+    "dry-run",
+    "snapshot",
+    "explain",
+    "replay",
+    "run",
+    "status",
+    "top",
+    "signals",
+    "config",
+    "install",
+    "bench",
+    "demo",
+    "version",
+)
+"""Verbs in the order of `--help`; any others follow by name."""
+
+
+def _verbs() -> Mapping[str, str]:
+    """The module of each verb, in the order of `--help`."""
+    found = {module.name.replace("_", "-"): f"{verbs.__name__}.{module.name}" for module in pkgutil.iter_modules(verbs.__path__)}
+    return {verb: found[verb] for verb in sorted(found, key=lambda verb: (ORDER.index(verb) if verb in ORDER else len(ORDER), verb))}
+
+
+VERBS = _verbs()
 
 BROKEN = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -59,6 +68,7 @@ class Verbs(typer.core.TyperGroup):
     """A command group that imports a verb's module when the verb is used."""
 
     _names_only = False
+    _commands: dict[str, Any] | None = None
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 — the signature is the group's
         """The verbs in the order of `--help`."""
@@ -70,12 +80,11 @@ class Verbs(typer.core.TyperGroup):
             return None
         if self._names_only:
             return typer.core.TyperCommand(cmd_name)
-        module = _imported(VERBS[cmd_name])
-        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # which `wharfinger.__main__` wanted for as long as things are imported
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(cmd_name)(module.command)
-        return typer.main.get_command(single)
+        if self._commands is None:
+            self._commands = {}
+        if cmd_name not in self._commands:
+            self._commands[cmd_name] = _command(cmd_name)
+        return self._commands[cmd_name]
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """The verbs and options that begin so; by name alone, as importing every verb for its help would take seconds."""
@@ -90,7 +99,9 @@ class Verbs(typer.core.TyperGroup):
         if "" in args and not ctx.resilient_parsing:
             before = args[args.index("") - 1] if args.index("") else "wharf"
             raise UsageError(f"the word after {before} is empty; is a variable of the shell not set?")
-        return super().parse_args(ctx, words_of.repeated(args))
+        if args and args[0] in VERBS:
+            args = options.repeated(args, options.list_options(self.get_command(ctx, args[0])))
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """The exit code of a verb; these two are caught here because typer would make codes of its own of them."""
@@ -132,6 +143,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     group = typer.main.get_command(app)
     words = list(sys.argv[1:] if arguments is None else arguments)
     return _shielded(lambda: group.main(args=words, prog_name="wharf", standalone_mode=False))
+
+
+def _command(verb: str) -> Any:
+    """The command that a verb's module defines."""
+    module = _imported(VERBS[verb])
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `wharfinger.__main__` sets it until the imports are done
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(verb)(module.command)
+    return typer.main.get_command(single)
 
 
 def _imported(name: str) -> Any:

@@ -6,9 +6,9 @@ itself reports why.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -129,4 +129,31 @@ def params(assignments: Sequence[str] | None) -> Mapping[str, str]:
         if name.strip() in found:
             raise UsageError(f"--param {name.strip()} is given twice")
         found[name.strip()] = value.strip()
+    return found
+
+
+def list_options(command: Any) -> frozenset[str]:
+    """Options of a verb that take every word up to the next option, as a shell expands `--policy policies/*.policy`.
+
+    These are repeatable options for paths, of verbs that take no list of words themselves.
+    """
+    if any(parameter.nargs == -1 for parameter in command.params):
+        return frozenset()
+    lists = (each for each in command.params if getattr(each, "multiple", False) and each.metavar in {"FILE", "PATH"})
+    return frozenset(name for each in lists for name in each.opts)
+
+
+def repeated(words: Sequence[str], lists: Container[str]) -> list[str]:
+    """The words with `--policy a b` as `--policy a --policy b`, for the options in `lists`: the form that typer takes."""
+    found: list[str] = []
+    option: str | None = None
+    free = 0  # words since the option; the first one is the option's own
+    for word in words:
+        if word.startswith("-") and word != "-":
+            option, free = (word if word in lists else None), 0
+        else:
+            free += 1
+            if option is not None and free > 1:
+                found.append(option)
+        found.append(word)
     return found

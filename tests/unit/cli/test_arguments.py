@@ -1,6 +1,10 @@
-import pytest
+from pathlib import Path
 
-from wharfinger.cli.arguments import repeated
+import pytest
+import typer
+
+from wharfinger import cli
+from wharfinger.cli.options import list_options, repeated
 
 
 @pytest.mark.parametrize(
@@ -18,7 +22,16 @@ from wharfinger.cli.arguments import repeated
     ],
 )
 def test_lists_become_repeated_options(words, seen):
-    assert repeated(words.split()) == seen.split()
+    verb, *_ = [*words.split(), "version"]
+    group = typer.main.get_command(cli.app)
+
+    assert repeated(words.split(), list_options(group.get_command(None, verb))) == seen.split()
+
+
+def test_a_module_is_all_that_a_verb_takes():
+    modules = {path.stem for path in Path(cli.verbs.__file__).parent.glob("*.py")} - {"__init__"}
+
+    assert {verb.replace("-", "_") for verb in cli.VERBS} == modules
 
 
 def test_several_files_after_one_option(wharf, tmp_path):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.log_lines import LINES
 from tests.unit.runtime.running import view
 from wharfinger.framework.ports import Attempt
-from wharfinger.telemetry.log_lines import LINES
 from wharfinger.telemetry.scheduling import line_of
 
 ENGINE = Path(__file__).parents[3] / "engine" / "wharfinger"

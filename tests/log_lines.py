@@ -1,4 +1,4 @@
-"""Every line that the process logs about its work, with its fields; for whoever reads logs, and for the table in docs/operations.md.
+"""Every line that the process logs about its work, with its fields: the table in docs/operations.md is made from it.
 
 Besides these there are notes at the start, which are sentences (a plugin that a configuration names in vain, an API server that does not
 answer yet), and lines of other libraries, which have a `logger`.
