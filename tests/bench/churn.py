@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from tests.unit.compiler.texts import compiled
-from tests.unit.runtime.running import Running, node, pod
+from tests.unit.scheduler.running import Running, node, pod
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain, assemble, with_policies
 from wharfinger.framework.cycle import decide

@@ -10,7 +10,7 @@ from tests.cluster.live import NAME, LiveScheduler
 from tests.cluster.misbehaviour import Rewrite
 from tests.cluster.soundness import assert_sound
 from tests.cluster.waiting import eventually
-from tests.unit.runtime.clusters import chain_of
+from tests.unit.simulate.clusters import chain_of
 
 MEGABYTE = 2**20
 MOST_NOTE = 1024

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.runtime.policy_store.stores import BROKEN, World, policy
+from tests.unit.policies.stores import BROKEN, World, policy
 
 KEYS = ("a.policy", "b.policy", "c.policy")
 LABELS = ("one", "two", "three")

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from tests.in_memory import ManualClock
-from tests.unit.runtime.running import node, view
+from tests.unit.scheduler.running import node, view
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added
 from wharfinger.framework.plugins.inter_pod_affinity import InterPodAffinity

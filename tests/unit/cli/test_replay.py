@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.unit.runtime.decision_log.recording import FIRST, SECOND, recorded
+from tests.unit.scheduler.decision_log.recording import FIRST, SECOND, recorded
 
 
 @pytest.fixture(scope="module")

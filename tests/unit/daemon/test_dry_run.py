@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.in_memory import InMemoryCluster, ManualClock
-from tests.unit.runtime.running import Watching, node, pod
+from tests.unit.scheduler.running import Watching, node, pod
 from wharfinger.daemon.compose import reporting
 from wharfinger.framework.chain import assemble
 from wharfinger.model import objects

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.in_memory import InMemoryCluster, ManualClock
-from tests.unit.runtime.running import node, pod
+from tests.unit.scheduler.running import node, pod
 from wharfinger.builtins import CATALOGUE
 from wharfinger.daemon import live_board as waiting
 from wharfinger.daemon.live_board import LiveBoard

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.in_memory import ManualClock
-from tests.unit.runtime.policy_store.stores import BROKEN, Seen, policy
+from tests.unit.policies.stores import BROKEN, Seen, policy
 from wharfinger.daemon.policies import policies_of
 from wharfinger.daemon.settings import Profile, Settings
 from wharfinger.errors import WharfingerError

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from prometheus_client import CollectorRegistry
 
 from tests.unit.compiler.texts import compiled
-from tests.unit.runtime.running import node, pod, running
+from tests.unit.scheduler.running import node, pod, running
 from wharfinger.daemon.gauges import read_from
 from wharfinger.framework.chain import assemble
 from wharfinger.telemetry.metrics import Metrics

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.unit.runtime.running import Running, Watching, node, pod, view
+from tests.unit.scheduler.running import Running, Watching, node, pod, view
 from tests.unit.telemetry.test_recent_decisions import Timer, attempt
 from wharfinger.daemon import settings_file
 from wharfinger.daemon.observation import ToldToo, decisions_shown, recorder_of, traces_of

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.in_memory import ManualClock
-from tests.unit.runtime.clusters import policy
+from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import assemble
 from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies, TenantRights
 from wharfinger.model import objects

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.unit.runtime.clusters import chain_of, policy, state_of
+from tests.unit.simulate.clusters import chain_of, policy, state_of
 from wharfinger.crd.placement_preview import MOST_PODS, PlacementPreviewSpec
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble

@@ -7,7 +7,7 @@ import structlog
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.unit.runtime.running import running
+from tests.unit.scheduler.running import running
 from wharfinger.telemetry import logs
 from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.scheduling import TelemetryObserver

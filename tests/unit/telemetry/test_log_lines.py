@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.log_lines import LINES
-from tests.unit.runtime.running import view
+from tests.unit.scheduler.running import view
 from wharfinger.framework.ports import Attempt
 from wharfinger.telemetry.scheduling import line_of
 

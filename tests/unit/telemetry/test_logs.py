@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import structlog
 
-from tests.unit.runtime.running import node, pod, view
+from tests.unit.scheduler.running import node, pod, view
 from tests.unit.telemetry.scene import Scene, scheduling
 from wharfinger.framework.ports import Attempt, BindFailed
 from wharfinger.telemetry.logs import blotted

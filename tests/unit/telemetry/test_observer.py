@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.unit.compiler.texts import compiled
-from tests.unit.runtime.running import node, pod
+from tests.unit.scheduler.running import node, pod
 from tests.unit.telemetry.scene import scheduling
 from wharfinger.daemon.observation import rules_of
 from wharfinger.errors import InvalidObject

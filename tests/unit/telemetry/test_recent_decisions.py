@@ -3,8 +3,8 @@ import tracemalloc
 
 import pytest
 
-from tests.unit.runtime.clusters import chain_of, pods_of, state_of
-from tests.unit.runtime.running import view
+from tests.unit.scheduler.running import view
+from tests.unit.simulate.clusters import chain_of, pods_of, state_of
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.ports import Attempt
 from wharfinger.telemetry.recent_decisions import SAVED, RecentDecisions

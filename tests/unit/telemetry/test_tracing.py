@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from tests.unit.runtime.running import pod
+from tests.unit.scheduler.running import pod
 from wharfinger.errors import UsageError
 from wharfinger.framework.ports import Attempt
 from wharfinger.model.objects.pod_view import PodView

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.unit.runtime.running import view
+from tests.unit.scheduler.running import view
 from tests.unit.telemetry.test_recent_decisions import Timer, attempt
 from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError

@@ -1,0 +1,53 @@
+"""No policy of a namespace keeps one of the cluster out, and none is told more of others than that they are there."""
+
+import pytest
+
+from tests.unit.simulate.clusters import policy
+from wharfinger.framework import lineup
+from wharfinger.framework.policy_status import Mode
+from wharfinger.language.authority import CLUSTER, Authority
+from wharfinger.policies.active import Claim, choose
+
+A, B = Authority("team-a"), Authority("team-b")
+FIT = 'policy "{}"{}\nbase kubernetes {{ NodeResourcesFit weight {} }}\n'
+SCOPE = " for pods where pod.priority > 3"
+
+
+def made(name, weight, authority, scope=""):
+    return policy(FIT.format(name, scope, weight), authority=authority)
+
+
+def claim(key, candidate, since):
+    return Claim(place=(0, key), mode=Mode.ENFORCE, profiles=frozenset({"wharfinger"}), candidate=candidate, held=candidate, since=since)
+
+
+@pytest.mark.parametrize(("second", "told"), [("fit", 'there is another policy called "fit"'), ("other", "a policy of the cluster sets")])
+def test_a_policy_of_the_cluster_goes_first_however_late_it_comes(second, told):
+    older, newer = made("fit", 1, A), made(second, 2, CLUSTER)
+    first, last = choose([claim("a", older, 5.0), claim("b", newer, 0.0)])
+
+    assert (first.policy, last.policy) == (None, newer)
+    assert first.objection.startswith(told)
+    assert f'"{second}"' not in first.objection.replace('"fit"', "")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "meet"),
+    [
+        (made("x", 1, A), made("y", 2, B), False),
+        (made("x", 1, A, SCOPE), made("y", 2, B, SCOPE), False),
+        (made("x", 1, A), made("y", 2, CLUSTER), True),
+        (made("x", 1, A), made("y", 2, CLUSTER, SCOPE), False),
+        (made("x", 1, A, SCOPE), made("y", 2, A, SCOPE), True),
+        (made("x", 1, CLUSTER), made("y", 2, CLUSTER, SCOPE), True),
+    ],
+)
+def test_policies_contradict_each_other_only_where_they_surely_meet(left, right, meet):
+    assert (lineup.contradiction(left, right) is not None) is meet
+    assert (lineup.contradiction(right, left) is not None) is meet
+
+
+def test_where_both_govern_the_cluster_is_followed_whatever_the_names_are():
+    settled = lineup.settle([made("a", 1, A), made("z", 7, CLUSTER, SCOPE)])
+
+    assert settled.weights == {"NodeResourcesFit": 7.0}

@@ -1,0 +1,252 @@
+"""A policy that takes too long to decide: pods that it governs wait and are told why, all others go on, and it is tried again."""
+
+import asyncio
+import re
+
+import pytest
+
+from tests.unit.scheduler.running import node, pod, running
+from tests.unit.simulate.clusters import policy
+from wharfinger.framework.chain import assemble, with_policies
+from wharfinger.policies.budget import AT_ONCE, CALM, IN_A_ROW, SUSPENDED, Allowance, BudgetSettings
+from wharfinger.scheduler.scheduler import SchedulerSettings
+
+SLOW = 0.05
+BUDGET = 0.02
+SCOPE = 'for pods where pod.labels["team"] == "slow"'
+TEXTS = {
+    "a filter": 'filter f { require node.pod_count < 100 else "full" }',
+    "a score": "score s = clamp(node.pod_count, 0, 100)",
+    "a tie break": "tie_break node.pod_count asc",
+    "preemption": "preemption { never_evict when it.priority > -50 }",
+}
+
+
+class Slowed:
+    """A chain whose policy `slow` takes a while in one of its rules, by the clock of the test."""
+
+    def __init__(self, rule, seconds=SLOW, quick=("quick",)):
+        self.seconds = seconds
+        self.clock = None
+        self.asked = 0
+        policies = [policy(f'policy "slow"\n{SCOPE}\n{TEXTS[rule]}'), *(policy(f'policy "{name}"\n{TEXTS["a filter"]}') for name in quick)]
+        self.chain = assemble(policies)
+        rules = next(found for found in self.chain.rules if found.policy.name == "slow")
+        if rule == "a filter":
+            self.slow(rules.filters[0], "filter")
+            self.slow(rules.filters[0], "filter_one")
+        elif rule == "a score":
+            self.slow(rules.scores[0].plugin, "score")
+            self.slow(rules.scores[0].plugin, "score_one")
+        elif rule == "a tie break":
+            self.slow(rules.tie_breaks[0], "best")
+        else:
+            self.slow_victims(rules.policy.victims)
+
+    def slow(self, owner, name):
+        usual = getattr(owner, name)
+
+        def slower(*arguments):
+            self.take()
+            return usual(*arguments)
+
+        setattr(owner, name, slower)
+
+    def slow_victims(self, victims):
+        usual = victims.allowed
+
+        def allowed(*arguments):
+            rule = usual(*arguments)
+
+            def asked(placed):
+                self.take()
+                return rule(placed)
+
+            return asked
+
+        victims.allowed = allowed
+
+    def take(self):
+        self.asked += 1
+        self.clock.move(self.seconds)
+
+
+def settings(clocks, seconds=BUDGET):
+    timer = lambda: clocks[0].monotonic()  # noqa: E731, PLW0108 — the clock is there only later
+    return SchedulerSettings(budget=BudgetSettings(seconds=seconds, timer=timer))
+
+
+def slow_pod(name, **more):
+    return pod(name, cpu="10m", labels={"team": "slow"}, **more)
+
+
+async def bound(world):
+    await world.calm()
+    return {name.removeprefix("default/") for name in world.cluster.nodes_of_pods()}
+
+
+def notes(world, name):
+    return [event.note for key, event in world.cluster.events if key == f"default/{name}" and event.reason == "FailedScheduling"]
+
+
+def story(rule, told, *, seconds=SLOW, budget=BUDGET):
+    """Tell a story of a slow policy on equal nodes with a pod of low priority on each."""
+
+    async def run():
+        slowed, clocks = Slowed(rule, seconds), []
+        things = [each for name in "abcdef" for each in (node(name), pod(f"low-{name}", nodeName=name, priority=-9))]
+        async with running(*things, chains={"wharfinger": slowed.chain}, settings=settings(clocks, budget)) as world:
+            clocks.append(world.clock)
+            slowed.clock = world.clock
+            await told(world, slowed)
+
+    asyncio.run(run())
+
+
+async def exceeded(world, rule, count=IN_A_ROW + 1):
+    """Have the policy exceed its budget: by one decision that is only found to be slow, and so many that are measured."""
+    for number in range(count):
+        cpu = f"{3_900 + number}m" if rule == "preemption" else "10m"
+        world.cluster.put(pod(f"first-{number}", cpu=cpu, labels={"team": "slow"}))
+        await world.calm()
+
+
+@pytest.mark.parametrize("rule", TEXTS)
+def test_a_policy_that_takes_too_long_is_suspended_whatever_rule_it_is(rule):
+    async def told(world, slowed):
+        await exceeded(world, rule)
+        assert [key[0] for key in world.scheduler.budget.suspended] == ["slow"]
+        asked = slowed.asked
+        world.cluster.put(slow_pod("late"))
+        world.cluster.put(pod("other", cpu="10m"))
+        await world.calm()
+        there = await bound(world)
+        assert "other" in there
+        assert "late" not in there
+        [note] = notes(world, "late")
+        assert re.match(r'policy "slow" is suspended: it took \d+ ms of a decision and may take 20 ms; pods that it governs wait', note)
+        assert slowed.asked == asked
+        assert world.cluster.pod("default/late").status.conditions[0].message == note
+        assert [queued.pod.name for queued in world.scheduler.queue if SUSPENDED in queued.rejectors] == ["late"]
+
+    story(rule, told)
+
+
+def test_only_several_times_in_a_row_count():
+    async def told(world, slowed):
+        for number in range(4 * IN_A_ROW):
+            slowed.seconds = SLOW if number % IN_A_ROW else 0.0
+            world.cluster.put(slow_pod(f"pod-{number}", priority=number))
+            await world.calm()
+        assert world.scheduler.budget.suspended == {}
+
+    story("a filter", told)
+
+
+def test_one_decision_that_takes_beyond_all_measure_is_enough_once_the_policy_is_watched():
+    async def told(world, _slowed):
+        world.cluster.put(slow_pod("first"))
+        await world.calm()
+        assert world.scheduler.budget.suspended == {}
+        world.cluster.put(slow_pod("second", priority=1))
+        await world.calm()
+        assert len(world.scheduler.budget.suspended) == 1
+
+    story("a filter", told, seconds=BUDGET * AT_ONCE + 1)
+
+
+def test_nothing_is_suspended_without_a_budget():
+    async def told(world, _slowed):
+        await exceeded(world, "a filter", 20)
+        assert world.scheduler.budget.suspended == {}
+
+    story("a filter", told, budget=0)
+
+
+def test_policies_beside_it_are_not_blamed():
+    async def told(world, _slowed):
+        await exceeded(world, "a filter")
+        assert {key[0] for key in world.scheduler.budget.suspended} == {"slow"}
+
+    story("a filter", told)
+
+
+def test_it_is_tried_again_after_pauses_that_double_and_the_pods_come_through_when_it_is_quick():
+    async def told(world, slowed):
+        await exceeded(world, "a filter")
+        world.cluster.put(slow_pod("late"))
+        world.cluster.put(slow_pod("later", priority=-1))
+        await world.pass_time(25)
+        assert not {"late", "later"} & await bound(world)
+        await world.pass_time(10)
+        assert {"late", "later"} - await bound(world) == {"later"}  # one decision, slow as ever, and it is suspended again
+        await world.pass_time(50)
+        assert "later" not in await bound(world)
+        slowed.seconds = 0.0
+        await world.pass_time(15)
+        assert "later" in await bound(world)
+        assert world.scheduler.budget.suspended == {}
+
+    story("a filter", told)
+
+
+def test_it_is_tried_again_when_the_cluster_has_another_size():
+    async def told(world, slowed):
+        await exceeded(world, "a filter")
+        world.cluster.put(slow_pod("late"))
+        await world.pass_time(2)
+        assert "late" not in await bound(world)
+        slowed.seconds = 0.0
+        for number in range(11):
+            world.cluster.put(node(f"more-{number}"))
+        await world.pass_time(2)
+        assert "late" in await bound(world)
+
+    story("a filter", told)
+
+
+def test_it_is_tried_again_when_its_text_is_another():
+    async def told(world, slowed):
+        await exceeded(world, "a filter")
+        changes = []
+        world.scheduler.budget.changed = lambda suspension, suspended: changes.append((suspension.policy, suspended))
+        world.cluster.put(slow_pod("late"))
+        await world.calm()
+        other = policy(f'policy "slow"\n{SCOPE}\nfilter f {{ require node.pod_count < 99 else "full" }}')
+        world.scheduler.adopt({"wharfinger": with_policies(slowed.chain, [other])})
+        assert "late" in await bound(world)
+        assert changes == [("slow", False)]
+
+    story("a filter", told)
+
+
+def test_pods_that_wait_for_it_are_no_pods_that_were_forgotten():
+    async def told(world, _slowed):
+        await exceeded(world, "a filter")
+        world.scheduler.budget.review = lambda: False
+        world.cluster.put(slow_pod("late"))
+        await world.pass_time(400, step=5)
+        assert world.seen.flushes == 0
+        assert len(notes(world, "late")) == 1
+
+    story("a filter", told)
+
+
+def test_a_policy_that_keeps_to_its_budget_for_a_while_is_not_watched_any_more():
+    allowance = Allowance(BudgetSettings(seconds=BUDGET))
+    assert not allowance.took(SLOW, 0.0)
+    for _ in range(CALM):
+        assert not allowance.is_calm
+        assert not allowance.took(BUDGET, 0.0)
+    assert allowance.is_calm
+
+
+def test_pauses_double_up_to_half_an_hour():
+    allowance = Allowance(BudgetSettings(seconds=BUDGET))
+    pauses = []
+    for _ in range(9):
+        while not allowance.took(SLOW, 100.0):
+            pass
+        pauses.append(allowance.suspended_until - 100.0)
+        allowance.try_again()
+    assert pauses == [30, 60, 120, 240, 480, 960, 1800, 1800, 1800]

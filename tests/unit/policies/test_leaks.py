@@ -1,0 +1,49 @@
+"""A thousand reloads leave nothing behind."""
+
+import gc
+
+from tests.unit.policies.stores import World, policy, story
+from tests.unit.scheduler.running import node, pod, running
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.cycle import Decider
+from wharfinger.policies.shadow import Shadows
+
+KINDS = (CompiledPolicy, Chain, Decider)
+RELOADS = 1000
+
+
+def alive():
+    gc.collect()
+    found = gc.get_objects()
+    return {kind.__name__: sum(type(obj) is kind for obj in found) for kind in KINDS}, len(found)
+
+
+@story
+async def test_a_thousand_reloads_leave_nothing_behind():
+    things = [node("a", labels={"pool": "a"}), pod("stuck", nodeSelector={"pool": "none"})]
+    async with running(*things) as cluster:
+        world = World()
+        shadows = Shadows(cluster.clock)
+        cluster.scheduler.show_decisions(shadows.compare)
+
+        def adopt(active):
+            cluster.scheduler.adopt(active.chains)
+            shadows.adopt(active)
+
+        world.store.adopt = adopt
+        counted = []
+        for reload in range(RELOADS):
+            broken = reload % 5 == 4
+            await world.offer({"a.policy": policy("a", "" if broken else str(reload), test="x" if broken else None)})
+            await cluster.pass_time(1)
+            world.seen.tried.clear()
+            world.seen.held.clear()
+            cluster.seen.queues.clear()
+            cluster.seen.attempts.clear()
+            cluster.cluster.events.clear()
+            if reload in {200, RELOADS - 1}:
+                counted.append(alive())
+        (kinds_early, all_early), (kinds_late, all_late) = counted
+        assert kinds_early == kinds_late
+        assert all_late - all_early < (RELOADS - 200) / 2, "not one object in two reloads"

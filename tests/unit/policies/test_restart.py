@@ -1,0 +1,194 @@
+"""What was accepted outlasts the process."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.policies.stores import BROKEN, Mode, Place, World, policy, story, text
+from wharfinger.framework.policy_status import FormerText
+from wharfinger.language.partner import NONE_MEANT
+from wharfinger.policies.ledger import EMPTIED
+
+
+def files(tmp_path):
+    return sorted((tmp_path / "policies").glob("*.json"))
+
+
+@story
+async def test_a_policy_that_broke_is_still_there_after_a_restart_with_its_error(tmp_path):
+    before = World(state=tmp_path)
+    await before.offer({"a.policy": policy("a", "one"), "b.policy": policy("b")})
+    await before.offer({"a.policy": BROKEN, "b.policy": policy("b")})
+    since = before.status("a.policy").since
+
+    after = World(state=tmp_path)
+    after.clock.move(100)
+    await after.offer({"a.policy": BROKEN, "b.policy": policy("b")})
+    assert after.deciding() == {"a": "one", "b": "a"}
+    assert after.states() == {"a.policy": "kept", "b.policy": "active"}
+    assert "lables" in after.status("a.policy").report
+    assert after.status("a.policy").since == since
+
+
+@story
+async def test_a_source_that_is_lost_at_the_start_has_what_it_had(tmp_path):
+    before = World(Place("one"), Place("two"), state=tmp_path)
+    await before.offer({"a.policy": policy("a", "one")}, "one")
+    await before.offer({"b.policy": policy("b", "two")}, "two", mode=Mode.SHADOW)
+
+    after = World(Place("one"), Place("two"), state=tmp_path)
+    await after.lose("no such folder", "one")
+    await after.offer({}, "two")
+    assert after.deciding() == {"a": "one"}
+    assert set(after.store.active.shadows["wharfinger"]) == {"b"}
+    assert not after.store.unheard
+    assert [source.lost for source in after.store.sources] == ["no such folder", EMPTIED]
+
+
+@story
+async def test_what_it_imports_is_kept_with_it(tmp_path):
+    user = (
+        'import "lib.policy" as lib\npolicy "a"\nfilter pool { require node.labels["pool"] == lib.pool else "not one" on missing reject }\n'
+    )
+    before = World(state=tmp_path)
+    await before.offer({"a.policy": user, "lib.policy": 'let pool = "one"\n'})
+
+    after = World(state=tmp_path)
+    await after.offer({"a.policy": user, "lib.policy": "let pool = \n"})
+    assert after.deciding() == {"a": "one"}
+    assert after.status("a.policy").revision == before.status("a.policy").revision
+
+
+@story
+async def test_what_was_removed_meanwhile_does_not_come_back(tmp_path):
+    before = World(state=tmp_path)
+    await before.offer({"a.policy": policy("a"), "b.policy": policy("b")})
+
+    after = World(state=tmp_path)
+    await after.offer({"b.policy": policy("b")})
+    assert after.deciding() == {"b": "a"}
+    assert after.seen.removed == ["a.policy"]
+    assert len(files(tmp_path)) == 1
+
+
+@story
+async def test_the_first_of_two_with_one_name_is_first_after_a_restart_too(tmp_path):
+    before = World(state=tmp_path)
+    await before.offer({"b.policy": policy("same", "first")})
+
+    after = World(state=tmp_path)
+    await after.offer({"a.policy": policy("same", "second"), "b.policy": policy("same", "first")})
+    assert after.deciding() == {"same": "first"}
+
+
+@pytest.mark.parametrize("damage", ["half", "other", "nothing", "list"])
+def test_a_record_that_is_damaged_is_passed_over_and_said(tmp_path, damage):
+    @story
+    async def scenario():
+        before = World(state=tmp_path)
+        await before.offer({"a.policy": policy("a", "one"), "b.policy": policy("b", "one")})
+        path = next(path for path in files(tmp_path) if '"a.policy"' in path.read_text())
+        whole = path.read_text()
+        path.write_text({"half": whole[:100], "other": whole.replace("not one", "not two"), "nothing": "", "list": "[]"}[damage])
+
+        after = World(state=tmp_path)
+        await after.lose()
+        assert after.deciding() == {"b": "one"}
+        assert len(after.store.troubles) == 1
+        assert path.name in after.store.troubles[0]
+
+    scenario()
+
+
+@story
+async def test_a_disk_that_is_full_is_said_and_stops_nothing(tmp_path):
+    (tmp_path / "policies").write_text("this is no folder")
+    world = World(state=tmp_path)
+    await world.offer({"a.policy": policy("a")})
+    assert world.deciding() == {"a": "a"}
+    assert "cannot be kept" in world.store.troubles[-1]
+
+
+@story
+async def test_records_hold_the_texts_as_they_were_written(tmp_path):
+    world = World(state=tmp_path)
+    await world.offer({"a.policy": text(policy("a"), params={}, generation=7)})
+    body = json.loads(files(tmp_path)[0].read_text())["policy"]
+    assert (body["texts"], body["generation"], body["mode"]) == ({"a.policy": policy("a")}, 7, "Enforce")
+
+
+FORMER = FormerText(content=policy("a", "one").encode(), generation=3, since=17.0)
+
+
+@story
+async def test_without_a_folder_what_the_place_itself_remembers_goes_on():
+    world = World()
+    await world.offer({"a.policy": text(BROKEN, generation=4, former=FORMER)})
+
+    assert world.deciding() == {"a": "one"}
+    status = world.status("a.policy")
+    assert (status.state, status.since, status.held_generation) == ("kept", 17.0, 3)
+    assert status.held == FORMER
+    assert "lables" in status.report
+
+
+@story
+async def test_a_good_text_goes_before_what_the_place_remembers():
+    world = World()
+    await world.offer({"a.policy": text(policy("a", "two"), generation=4, former=FORMER)})
+    assert world.deciding() == {"a": "two"}
+    assert world.status("a.policy").held.content == policy("a", "two").encode()
+
+
+@pytest.mark.parametrize(("generation", "expected"), [(2, "two"), (3, "two"), (4, "one")])
+def test_of_the_folder_and_the_place_the_later_one_counts(tmp_path, generation, expected):
+    async def happens():
+        before = World(state=tmp_path)
+        await before.offer({"a.policy": text(policy("a", "two"), generation=3)})
+
+        after = World(state=tmp_path)
+        await after.offer({"a.policy": text(BROKEN, generation=5, former=replace(FORMER, generation=generation))})
+        assert after.deciding() == {"a": expected}
+
+    asyncio.run(happens())
+
+
+@story
+async def test_a_policy_that_imports_is_not_remembered_by_its_text_alone():
+    world = World()
+    library = 'import "lib.policy" as lib\npolicy "a"\nfilter f { require node.pod_count < lib.most else "full" }\n'
+    await world.offer({"a.policy": library, "lib.policy": "let most = 5\n"})
+    assert world.status("a.policy").state == "active"
+    assert world.status("a.policy").held is None
+
+
+@story
+async def test_while_texts_are_built_nobody_is_told_of_a_policy_that_is_kept_as_of_one_that_is_refused(tmp_path):
+    await World(state=tmp_path).offer({"a.policy": policy("a", "one")})
+    after, told = World(state=tmp_path), []
+    run = after.store.beside.run
+
+    async def watched(*asked):
+        told.append(after.states())
+        built = await run(*asked)
+        told.append(after.states())
+        return built
+
+    after.store.beside.run = watched
+    await after.offer({"a.policy": BROKEN})
+    assert len(told) >= 4
+    assert not any(told)
+    assert after.states() == {"a.policy": "kept"}
+
+
+@story
+async def test_having_no_policies_is_meant_where_a_marker_says_so(tmp_path):
+    before = World(state=tmp_path)
+    await before.offer({"a.policy": policy("a")})
+    after = World(state=tmp_path)
+    await after.offer({NONE_MEANT: text("", wanted=False)})
+    assert (after.deciding(), after.states(), after.store.unheard) == ({}, {}, frozenset())
+    assert after.store.sources[0].lost == ""
+    assert World(state=tmp_path).store.unheard == {"folder"}, "the former policies are forgotten"

@@ -1,0 +1,161 @@
+"""Shadow policies see decisions and change none."""
+
+import asyncio
+
+from tests.unit.compiler.texts import compiled
+from tests.unit.policies.stores import BASE, policy, story
+from tests.unit.scheduler.running import node, pod, running
+from wharfinger.framework.chain import with_policies
+from wharfinger.policies.active import ActivePolicies
+from wharfinger.policies.budget import IN_A_ROW, BudgetSettings
+from wharfinger.policies.shadow import MOST_KEPT, SHARE, Shadows
+
+A, B = compiled(policy("where", "a")), compiled(policy("where", "b"))
+
+
+def active(deciding, **shadows):
+    chain = with_policies(BASE, deciding)
+    beside = {
+        name: with_policies(chain, [*(found for found in deciding if found.name != name), shadow]) for name, shadow in shadows.items()
+    }
+    return ActivePolicies(chains={"wharfinger": chain}, shadows={"wharfinger": beside})
+
+
+def started(policies, *things):
+    return running(node("a", cpu="1000", labels={"pool": "a"}), node("b", labels={"pool": "b"}), *things, chains=dict(policies.chains))
+
+
+def shadowed(world, policies, timer=None):
+    shadows = Shadows(world.clock, timer)
+    shadows.adopt(policies)
+    world.scheduler.show_decisions(shadows.compare)
+    return shadows
+
+
+@story
+async def test_a_shadow_that_would_decide_otherwise_is_counted_and_listed_and_nothing_else():
+    policies = active([A], where=B)
+    async with started(policies) as world:
+        shadows = shadowed(world, policies)
+        world.cluster.put(pod("p"))
+        await world.calm()
+        assert world.cluster.nodes_of_pods() == {"default/p": "a"}
+        report = shadows.reports["where"]
+        assert (report.agreed, report.disagreed, report.errors) == (0, 1, 0)
+        assert [(found.pod, found.node, found.shadow_node) for found in report.last] == [("default/p", "a", "b")]
+
+
+@story
+async def test_one_that_rejects_every_node_says_so_and_the_pod_is_placed():
+    policies = active([], nowhere=compiled(policy("nowhere", "c")))
+    async with started(policies) as world:
+        shadows = shadowed(world, policies)
+        world.cluster.put(pod("p"))
+        await world.calm()
+        assert len(world.cluster.nodes_of_pods()) == 1
+        told = shadows.reports["nowhere"].last[0]
+        assert told.shadow_node is None
+        assert "not c" in told.shadow_message
+
+
+@story
+async def test_pods_that_it_does_not_govern_are_none_of_its_business():
+    policies = active([], web=compiled(policy("web", "c", more='for pods where pod.labels["app"] == "web"\n')))
+    async with started(policies) as world:
+        shadows = shadowed(world, policies)
+        world.cluster.put(pod("p"))
+        await world.calm()
+        assert shadows.reports["web"].agreed + shadows.reports["web"].disagreed == 0
+
+
+@story
+async def test_a_shadow_that_fails_fails_alone(monkeypatch):
+    policies = active([A], where=B)
+    async with started(policies) as world:
+        shadows = shadowed(world, policies)
+        monkeypatch.setattr(type(B), "governs", lambda self, pod, now: 1 / 0 if self is B else True)
+        world.cluster.put(pod("p"))
+        await world.calm()
+        assert world.cluster.nodes_of_pods() == {"default/p": "a"}
+        assert shadows.reports["where"].errors == 1
+        assert "ZeroDivisionError" in shadows.reports["where"].last_error
+
+
+@story
+async def test_what_it_may_cost_is_a_share_of_the_time():
+    policies = active([A], where=B)
+    now = [0.0]
+
+    def timer():
+        now[0] += 0.05  # each look at the clock is a twentieth of a second, so each comparison costs that
+        return now[0]
+
+    async with started(policies) as world:
+        shadows = shadowed(world, policies, timer)
+        for index in range(200):
+            world.cluster.put(pod(f"p{index}", cpu="1m"))
+        await world.pass_time(5)
+        report = shadows.reports["where"]
+        seen = report.agreed + report.disagreed
+        assert seen + report.unseen == 200
+        assert report.unseen > 0
+        assert seen * 0.05 <= SHARE * now[0] + 0.3
+
+
+@story
+async def test_only_the_last_disagreements_are_kept():
+    policies = active([A], where=B)
+    async with started(policies) as world:
+        shadows = shadowed(world, policies, lambda: 0.0)
+        for index in range(MOST_KEPT + 7):
+            world.cluster.put(pod(f"p{index}", cpu="1m"))
+        await world.pass_time(2)
+        report = shadows.reports["where"]
+        assert (report.disagreed, len(report.last)) == (MOST_KEPT + 7, MOST_KEPT)
+
+
+@story
+async def test_counts_go_on_for_one_revision_and_begin_anew_for_another():
+    policies = active([A], where=B)
+    async with started(policies) as world:
+        shadows = shadowed(world, policies)
+        world.cluster.put(pod("p"))
+        await world.calm()
+        shadows.adopt(active([A, compiled(policy("other"))], where=B))
+        assert shadows.reports["where"].disagreed == 1
+        world.cluster.put(pod("q"))
+        await world.calm()
+        assert shadows.reports["where"].disagreed == 2
+        shadows.adopt(active([A], where=compiled(policy("where", "c"))))
+        assert shadows.reports["where"].disagreed == 0
+        await asyncio.sleep(0)
+        shadows.adopt(active([A]))
+        assert shadows.reports == {}
+
+
+@story
+async def test_a_shadow_that_takes_too_long_pauses_and_is_tried_again():
+    slow = compiled('policy "where"\nfilter f { require node.pod_count < 500 else "full" }')
+    policies = active([A], where=slow)
+    async with started(policies) as world:
+        shadows = Shadows(world.clock, lambda: 0.0, BudgetSettings(seconds=0.02, timer=world.clock.monotonic))
+        shadows.adopt(policies)
+        chain = policies.shadows["wharfinger"]["where"]
+        rules = next(found for found in chain.rules if found.policy is slow)
+        taken = [0.05]
+        for name in ("filter", "filter_one"):
+            usual = getattr(rules.filters[0], name)
+            setattr(rules.filters[0], name, lambda *asked, usual=usual: (world.clock.move(taken[0]), usual(*asked))[1])
+        world.scheduler.show_decisions(shadows.compare)
+        for number in range(IN_A_ROW + 5):
+            world.cluster.put(pod(f"p-{number}", cpu="1m"))
+            await world.calm()
+        report = shadows.reports["where"]
+        assert (report.agreed + report.disagreed, report.unseen) == (IN_A_ROW, 5)
+        assert report.last_error == "it took 50 ms of a decision and may take 20 ms; decisions pass by unseen for 30 s"
+        assert len(world.cluster.nodes_of_pods()) == IN_A_ROW + 5
+        taken[0] = 0.0
+        world.clock.move(30)
+        world.cluster.put(pod("late", cpu="1m"))
+        await world.calm()
+        assert (report.agreed + report.disagreed, report.unseen) == (IN_A_ROW + 1, 5)

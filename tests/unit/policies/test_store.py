@@ -1,0 +1,465 @@
+"""What holds after texts were offered: new, broken, removed, lost, in each other's way."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.policies.stores import BROKEN, Mode, Place, World, policy, story, text
+from wharfinger.language.partner import NONE_MEANT
+from wharfinger.language.source_file import MOST_BYTES
+from wharfinger.policies.ledger import EMPTIED, EMPTY, Supply
+
+
+@story
+async def test_what_is_offered_decides():
+    world = World()
+    await world.offer({"a.policy": policy("a"), "b.policy": policy("b", "b")})
+    assert world.deciding() == {"a": "a", "b": "b"}
+    assert world.seen.tried == [("a.policy", "accepted"), ("b.policy", "accepted")]
+    assert len(world.adopted) == 1
+
+
+@story
+async def test_a_policy_that_is_suspended_says_so_as_long_as_it_is():
+    world = World()
+    await world.offer({"a.policy": policy("a"), "b.policy": policy("b"), "c.policy": text(policy("c"), name="c.policy", mode=Mode.SHADOW)})
+    revisions = {status.name: status.revision for status in world.store.statuses}
+    world.store.suspended = lambda: {(name, revisions[name]): "it takes too long" for name in "ac"}
+    assert world.states() == {"a.policy": "suspended", "b.policy": "active", "c.policy": "shadow"}
+    found = world.status("a.policy")
+    assert [(each.severity, each.code, each.message) for each in found.findings] == [("warning", "budget", "it takes too long")]
+    assert found.report == "warning: budget: it takes too long\n"
+    world.store.suspension_changed("a", revisions["a"])
+    world.store.suspended = dict
+    world.store.suspension_changed("a", revisions["a"])
+    assert world.seen.suspended == [("a", True), ("a", False)]
+    assert world.states()["a.policy"] == "active"
+
+
+@story
+async def test_the_same_again_changes_nothing():
+    world = World()
+    await world.offer({"a.policy": policy("a")})
+    chain, since = world.store.active.chains["wharfinger"], world.status("a.policy").since
+    await world.offer({"a.policy": policy("a")})
+    await world.offer({"a.policy": policy("a") + "# a remark\n"})
+    assert world.store.active.chains["wharfinger"] is chain
+    assert world.status("a.policy").since == since
+    assert len(world.adopted) == 1
+
+
+@story
+async def test_a_broken_edit_keeps_its_former_version_and_the_others_go_on():
+    world = World()
+    await world.offer({"a.policy": policy("a", "one"), "b.policy": policy("b", "one")})
+    await world.offer({"a.policy": BROKEN, "b.policy": policy("b", "two")})
+    assert world.deciding() == {"a": "one", "b": "two"}
+    status = world.status("a.policy")
+    assert (status.state, status.name) == ("kept", "a")
+    assert {finding.line for finding in status.findings if finding.severity == "error"} == {2}
+    assert "lables" in status.report
+    await world.offer({"a.policy": policy("a", "three"), "b.policy": policy("b", "two")})
+    assert world.deciding() == {"a": "three", "b": "two"}
+    assert world.status("a.policy").state == "active"
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ("", "P001"),
+        ('policy "a"\nfilter pool { require node.labels["po', None),
+        (policy("a", "two", test="other"), "test"),
+        (policy("a", "two", more="param p: count range 1..3\n"), "params"),
+        (b"\xff\xfe\x00", "P002"),
+        (b"#" * (MOST_BYTES + 1), "P004"),
+    ],
+)
+def test_whatever_is_wrong_with_a_text_its_former_version_goes_on(content, code):
+    @story
+    async def scenario():
+        world = World()
+        await world.offer({"a.policy": policy("a", "one")})
+        await world.offer({"a.policy": text(content)})
+        assert world.deciding() == {"a": "one"}
+        status = world.status("a.policy")
+        assert status.state == "kept"
+        assert code is None or code in [finding.code for finding in status.findings]
+
+    scenario()
+
+
+@story
+async def test_a_text_that_was_never_good_is_refused_and_the_others_go_on():
+    world = World()
+    await world.offer({"a.policy": BROKEN, "b.policy": policy("b")})
+    assert world.deciding() == {"b": "a"}
+    assert world.states() == {"a.policy": "refused", "b.policy": "active"}
+
+
+@story
+async def test_a_removed_file_is_a_removed_policy():
+    world = World()
+    await world.offer({"a.policy": policy("a"), "b.policy": policy("b")})
+    await world.offer({"b.policy": policy("b")})
+    assert world.deciding() == {"b": "a"}
+    assert world.seen.removed == ["a.policy"]
+
+
+@story
+async def test_a_source_that_has_nothing_left_is_lost_and_not_a_removal():
+    world = World()
+    await world.offer({"a.policy": policy("a")})
+    await world.offer({})
+    assert world.deciding() == {"a": "a"}
+    assert world.seen.sources[-1][1].startswith("nothing is left")
+    await world.lose("no such folder")
+    assert world.deciding() == {"a": "a"}
+    await world.offer({"a.policy": policy("a", "b")})
+    assert world.deciding() == {"a": "b"}
+    assert world.store.sources[0].lost == ""
+
+
+@story
+async def test_the_last_policy_is_removed_where_a_marker_says_that_none_is_meant():
+    world = World()
+    marker = {NONE_MEANT: text("anything", wanted=False, name=NONE_MEANT)}
+    await world.offer({"a.policy": policy("a"), **marker})
+    assert world.deciding() == {"a": "a"}, "beside policies it says nothing"
+    await world.offer(marker)
+    assert (world.deciding(), world.states(), world.seen.removed) == ({}, {}, ["a.policy"])
+    assert world.store.sources[0].lost == ""
+    await world.offer({})
+    assert world.store.sources[0].lost == EMPTY
+    await world.offer({"a.policy": policy("a", "b")})
+    assert world.deciding() == {"a": "b"}
+
+
+@story
+async def test_where_the_last_policy_may_be_removed_on_purpose_it_is():
+    world = World(Place("resources", lasting=False))
+    await world.offer({"a": policy("a")}, "resources")
+    await world.offer({}, "resources")
+    assert world.deciding() == {}
+    assert not world.store.unheard
+
+
+@story
+async def test_of_two_policies_with_one_name_the_first_stays():
+    world = World()
+    await world.offer({"b.policy": policy("same", "first")})
+    await world.offer({"a.policy": policy("same", "second"), "b.policy": policy("same", "first")})
+    assert world.deciding() == {"same": "first"}
+    assert world.states() == {"a.policy": "refused", "b.policy": "active"}
+    assert 'two policies called "same"' in world.status("a.policy").findings[0].message
+    await world.offer({"a.policy": policy("same", "second"), "b.policy": policy("same", "third")})
+    assert world.deciding() == {"same": "third"}
+    await world.offer({"a.policy": policy("same", "second")})
+    assert world.deciding() == {"same": "second"}
+    assert world.states() == {"a.policy": "active"}
+
+
+@story
+async def test_a_policy_that_takes_over_a_name_is_told():
+    world = World()
+    await world.offer({"b.policy": policy("same", "first")})
+    await world.offer({"a.policy": policy("same", "second"), "b.policy": policy("same", "first")})
+    assert world.seen.tried == [("b.policy", "accepted"), ("a.policy", "refused")]
+    await world.offer({"a.policy": policy("same", "second")})
+    assert world.deciding() == {"same": "second"}
+    assert world.seen.removed == ["b.policy"]
+    assert world.seen.changed == [("a.policy", "active")]
+    await world.offer({"a.policy": policy("same", "second")})
+    assert len(world.seen.changed) == 1
+    assert len(world.seen.tried) == 2, "its text is the same"
+
+
+@story
+async def test_another_mode_of_the_same_text_is_told():
+    world = World()
+    await world.offer({"a.policy": text(policy("a"))})
+    for mode in (Mode.SHADOW, Mode.OFF, Mode.OFF, Mode.ENFORCE):
+        await world.offer({"a.policy": text(policy("a"), mode=mode)})
+    assert world.seen.tried == [("a.policy", "accepted")]
+    assert world.seen.changed == [("a.policy", "shadow"), ("a.policy", "off"), ("a.policy", "active")]
+
+
+@story
+async def test_a_policy_that_was_kept_and_holds_again_is_told_once():
+    world = World()
+    await world.offer({"a.policy": policy("a")})
+    await world.offer({"a.policy": BROKEN})
+    await world.offer({"a.policy": policy("a")})
+    assert [result for _, result in world.seen.tried] == ["accepted", "refused", "accepted"]
+    assert world.seen.changed == []
+
+
+@story
+async def test_what_is_untold_is_told_at_the_end_in_its_order_or_never():
+    world = World()
+    with world.store.untold():
+        await world.offer({"a.policy": policy("a")})
+        await world.offer({})
+        await world.offer({"a.policy": BROKEN})
+        assert (world.seen.tried, world.seen.held, world.seen.sources) == ([], [], [])
+    assert world.seen.tried == [("a.policy", "accepted"), ("a.policy", "refused")]
+    assert world.seen.sources == [("folder", EMPTIED), ("folder", "")]
+    assert [len(statuses) for statuses in world.seen.held] == [1, 1, 1]
+
+    async def end_in_an_error():
+        with world.store.untold():
+            await world.offer({"a.policy": policy("other")})
+            {}["nothing"]
+
+    with pytest.raises(KeyError):
+        await end_in_an_error()
+    assert len(world.seen.tried) == 2
+    await world.offer({"a.policy": policy("another")})
+    assert len(world.seen.tried) == 3
+
+
+@story
+async def test_of_two_that_come_together_the_order_of_sources_and_keys_decides():
+    world = World(Place("one"), Place("two"))
+    world.store.offer("two", {"a.policy": text(policy("same", "two"))})
+    world.store.offer(
+        "one", {"b.policy": text(policy("same", "one"), name="b.policy"), "c.policy": text(policy("same", "c"), name="c.policy")}
+    )
+    await world.store.settle()
+    assert world.deciding() == {"same": "one"}
+
+
+@story
+async def test_a_renamed_policy_that_takes_a_name_goes_on_under_its_own():
+    world = World()
+    await world.offer({"a.policy": policy("a", "one"), "b.policy": policy("b", "one")})
+    await world.offer({"a.policy": policy("b", "two"), "b.policy": policy("b", "one")})
+    assert world.deciding() == {"a": "one", "b": "one"}
+    assert world.states()["a.policy"] == "kept"
+    await world.offer({"a.policy": policy("b", "two"), "b.policy": policy("c", "one")})
+    assert world.deciding() == {"b": "two", "c": "one"}
+
+
+@story
+async def test_a_file_renamed_and_broken_at_once_keeps_its_former_version():
+    world = World()
+    await world.offer({"a.policy": policy("a", "one"), "b.policy": policy("b")})
+    await world.offer({"z.policy": policy("a", "two", test="other"), "b.policy": policy("b")})
+    assert world.deciding() == {"a": "one", "b": "a"}
+
+
+@story
+async def test_policies_that_contradict_each_other_do_not_both_hold():
+    world = World()
+    weight = "base kubernetes {{ ImageLocality weight {} }}\n"
+    await world.offer({"b.policy": policy("b", more=weight.format(2))})
+    await world.offer({"a.policy": policy("a", more=weight.format(3)), "b.policy": policy("b", more=weight.format(2))})
+    assert set(world.deciding()) == {"b"}
+    assert "ImageLocality" in world.status("a.policy").findings[0].message
+
+
+@story
+async def test_a_policy_is_built_anew_when_what_it_imports_changes():
+    world = World()
+    user = (
+        'import "lib.policy" as lib\npolicy "a"\nfilter pool { require node.labels["pool"] == lib.pool else "not it" on missing reject }\n'
+    )
+    await world.offer({"a.policy": user, "lib.policy": 'let pool = "one"\n', "b.policy": policy("b")})
+    before = world.status("a.policy").revision
+    await world.offer({"a.policy": user, "lib.policy": 'let pool = "two"\n', "b.policy": policy("b")})
+    assert world.status("a.policy").revision != before
+    assert [key for key, _ in world.seen.tried].count("b.policy") == 1
+    await world.offer({"a.policy": user, "b.policy": policy("b")})
+    assert world.states() == {"a.policy": "kept", "b.policy": "active"}
+    assert "lib.policy" not in world.states()
+
+
+@story
+async def test_tests_beside_a_policy_count():
+    tests = 'test "goes there" {\n node n { labels: {"pool": "x"} }\n pod p {}\n place p\n expect p on n\n}\n'
+    world = World()
+    await world.offer({"a.policy": policy("a", "x"), "a_test.policy": tests})
+    await world.offer({"a.policy": policy("a", "y"), "a_test.policy": tests})
+    assert world.deciding() == {"a": "x"}
+    await world.offer({"a.policy": policy("a", "y"), "a_test.policy": tests.replace('"x"', '"y"')})
+    assert world.deciding() == {"a": "y"}
+    assert set(world.states()) == {"a.policy"}
+
+
+@pytest.mark.parametrize("path", ["../secret.policy", "/etc/secret.policy", "other.policy"])
+def test_nothing_outside_of_a_source_can_be_imported(path, tmp_path):
+    @story
+    async def scenario():
+        world = World()
+        (tmp_path / "secret.policy").write_text('let pool = "one"\n')
+        await world.offer({f"{tmp_path}/in/a.policy": f'import "{path}" as lib\n{policy("a")}'})
+        assert "there is no such .policy file where this one comes from" in world.store.statuses[0].findings[0].message
+
+    scenario()
+
+
+@story
+async def test_a_text_that_stands_alone_imports_nothing():
+    world = World(Place("resources", lasting=False, imports=False))
+    await world.offer({"a": f'import "b.policy" as lib\n{policy("a")}', "b.policy": 'let pool = "one"\n'}, "resources")
+    assert "stands alone" in world.status("a").findings[0].message
+
+
+@story
+async def test_off_is_off_even_for_a_broken_text_and_on_again_is_the_last_good():
+    world = World()
+    await world.offer({"a.policy": policy("a", "one")})
+    await world.offer({"a.policy": BROKEN}, mode=Mode.OFF)
+    assert (world.deciding(), world.states()) == ({}, {"a.policy": "off"})
+    await world.offer({"a.policy": BROKEN})
+    assert (world.deciding(), world.states()) == ({"a": "one"}, {"a.policy": "kept"})
+
+
+@story
+async def test_a_shadow_decides_nothing_and_is_held_ready_beside_those_that_do():
+    world = World(Place("deciding"), Place("shadows"))
+    await world.offer({"a.policy": policy("a", "one"), "b.policy": policy("b", "one")}, "deciding")
+    chain = world.store.active.chains["wharfinger"]
+    await world.offer({"a.policy": policy("a", "two"), "new.policy": policy("new")}, "shadows", mode=Mode.SHADOW)
+    assert world.store.active.chains["wharfinger"] is chain
+    shadows = world.store.active.shadows["wharfinger"]
+    assert {name: [found.name for found in beside.policies] for name, beside in shadows.items()} == {
+        "a": ["a", "b"],
+        "new": ["a", "b", "new"],
+    }
+    assert shadows["a"].policies[0].revision != chain.policies[0].revision
+
+
+@story
+async def test_params_of_a_profile_reach_the_policies_that_declare_them_and_their_own_outweigh():
+    declares = 'param most: count = 2 range 1..9\nfilter few { require node.pod_count < most else "full" }\n'
+    own = text(f'policy "b"\n{declares}', name="b.policy", params={"most": "7"})
+    world = World(Supply(source=Place(), profiles=frozenset({"wharfinger"}), params={"most": "3"}))
+    await world.offer({"a.policy": f'policy "a"\n{declares}', "b.policy": own, "c.policy": policy("c")})
+    assert {found.name: dict(found.params) for found in world.store.active.chains["wharfinger"].policies} == {
+        "a": {"most": 3.0},
+        "b": {"most": 7.0},
+        "c": {},
+    }
+    wrong = text(f'policy "b"\n{declares}', name="b.policy", params={"most": "70"})
+    await world.offer({"b.policy": wrong})
+    assert "outside of its range" in world.status("b.policy").findings[0].message
+    assert world.store.active.chains["wharfinger"].policies[0].params == {"most": 7.0}
+
+
+@story
+async def test_each_profile_has_its_own_policies():
+    shared = Supply(source=Place("all"), profiles=frozenset({"one", "two"}))
+    mine = Supply(source=Place("mine"), profiles=frozenset({"two"}))
+    world = World(shared, mine, profiles=("one", "two"))
+    await world.offer({"a.policy": policy("a")}, "all")
+    await world.offer({"b.policy": policy("b")}, "mine")
+    assert (set(world.deciding("one")), set(world.deciding("two"))) == ({"a"}, {"a", "b"})
+
+
+@story
+async def test_nobody_decides_before_every_source_has_spoken():
+    world = World(Place("one"), Place("two"))
+    await world.offer({"a.policy": policy("a")}, "one")
+    assert world.store.unheard == {"two"}
+    await world.lose("no such ConfigMap", "two")
+    assert world.store.unheard == {"two"}
+    await world.offer({"b.policy": policy("b")}, "two")
+    assert not world.store.unheard
+
+
+@story
+async def test_policies_are_tried_on_the_cluster_as_soon_as_it_is_known():
+    from tests.unit.scheduler.running import node, view
+    from wharfinger.model.state.cluster_state import ClusterState
+    from wharfinger.policies.candidate import sample_of
+
+    state = ClusterState()
+    state.add_node(node("n", labels={"pool": "a"}))
+    state.add_node(node("other", labels={"pool": "a"}))
+    world = World()
+    await world.offer({"a.policy": policy("a", "nowhere"), "b.policy": policy("b", "a")})
+    assert not world.status("a.policy").findings
+    world.store.sample = lambda: sample_of(state.snapshot(), [view("p")])
+    await world.store.review()
+    (found,) = world.status("a.policy").now
+    assert "a rejects all 2 nodes for every pod" in found.message
+    assert not world.status("a.policy").findings, "nothing is wrong with the text"
+    assert not world.status("b.policy").now
+    assert world.seen.reviewed == [("a.policy", [found.message])]
+    assert world.seen.tried == [("a.policy", "accepted"), ("b.policy", "accepted")], "each text is told once"
+    await world.store.review()
+    assert world.status("a.policy").now == (found,)
+    assert len(world.seen.reviewed) == 1, "what is known is not told again"
+    state.add_node(node("m", labels={"pool": "b"}))
+    await world.store.review()
+    assert "a rejects all 3 nodes" in world.status("a.policy").now[0].message, "as it is now"
+    assert len(world.seen.reviewed) == 1, "what only counts otherwise is not told again"
+    state.add_node(node("o", labels={"pool": "nowhere"}))
+    await world.store.review()
+    assert not world.status("a.policy").now, "what is not so any more is not told any more"
+    state.remove_node("o")
+    await world.store.review()
+    assert len(world.seen.reviewed) == 2
+    assert set(world.states().values()) == {"active"}
+    await world.offer({"a.policy": policy("a", "elsewhere"), "b.policy": policy("b", "a")})
+    assert "a rejects all 3 nodes for every pod" in world.status("a.policy").now[0].message
+
+
+@story
+async def test_of_many_policies_only_some_are_tried_at_a_time_and_all_have_their_turn():
+    from tests.unit.scheduler.running import node, view
+    from wharfinger.model.state.cluster_state import ClusterState
+    from wharfinger.policies.candidate import sample_of
+
+    state = ClusterState()
+    state.add_node(node("n", labels={"pool": "a"}))
+    world = World()
+    names = [f"{number}.policy" for number in range(5)]
+    await world.offer({name: policy(f"p{name[0]}", "nowhere") for name in names})
+    world.store.sample = lambda: sample_of(state.snapshot(), [view("p")])
+    counts = []
+    for _ in range(3):
+        await world.store.review(2)
+        counts.append(sum(bool(world.status(name).now) for name in names))
+    assert counts == [2, 4, 5]
+
+
+@story
+async def test_of_a_hundred_edits_in_a_moment_the_last_is_built():
+    world = World()
+    for edit in range(100):
+        world.store.offer("folder", {"a.policy": text(policy("a", str(edit)))})
+    await world.store.settle()
+    assert world.deciding() == {"a": "99"}
+    assert world.seen.tried == [("a.policy", "accepted")]
+
+
+@story
+async def test_what_should_not_happen_is_told_and_what_holds_goes_on(monkeypatch):
+    failures = []
+    world = World()
+    world.store.failed = lambda where, error: failures.append((where, str(error)))
+    await world.offer({"a.policy": policy("a", "one")})
+    task = asyncio.create_task(world.store.run())
+    await asyncio.sleep(0)
+
+    def broken(*_):
+        raise RuntimeError("no such luck")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("wharfinger.policies.store.choose", broken)
+        world.store.offer("folder", {"a.policy": text(policy("a", "two"))})
+        await _passing(world, lambda: failures)
+    assert failures == [("policies", "no such luck")]
+    assert world.deciding() == {"a": "one"}
+    world.store.offer("folder", {"a.policy": text(policy("a", "three"))})
+    await _passing(world, lambda: world.deciding() == {"a": "three"})
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _passing(world, condition):
+    async with asyncio.timeout(30):
+        while not condition():
+            world.clock.move(0.1)
+            await asyncio.sleep(0.01)

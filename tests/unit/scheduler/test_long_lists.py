@@ -1,0 +1,79 @@
+"""A long list is taken over in short steps, and what it costs grows with its length."""
+
+import sys
+
+from tests.unit.scheduler.running import Running, node, pod
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.scheduler.feed import FEW
+
+
+def calls(work):
+    """How many calls of functions, also of those written in C, a piece of work takes."""
+    count = 0
+
+    def profile(_frame, event, _argument):
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def taken_over(n_pods, n_nodes):
+    """A cluster that is told of pods first and of their nodes then."""
+    pods = [PodView(pod(f"pod-{number}", cpu="1m", nodeName=f"node-{number % n_nodes}")) for number in range(n_pods)]
+    nodes = [node(f"node-{number}") for number in range(n_nodes)]
+    state = ClusterState()
+
+    def work():
+        for each in pods:
+            state.add_pod(each)
+        for each in pods:
+            assert state.is_placed(each.uid)
+        for each in nodes:
+            state.add_node(each)
+
+    count = calls(work)
+    assert int(state.snapshot().pod_count.sum()) == n_pods
+    return count
+
+
+def test_pods_that_come_before_their_nodes_cost_the_same_each():
+    taken_over(100, 50)  # what is made once
+    assert taken_over(800, 400) < 2.2 * taken_over(400, 200)
+
+
+def test_a_list_is_taken_over_in_short_steps():
+    world = Running()
+    feed = world.scheduler.sink
+    nodes = [node("a"), node("b")]
+    pods = [pod(f"pod-{number}", cpu="1m", nodeName="a" if number % 2 else "") for number in range(5 * FEW)]
+    for _ in feed.replacing("Node", nodes):
+        pass
+    told = []
+    upsert = feed.upsert
+
+    def counted(kind, obj):
+        told.append(obj.metadata.name)
+        upsert(kind, obj)
+
+    feed.upsert = counted
+    before = 0
+    for _ in feed.replacing("Pod", pods):
+        assert len(told) - before <= FEW
+        before = len(told)
+    assert sorted(told) == sorted(each.metadata.name for each in pods)
+    assert len(world.scheduler.queue) == len(pods) // 2
+    gone = 0
+    for _ in feed.replacing("Pod", pods[: 2 * FEW]):
+        left = len(world.scheduler.known_pods)
+        assert gone == 0 or gone - left <= FEW
+        gone = left
+    assert {each.name for each in world.scheduler.known_pods} == {each.metadata.name for each in pods[: 2 * FEW]}
+    assert int(world.scheduler.state.snapshot().pod_count.sum()) == FEW
+    assert len(world.scheduler.queue) == FEW

@@ -1,0 +1,195 @@
+"""Whatever a plugin of another package raises: the fault is its own, nothing stays assumed, and all other pods go on.
+
+The methods are those of the extension points, found as the fence finds them, so that a new one is tried as well.
+"""
+
+import asyncio
+
+import pytest
+
+from tests.unit.scheduler.running import Watching, node, pod, running, view
+from wharfinger.errors import PluginFault
+from wharfinger.framework import extension, plugin_faults
+from wharfinger.framework.chain import Chain, Link, assemble
+from wharfinger.framework.verdict import Reason, single
+from wharfinger.scheduler.profiles import Profile
+from wharfinger.telemetry.scheduling import place_of
+
+
+def unfit(pod):
+    return "unfit" in pod.name
+
+
+HARMLESS = {
+    "identity": unfit,
+    "may_help": lambda pod, change, snapshot: True,
+    "filter": lambda cycle, pod, snapshot, rows: single(Reason("unfit"), (snapshot.pod_count[rows] < 0) | unfit(pod)),
+    "filter_one": lambda cycle, pod, snapshot, row: int(unfit(pod)),
+    "filter_changes": lambda cycle, pod, snapshot, since: snapshot.usage_changes(since),
+    "filter_if": lambda cycle, pod, supposed: (),
+    "score": lambda cycle, pod, snapshot, rows: snapshot.pod_count[rows] * 0,
+    "score_one": lambda cycle, pod, snapshot, row: 0,
+    "score_changes": lambda cycle, pod, snapshot, since, flipped: snapshot.usage_changes(since),
+    "sort_key": lambda pod: -pod.priority,
+    "post_filter": lambda cycle, pod, snapshot, rejection: extension.PostFilterOutcome(message="no way out"),
+    "permit": lambda placement, waiting: extension.Permission(),
+}
+"""What each method answers while nothing is wrong; None where nothing is said here."""
+AWAITED = {"pre_bind", "bind", "post_bind"}
+
+
+class Broken(Exception):
+    """What the plugin raises."""
+
+
+def everything(failing):
+    """A plugin at every extension point that does no harm, but that one method raises for pods called `victim…`, as long as `ill`."""
+
+    def method(name):
+        def call(self, *arguments):
+            self.called.add(name)
+            about = next(found for found in arguments if hasattr(found, "pod") or hasattr(found, "template"))
+            pod = getattr(about, "pod", about)
+            if name == failing and self.ill and pod.name.startswith("victim"):
+                raise Broken("broken")
+            return HARMLESS.get(name, lambda *_: False if name == "bind" else None)(*arguments)
+
+        async def awaited(self, *arguments):
+            return call(self, *arguments)
+
+        return awaited if name in AWAITED else call
+
+    methods = {name: method(name) for name in plugin_faults.calls()}
+    plugin = type("Everything", tuple(extension.POINTS.values()), {"name": "Everything", **methods})()
+    plugin.ill, plugin.called = True, set()
+    return plugin
+
+
+def chain_with(plugin):
+    links = [link for link in assemble().links if not isinstance(link.plugin, extension.QueueSortPlugin)]
+    return Chain(links=(*links, Link(plugin=plugin, weight=1)))
+
+
+async def everything_happens(world, prefix):
+    """All that makes a scheduler call a plugin: placements, a rejection, an event, a binding that fails, a preemption."""
+    world.cluster.put(pod(f"{prefix}-first", cpu="1"))
+    await world.calm()
+    world.cluster.put(pod(f"{prefix}-second", cpu="1"))
+    await world.calm()
+    world.cluster.put(pod(f"{prefix}-unfit", cpu="1"))
+    await world.pass_time(1)
+    world.cluster.put(node("spare", cpu="1", labels={"fresh": prefix}))
+    await world.pass_time(1)
+    world.cluster.put(pod(f"{prefix}-urgent", cpu="4", priority=100))
+    await world.pass_time(1)
+
+
+@pytest.mark.parametrize("failing", sorted(plugin_faults.calls()))
+def test_a_plugin_that_raises_harms_only_the_pods_it_is_asked_about(failing):
+    plugin = everything(failing)
+
+    async def story():
+        things = [node("a", cpu="4"), node("b", cpu="4"), pod("low", cpu="3", nodeName="a", priority=-5)]
+        async with running(*things, chains={"wharfinger": chain_with(plugin)}) as world:
+            refused = []
+
+            def refuse_once(bound, _node):
+                if bound.name.endswith("second") and bound.name not in refused:
+                    refused.append(bound.name)
+                    raise RuntimeError("refused once")
+
+            world.cluster.before_bind = refuse_once
+            await everything_happens(world, "victim")
+            faults = [error for _, error in world.seen.failures if isinstance(error, PluginFault)]
+            assert faults, f"{failing} was called for nobody, or its fault was told to nobody; called were {sorted(plugin.called)}"
+            assert {(fault.plugin, fault.method) for fault in faults} == {("Everything", failing)}
+            assert str(faults[0]) == f"plugin Everything failed in {failing}: Broken: broken"
+            assert isinstance(faults[0].__cause__, Broken)
+
+            if "default/low" in world.cluster.nodes_of_pods():
+                world.cluster.remove("Pod", "default/low")
+            world.cluster.put(pod("healthy", cpu="500m"))
+            await world.pass_time(3)
+            assert "default/healthy" in world.cluster.nodes_of_pods()
+
+            plugin.ill = False
+            for late in ("healthy-unfit", "victim-late"):
+                world.cluster.put(pod(late, cpu="100m"))
+            world.cluster.put(node("c", cpu="8"))
+            await world.pass_time(40)
+            bound = world.cluster.nodes_of_pods()
+            names = {f"default/{name}" for name in ("victim-first", "victim-second", "victim-urgent", "victim-late", "healthy")}
+            assert names <= bound.keys()
+            snapshot = world.scheduler.state.snapshot()
+            assumed = [uid for uid in (f"uid-{name.partition('/')[2]}" for name in names) if world.scheduler.state.is_assumed(uid)]
+            assert (assumed, world.scheduler.n_binding) == ([], 0)
+            assert int(snapshot.pod_count.sum()) == len(bound)
+
+    asyncio.run(story())
+
+
+TOLD = sorted(plugin_faults.calls().keys() - {"may_help", "sort_key", "unreserve", "post_bind"})
+"""Where the pod concerned waits because of the fault, so that it has to be told why."""
+
+
+@pytest.mark.parametrize("failing", TOLD)
+def test_the_pod_that_waits_is_told_which_plugin_failed(failing):
+    plugin = everything(failing)
+
+    async def story():
+        things = [node("a", cpu="4"), node("b", cpu="4"), pod("low", cpu="3", nodeName="a", priority=-5)]
+        async with running(*things, chains={"wharfinger": chain_with(plugin)}) as world:
+            await everything_happens(world, "victim")
+            await world.pass_time(2)
+            notes = [event.note for name, event in world.cluster.events if "victim" in name and event.reason == "FailedScheduling"]
+            assert any(note == f"plugin Everything failed in {failing}: Broken: broken" for note in notes)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("method", sorted(plugin_faults.ANSWERS))
+def test_an_answer_of_the_wrong_type_is_a_fault_too(method):
+    class Odd(Exception):
+        pass
+
+    plugin = everything("none")
+    kind = type(plugin)
+    odd = type("Everything", (kind,), {method: _odd(method)})()
+    odd.ill, odd.called = False, set()
+    call = getattr(plugin_faults.fenced(odd), method)
+
+    async def asked():
+        answer = call()
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    with pytest.raises(PluginFault, match=f"plugin Everything failed in {method}: PluginContractError: it returned Oddity, not "):
+        asyncio.run(asked())
+
+
+class Oddity:
+    """What no method may answer."""
+
+
+def _odd(method):
+    async def awaited(self):
+        return Oddity()
+
+    return awaited if method in AWAITED else lambda self: Oddity()
+
+
+def test_built_in_plugins_and_methods_that_are_not_overridden_stay_as_they_are():
+    for link in assemble().links:
+        assert not [name for name in plugin_faults.calls() if name in vars(link.plugin)]
+    plain = type("Plain", (extension.PreEnqueuePlugin,), {"name": "Plain", "pre_enqueue": lambda self, pod: None})()
+    assert [name for name in plugin_faults.calls() if name in vars(plugin_faults.fenced(plain))] == ["pre_enqueue"]
+
+
+def test_keys_that_cannot_be_compared_leave_the_order_of_priorities():
+    keys = iter([object(), {"a": 1}, 3, None])
+    plugin = type("Odd", (extension.QueueSortPlugin,), {"name": "Odd", "sort_key": lambda self, pod: next(keys)})()
+    seen = Watching()
+    profile = Profile("p", Chain(links=(Link(plugin=plugin, weight=None),)), observer=seen)
+    pods = [view(f"pod-{priority}", priority=priority) for priority in (1, 4, 2, 3)]
+    ordered = sorted(pods, key=profile.sort_key)
+    assert [each.priority for each in ordered] == [4, 3, 2, 1]
+    assert {(place_of(where), error.method) for where, error in seen.failures} == {("plugin", "sort_key")}

@@ -1,0 +1,369 @@
+import pytest
+
+from tests.in_memory import ManualClock
+from tests.unit.scheduler.running import Watching, node, view
+from wharfinger.errors import UsageError
+from wharfinger.event_loop import Backoff
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added, node_updated
+from wharfinger.framework.plugins.inter_pod_affinity import InterPodAffinity
+from wharfinger.framework.plugins.node_resources_fit import NodeResourcesFit
+from wharfinger.framework.plugins.pod_topology_spread import PodTopologySpread
+from wharfinger.framework.plugins.taint_toleration import TaintToleration
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.scheduler.profiles import Profile, Profiles
+from wharfinger.scheduler.queue import PORTION, SchedulingQueue
+from wharfinger.scheduler.queued_pods import MOST_CHANGES, Place
+
+FIT = frozenset({NodeResourcesFit()})
+TAINTS = frozenset({TaintToleration()})
+AFFINITY = frozenset({InterPodAffinity()})
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+APART = {"podAntiAffinity": {REQUIRED: [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}}]}}
+FENCING = view("fencing", affinity={"podAntiAffinity": {REQUIRED: [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}]}})
+EVEN = [
+    {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "db"}},
+    }
+]
+
+
+class Bench:
+    def __init__(self):
+        self.clock = ManualClock()
+        self.state = ClusterState()
+        self.seen = Watching()
+        self.queue = SchedulingQueue(self.clock, self.state.snapshot, observer=self.seen)
+        self.profile = Profile("wharfinger", assemble())
+
+    def add(self, *names, **more):
+        for name in names:
+            self.queue.add(view(name, **more), self.profile)
+
+    def pop(self):
+        queued = self.queue.pop()
+        return None if queued is None else queued.pod.name
+
+    def rejected(self, name, rejectors):
+        self.add(name)
+        self.queue.reject(self.queue.pop(), rejectors)
+
+    def place_of(self, name):
+        queued = self.queue.get(f"uid-{name}")
+        return None if queued is None else queued.place.value
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def test_higher_priority_first_then_whoever_waits_longer(bench):
+    bench.add("first", "second")
+    bench.add("urgent", priority=10)
+    bench.clock.move(1)
+    bench.add("third")
+    assert [bench.pop() for _ in range(5)] == ["urgent", "first", "second", "third", None]
+
+
+def test_a_pod_told_twice_is_queued_once(bench):
+    bench.add("a", "a", "a")
+    assert (bench.pop(), bench.pop(), len(bench.queue)) == ("a", None, 1)
+
+
+def test_a_deleted_pod_is_not_handed_out(bench):
+    bench.add("a", "b")
+    bench.queue.delete("uid-a")
+    assert (bench.pop(), bench.pop()) == ("b", None)
+    assert bench.queue.delete("uid-a") is None
+
+
+def test_a_pod_that_becomes_urgent_overtakes(bench):
+    bench.add("a", "b")
+    bench.add("b", priority=5)
+    assert bench.pop() == "b"
+
+
+@pytest.mark.parametrize(("failures", "seconds"), [(0, 0), (1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (6, 10), (5000, 10)])
+def test_the_backoff_doubles_up_to_its_limit(failures, seconds):
+    assert Backoff().seconds(failures) == seconds
+
+
+@pytest.mark.parametrize(("failed_at", "ready_at"), [(0.0, 2.0), (0.3, 2.0), (0.999, 2.0), (1.0, 3.0)])
+def test_backoffs_end_with_their_window(failed_at, ready_at):
+    assert Backoff().ready_at(failed_at, 1) == ready_at
+
+
+def test_an_error_is_tried_again_after_its_backoff_and_never_before(bench):
+    bench.add("a")
+    bench.queue.fail(bench.queue.pop())
+    assert (bench.place_of("a"), bench.pop()) == ("error backoff", None)
+    bench.clock.move(1.9)
+    bench.queue.flush()
+    assert bench.pop() is None
+    bench.clock.move(0.2)
+    bench.queue.flush()
+    assert bench.pop() == "a"
+
+
+def test_backoff_is_cut_short_when_nothing_else_is_ready(bench):
+    bench.rejected("a", FIT)
+    bench.add("b")
+    bench.state.add_node(node("n"))
+    bench.queue.notify(node_added(node("n")))
+    assert bench.place_of("a") == "backoff"
+    assert [bench.pop(), bench.pop()] == ["b", "a"]
+
+
+def test_within_a_window_the_more_urgent_pod_comes_first(bench):
+    bench.add("a")
+    bench.queue.fail(bench.queue.pop())
+    bench.clock.move(0.4)
+    bench.add("b", priority=7)
+    bench.queue.fail(bench.queue.pop())
+    bench.clock.move(2)
+    bench.queue.flush()
+    assert [bench.pop(), bench.pop()] == ["b", "a"]
+
+
+def test_a_gated_pod_waits_until_its_gates_are_gone(bench):
+    bench.add("a", schedulingGates=[{"name": "quota"}])
+    assert (bench.place_of("a"), bench.pop(), bench.queue.depths["gated"]) == ("gated", None, 1)
+    bench.queue.notify(node_added(node("n")))
+    assert bench.queue.activate("uid-a") is False
+    bench.add("a")
+    assert bench.pop() == "a"
+
+
+def test_events_wake_only_those_whose_rejectors_care(bench):
+    bench.state.add_node(node("n", cpu="4"))
+    for name, rejectors in {"fit": FIT, "taint": TAINTS, "affinity": AFFINITY}.items():
+        bench.rejected(name, rejectors)
+    bench.clock.move(5)
+    old, new = node("n", cpu="4", taints=[{"key": "k", "effect": "NoSchedule"}]), node("n", cpu="4")
+    assert bench.queue.notify(node_updated(old, new)) == 1
+    assert bench.place_of("taint") == "active"
+    near, far = (Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node="n", pod=pod) for pod in (FENCING, view("x")))
+    assert (bench.queue.notify(far), bench.place_of("affinity")) == (1, "unschedulable")  # fit alone
+    assert (bench.queue.notify(near), bench.place_of("affinity")) == (1, "active")
+
+
+def test_a_node_that_is_too_small_wakes_nobody(bench):
+    bench.rejected("big", FIT)
+    bench.state.add_node(node("small", cpu="500m"))
+    assert bench.queue.notify(node_added(node("small", cpu="500m"))) == 0
+    bench.state.add_node(node("large", cpu="1"))
+    assert bench.queue.notify(node_added(node("large", cpu="1"))) == 1
+
+
+def test_a_taint_that_is_still_there_wakes_nobody(bench):
+    bench.rejected("a", TAINTS)
+    kept, other = {"key": "k", "effect": "NoSchedule"}, {"key": "l", "effect": "NoSchedule"}
+    assert bench.queue.notify(node_updated(node("n", taints=[kept, other]), node("n", taints=[kept]))) == 0
+    assert bench.queue.notify(node_updated(node("n", taints=[kept]), node("n"))) == 1
+
+
+def test_heartbeats_are_no_events():
+    assert node_updated(node("n"), node("n")) is None
+
+
+def test_what_happens_during_an_attempt_is_not_missed(bench):
+    bench.add("a")
+    queued = bench.queue.pop()
+    bench.state.add_node(node("n"))
+    bench.queue.notify(node_added(node("n")))
+    bench.queue.reject(queued, FIT)
+    assert bench.place_of("a") == "backoff"
+
+
+def test_what_happened_before_an_attempt_does_not_count(bench):
+    bench.add("a", "b")
+    first = bench.queue.pop()
+    bench.state.add_node(node("n"))
+    bench.queue.notify(node_added(node("n")))
+    second = bench.queue.pop()
+    bench.queue.reject(second, FIT)
+    assert bench.place_of("b") == "unschedulable"
+    bench.queue.done(first)
+    assert bench.queue._in_flight.n_changes == 0
+
+
+def test_what_is_kept_during_a_long_attempt_is_bounded_and_nothing_is_missed(bench):
+    bench.add("slow", "late")
+    slow = bench.queue.pop()
+    for _ in range(3 * MOST_CHANGES):
+        bench.queue.notify(node_updated(node("n", taints=[{"key": "k", "effect": "NoSchedule"}]), node("n")))
+    assert bench.queue._in_flight.n_changes == MOST_CHANGES
+
+    late = bench.queue.pop()
+    bench.queue.reject(late, FIT)
+    assert bench.place_of("late") == "unschedulable", "nothing has happened since"
+    bench.queue.reject(slow, FIT)
+    assert bench.place_of("slow") == "backoff", "what was let go may have helped"
+    assert bench.queue._in_flight.n_changes == 0
+
+
+def test_a_pod_that_asks_for_something_else_now_is_tried_again(bench):
+    bench.rejected("a", FIT)
+    bench.clock.move(5)
+    bench.add("a", cpu="100m")
+    assert bench.pop() == "a"
+
+
+def test_a_change_of_status_alone_is_no_reason_to_try_again(bench):
+    bench.rejected("a", FIT)
+    bench.clock.move(5)
+    bench.add("a")
+    assert bench.place_of("a") == "unschedulable"
+
+
+def test_nobody_waits_longer_than_five_minutes_and_it_is_counted(bench):
+    bench.rejected("a", FIT)
+    bench.clock.move(299)
+    bench.queue.flush()
+    assert (bench.place_of("a"), bench.seen.flushes) == ("unschedulable", 0)
+    bench.clock.move(31)
+    bench.queue.flush()
+    assert (bench.place_of("a"), bench.seen.flushes) == ("active", 1)
+
+
+def test_a_pod_deleted_during_its_attempt_does_not_return(bench):
+    bench.add("a", "b", "c")
+    for end in (bench.queue.fail, lambda queued: bench.queue.reject(queued, FIT), bench.queue.put_back):
+        queued = bench.queue.pop()
+        bench.queue.delete(queued.uid)
+        end(queued)
+    assert (len(bench.queue), bench.queue.next_ready_at(), bench.pop()) == (0, None, None)
+
+
+def test_profiles_share_one_order(bench):
+    with pytest.raises(UsageError, match="at least one"):
+        Profiles({})
+    profiles = Profiles({"wharfinger": assemble(), "default-scheduler": assemble()})
+    assert profiles.of(view("a")).name == "wharfinger"
+    assert profiles.of(view("a", scheduler="")).name == "default-scheduler"
+    assert profiles.of(view("a", scheduler="else")) is None
+
+
+@pytest.mark.parametrize(
+    ("plugin", "spec"), [(InterPodAffinity(), {"affinity": APART}), (PodTopologySpread(), {"topologySpreadConstraints": EVEN})]
+)
+def test_a_change_is_looked_at_once_for_all_pods_of_a_template(bench, monkeypatch, plugin, spec):
+    for number in range(2000):
+        bench.add(f"db-{number}", labels={"app": "db", "deployment": str(number % 4)}, **spec)
+        bench.queue.reject(bench.queue.pop(), frozenset({plugin}))
+    asked = []
+    original = type(plugin).may_help
+    monkeypatch.setattr(type(plugin), "may_help", lambda *arguments: asked.append(1) or original(*arguments))
+    unrelated, related = (view(name, labels={"app": name}, nodeName="a") for name in ("web", "db"))
+    events = ClusterEvent.POD_PLACED | ClusterEvent.POD_REMOVED
+    assert bench.queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node="a", pod=unrelated)) == 0
+    assert bench.queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node="a", pod=unrelated)) == 0
+    assert len(asked) <= 2 * 4
+    assert bench.queue.notify(Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node="a", pod=related)) == 2000
+    assert events & plugin.wakes_on == events
+    assert len(asked) <= 3 * 4 + 1  # each template, and what they have in common
+
+
+MANY = 3 * PORTION + 7
+"""More pods than are let in at a time."""
+
+
+@pytest.fixture
+def crowd(bench):
+    """So many pods that fit nowhere, of three priorities, whose backoffs have ended."""
+    for number in range(MANY):
+        bench.add(f"pod-{number}", priority=number % 3)
+    for _ in range(MANY):
+        bench.queue.reject(bench.queue.pop(), FIT)
+    bench.clock.move(60)
+    bench.state.add_node(node("n"))
+    return bench
+
+
+def ready(bench):
+    return sum(queued.place is Place.ACTIVE for queued in bench.queue)
+
+
+WAKING = {
+    "an event": lambda queue: queue.notify(node_added(node("n"))),
+    "policies": lambda queue: queue.policies_changed(lambda _: True),
+    "a long wait": lambda queue: queue._sweep(1e6),
+}
+
+
+@pytest.mark.parametrize("woken_by", WAKING)
+def test_very_many_pods_are_let_in_by_and_by_the_most_urgent_first(crowd, woken_by):
+    WAKING[woken_by](crowd.queue)
+    before = 0
+    steps = 0
+    while (now := ready(crowd)) > before:
+        assert now - before <= PORTION
+        if now < MANY:
+            waiting = [queued.pod.priority for queued in crowd.queue if queued.place is Place.UNSCHEDULABLE]
+            assert min(queued.pod.priority for queued in crowd.queue if queued.place is Place.ACTIVE) >= max(waiting)
+            assert crowd.queue.next_ready_at() == crowd.clock.monotonic()
+        before = now
+        steps += 1
+        crowd.queue._next_sweep = 1e9
+        crowd.queue.flush()
+    assert (before, steps) == (MANY, 4)
+    assert crowd.queue.next_ready_at() is None
+
+
+def test_a_pod_that_is_not_there_any_more_is_not_let_in_later(crowd):
+    crowd.queue.notify(node_added(node("n")))
+    waiting = [queued for queued in crowd.queue if queued.place is Place.UNSCHEDULABLE]
+    crowd.queue.delete(waiting[0].uid)
+    crowd.queue.activate(waiting[1].uid)
+    for _ in range(5):
+        crowd.queue.flush()
+    assert ready(crowd) == MANY - 1
+    assert waiting[0].place is Place.GONE
+
+
+def test_pods_that_a_change_of_policies_does_not_concern_stay_whenever_they_are_asked_about(crowd):
+    crowd.queue.policies_changed(lambda queued: queued.pod.name.endswith("7"))
+    crowd.queue._next_sweep = 1e9
+    for _ in range(5):
+        crowd.queue.flush()
+    assert {queued.pod.name[-1] for queued in crowd.queue if queued.place is Place.ACTIVE} == {"7"}
+    assert ready(crowd) == len([number for number in range(MANY) if number % 10 == 7])
+
+
+def test_very_many_backoffs_that_end_together_end_by_and_by(bench):
+    for number in range(MANY):
+        bench.add(f"pod-{number}", priority=number % 3)
+    for _ in range(MANY):
+        bench.queue.fail(bench.queue.pop())
+    bench.clock.move(60)
+    bench.queue.flush()
+    assert ready(bench) == PORTION
+    assert {queued.pod.priority for queued in bench.queue if queued.place is Place.ACTIVE} == {2}
+    assert bench.queue.next_ready_at() <= bench.clock.monotonic()
+    for _ in range(3):
+        bench.queue.flush()
+    assert ready(bench) == MANY
+
+
+@pytest.mark.parametrize(
+    ("plugin", "spec"), [(InterPodAffinity(), {"affinity": APART}), (PodTopologySpread(), {"topologySpreadConstraints": EVEN})]
+)
+def test_a_change_is_looked_at_once_for_pods_that_differ_in_their_labels(bench, monkeypatch, plugin, spec):
+    for number in range(500):
+        bench.add(f"db-{number}", labels={"app": "db", "index": str(number)}, **spec)
+        bench.queue.reject(bench.queue.pop(), frozenset({plugin}))
+    asked = []
+    original = type(plugin).may_help_group
+    monkeypatch.setattr(type(plugin), "may_help_group", lambda *arguments: asked.append(1) or original(*arguments))
+    for number, name in enumerate(["web", "db"]):
+        placed = view(name, labels={"app": name}, nodeName="a")
+        for events in (ClusterEvent.POD_PLACED, ClusterEvent.POD_REMOVED):
+            woken = bench.queue.notify(Change(events=events, label="AssignedPodDelete", node="a", pod=placed))
+            assert woken == (500 if number and (events & ClusterEvent.POD_REMOVED or plugin.name == "PodTopologySpread") else 0)
+            if woken:
+                return
+        assert len(asked) == 2

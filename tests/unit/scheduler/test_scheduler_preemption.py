@@ -1,0 +1,123 @@
+import asyncio
+
+from tests.unit.scheduler.running import node, pod, running
+from wharfinger.framework.ports import WriteFailed
+
+
+def story_of(story):
+    asyncio.run(story())
+
+
+def test_room_is_made_and_taken():
+    async def story():
+        async with running(node("a", cpu="2"), pod("low", cpu="2")) as world:
+            world.cluster.put(pod("high", cpu="2", priority=100))
+            await world.pass_time(4)
+            assert world.cluster.nodes_of_pods() == {"default/high": "a"}
+            ((victim, said),) = [(of, event) for of, event in world.cluster.events if event.reason == "Preempted"]
+            assert victim == "default/low"
+            assert (said.type, said.action, said.note) == ("Normal", "Preempting", "Preempted by pod uid-high on node a")
+            assert said.related.name == "high"
+            assert world.seen.preemptions == [("default/high", "a", 1)]
+
+    story_of(story)
+
+
+def test_one_victim_is_enough_while_it_takes_its_time():
+    async def story():
+        async with running(node("a", cpu="1"), node("b", cpu="1"), pod("low-1"), pod("low-2")) as world:
+            world.cluster.graceful = True
+            world.cluster.put(pod("high", priority=100))
+            await world.pass_time(30)
+            leaving = [each for each in world.cluster.pods() if each.metadata.deletion_timestamp]
+            assert len(leaving) == 1
+            victim = leaving[0]
+            condition = victim.status.conditions[-1]
+            assert (condition.type, condition.status, condition.reason) == ("DisruptionTarget", "True", "PreemptionByScheduler")
+            assert condition.message == "wharfinger: preempting to accommodate a higher priority pod"
+            assert world.cluster.pod("default/high").status.nominated_node_name == victim.spec.node_name
+            world.cluster.put(pod("upstart", priority=1))  # may not take the place that is being made
+            world.cluster.remove("Pod", f"default/{victim.metadata.name}")
+            await world.pass_time(12)
+            assert world.cluster.nodes_of_pods()["default/high"] == victim.spec.node_name
+            assert len(world.seen.preemptions) == 2  # upstart has taken the other node
+            assert world.cluster.pod("default/high").status.nominated_node_name == ""
+
+    story_of(story)
+
+
+def test_an_eviction_that_fails_gives_the_nomination_up_and_is_tried_again():
+    async def story():
+        async with running(node("a", cpu="1"), pod("low")) as world:
+            disrupt = world.cluster.disrupt
+
+            async def fail(victim, condition):
+                world.cluster.disrupt = disrupt
+                raise WriteFailed("busy")
+
+            world.cluster.disrupt = fail
+            world.cluster.put(pod("high", priority=100))
+            await world.pass_time(15)
+            assert world.cluster.nodes_of_pods() == {"default/high": "a"}
+
+    story_of(story)
+
+
+def test_an_eviction_that_breaks_is_tried_again():
+    async def story():
+        async with running(node("a", cpu="1"), pod("low")) as world:
+            disrupt = world.cluster.disrupt
+
+            async def fail(victim, condition):
+                world.cluster.disrupt = disrupt
+                raise RuntimeError("broken")
+
+            world.cluster.disrupt = fail
+            world.cluster.put(pod("high", priority=100))
+            await world.pass_time(15)
+            assert world.cluster.nodes_of_pods() == {"default/high": "a"}
+            assert [str(error) for _, error in world.seen.failures] == ["broken"]
+
+    story_of(story)
+
+
+def test_a_victim_that_is_wrongly_said_to_be_gone_is_evicted_again():
+    async def story():
+        async with running(node("a", cpu="1"), pod("low")) as world:
+            disrupt = world.cluster.disrupt
+
+            async def pretend(victim, condition):
+                world.cluster.disrupt = disrupt
+
+            world.cluster.disrupt = pretend
+            world.cluster.put(pod("high", priority=100))
+            await world.pass_time(20)
+            assert world.cluster.nodes_of_pods() == {"default/high": "a"}
+
+    story_of(story)
+
+
+def test_a_pod_is_evicted_once_although_several_want_it_gone():
+    async def story():
+        small = [pod(f"low-{i}") for i in range(4)]
+        async with running(node("a", cpu="4"), *small) as world:
+            world.cluster.graceful = True
+            for i in range(3):
+                world.cluster.put(pod(f"high-{i}", priority=100))
+            await world.pass_time(5)
+            preempted = [of for of, event in world.cluster.events if event.reason == "Preempted"]
+            assert len(preempted) == len(set(preempted)) == 3
+
+    story_of(story)
+
+
+def test_nobody_is_evicted_in_vain():
+    async def story():
+        async with running(node("a", cpu="1"), pod("low")) as world:
+            world.cluster.put(pod("huge", cpu="3", priority=100))
+            world.cluster.put(pod("polite", priority=100, preemptionPolicy="Never"))
+            await world.pass_time(5)
+            assert world.cluster.nodes_of_pods() == {"default/low": "a"}
+            assert world.seen.preemptions == []
+
+    story_of(story)

@@ -1,0 +1,109 @@
+import asyncio
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from tests.unit.scheduler.running import node, pod, running
+from wharfinger.model import objects
+
+MOUNT = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "claim"}}]}
+
+
+def storage_class(provisioner):
+    manifest = {"metadata": {"name": "late"}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+    return msgspec.convert(manifest, objects.StorageClass)
+
+
+def claim():
+    spec = {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return msgspec.convert({"metadata": {"name": "claim", "namespace": "default", "uid": "c"}, "spec": spec}, objects.PersistentVolumeClaim)
+
+
+def volume():
+    spec = {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "2Gi"}}
+    manifest = {"metadata": {"name": "disk"}, "spec": spec, "status": {"phase": "Available"}}
+    return msgspec.convert(manifest, objects.PersistentVolume)
+
+
+def the_claim(world):
+    return world.cluster._objects["PersistentVolumeClaim"]["default/claim"]
+
+
+def finish(world, volume_name):
+    """What the controllers of the cluster do."""
+    there = the_claim(world)
+    world.cluster.put(msgspec.convert({"metadata": {"name": volume_name}}, objects.PersistentVolume))
+    annotations = {**there.metadata.annotations, "pv.kubernetes.io/bind-completed": "yes"}
+    bound = replace(there, metadata=replace(there.metadata, annotations=annotations), spec=replace(there.spec, volume_name=volume_name))
+    world.cluster.put(bound)
+
+
+def test_the_provisioner_is_told_the_node_and_waited_for():
+    async def story():
+        async with running(node("a"), storage_class("csi"), claim(), pod("x", **MOUNT)) as world:
+            assert the_claim(world).metadata.annotations["volume.kubernetes.io/selected-node"] == "a"
+            await world.pass_time(30)
+            assert world.cluster.nodes_of_pods() == {}
+            assert world.scheduler.state.is_assumed("uid-x")
+            finish(world, "made")
+            await world.pass_time(1)
+            assert world.cluster.nodes_of_pods() == {"default/x": "a"}
+
+    asyncio.run(story())
+
+
+def test_a_volume_that_is_there_is_reserved():
+    async def story():
+        async with running(node("a"), storage_class("kubernetes.io/no-provisioner"), claim(), volume(), pod("x", **MOUNT)) as world:
+            reserved = world.cluster._objects["PersistentVolume"]["disk"].spec.claim_ref
+            assert (reserved.namespace, reserved.name, reserved.uid) == ("default", "claim", "c")
+            finish(world, "disk")
+            await world.pass_time(1)
+            assert world.cluster.nodes_of_pods() == {"default/x": "a"}
+
+    asyncio.run(story())
+
+
+def test_who_cannot_bind_volumes_says_so():
+    async def story():
+        async with running(node("a"), storage_class("csi"), claim(), pod("x", **MOUNT), volumes=False) as world:
+            assert "not supported here (claims claim)" in world.cluster.pod("default/x").status.conditions[0].message
+            assert world.scheduler.state.snapshot().pod_count[0] == 0
+
+    asyncio.run(story())
+
+
+def test_a_provisioner_that_takes_the_node_away_is_not_waited_for():
+    async def story():
+        async with running(node("a"), storage_class("csi"), claim(), pod("x", **MOUNT)) as world:
+            await world.pass_time(1, step=0.25)
+            there = the_claim(world)
+            world.cluster.put(replace(there, metadata=replace(there.metadata, annotations={})))
+            await world.pass_time(1, step=0.25)
+            assert 'provisioning failed for PVC "claim"' in world.cluster.pod("default/x").status.conditions[0].message
+
+    asyncio.run(story())
+
+
+def test_volumes_that_never_come_do_not_hold_the_place_for_ever():
+    async def story():
+        async with running(node("a"), storage_class("csi"), claim(), pod("x", **MOUNT)) as world:
+            await world.pass_time(601, step=0.25)
+            assert "timed out" in world.cluster.pod("default/x").status.conditions[0].message
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("waiting", [3])
+def test_pods_that_wait_for_volumes_leave_the_room_to_others(waiting):
+    async def story():
+        async with running(node("a", cpu="100"), storage_class("csi"), claim()) as world:
+            world.scheduler._binding._most = 1
+            for index in range(waiting):
+                world.cluster.put(pod(f"slow-{index}", **MOUNT))
+            world.cluster.put(pod("quick"))
+            await world.calm()
+            assert set(world.cluster.nodes_of_pods()) == {"default/quick"}
+
+    asyncio.run(story())
