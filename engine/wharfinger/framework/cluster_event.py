@@ -167,7 +167,7 @@ class Wakes:
     keys: frozenset[str] | None
 
     def concern(self, change: Change) -> bool:
-        """Whether a change is among the events and, if it is one of labels or annotations only, of a key that is read."""
+        """True if a change is among the events and, if it is one of labels or annotations only, of a key that is read."""
         concerning = change.events & self.events
         if not concerning:
             return False

@@ -1,4 +1,4 @@
-"""The outcome of a cycle, as a value that says everything.
+"""The outcome of a scheduling cycle, with scores and rejections, as a value.
 
 What costs nothing is in the decision itself. The rest (who was rejected by what, every score at every node, the runner-up) is read on
 demand from the evaluation it came from, as long as that still stands where it stood; afterwards `StaleSnapshot` is raised rather than
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScorePart:
-    """One score at one node: `raw` (None where a policy's value is missing or its rule says nothing), the points, and weight × points."""
+    """One score at one node: `raw` (None where a policy's value is missing or its rule does not apply), the points, and weight × points."""
 
     name: str
     tier: int

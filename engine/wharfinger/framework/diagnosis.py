@@ -1,4 +1,4 @@
-"""Why nodes were rejected, and the sentence that kube-scheduler would say.
+"""Why nodes were rejected, and kube-scheduler's own sentence for it.
 
 A node is counted under the first filter that rejects it, with all the reasons that filter gave, because kube-scheduler asks no further.
 Beyond that, each filter's own verdict on every node is there ("matched alone"), and how many nodes were left after each filter in turn
@@ -21,12 +21,12 @@ from wharfinger.framework.verdict import Mask, Reason
 
 NO_NODES = "no nodes available to schedule pods"
 NOMINATED = "beside nominated pods"
-"""Under this name stands what filters say of a node once the pods nominated to it are counted too."""
+"""The name of the filters' verdict on a node with the pods nominated to it counted as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterDiagnosis:
-    """What one filter did.
+    """The effect of one filter.
 
     `alone`: nodes it rejects by itself; `first`: those of them that no earlier filter had rejected; `left`: nodes that are left after it.
     `reasons` counts the nodes under each reason among `alone`, `first_reasons` among `first`.
@@ -50,12 +50,12 @@ class NodeRejection:
 
     @property
     def resolvable(self) -> bool:
-        """Whether removing pods from the node could help."""
+        """True if removing pods from the node could help."""
         return all(reason.resolvable for reason in self.reasons)
 
 
 class Diagnosis:
-    """The filters' verdicts on every node; reads `Filtering` on demand, so it says what holds there when it is asked."""
+    """The filters' verdicts on every node, read from `Filtering` on demand: they are those at the time of the call."""
 
     def __init__(self, filtering: Filtering, n_nodes: int) -> None:
         self._filtering = filtering

@@ -65,7 +65,7 @@ def _selector(budget: objects.PodDisruptionBudget) -> selectors.Selector:
 
 @dataclass(frozen=True, slots=True)
 class Evictable:
-    """Says of placed pods whether they may be evicted for one pod; `policies` are those that have a say, by name.
+    """Tells which placed pods may be evicted for one pod; `policies` are those that decide about it, by name.
 
     `asked_at` is the time that the answers hold for; None where time does not matter.
     """
@@ -94,15 +94,15 @@ def evictable(policies: Sequence[CompiledPolicy], pod: PodView, now: float) -> E
 
 
 def _rule(policy: CompiledPolicy, pod: PodView, now: float) -> Callable[[PodView], bool]:
-    """The predicate that says of a placed pod whether a policy lets it be evicted."""
+    """The predicate of placed pods that a policy lets be evicted."""
     return partial(_is_own, policy) if policy.victims is None else policy.victims.allowed(pod, now)
 
 
 def _may_change_its_mind(policy: CompiledPolicy) -> bool:
-    """Whether a policy of a namespace may reject a node because pods have left it, and has no rules about whom to evict."""
+    """True if a policy of a namespace may reject a node because pods have left it, and has no rules about whom to evict."""
     return policy.authority.restricted and any(rule.volatility is not Volatility.STATIC for rule in policy.filters)
 
 
 def _is_own(policy: CompiledPolicy, placed: PodView) -> bool:
-    """Whether a placed pod is of the policy's namespace."""
+    """True if a placed pod is of the policy's namespace."""
     return policy.authority.confined_to == placed.namespace

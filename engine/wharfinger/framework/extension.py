@@ -49,7 +49,7 @@ class Arguments(BaseModel):
 
 
 class Plugin:
-    """Base of every plugin: a name people configure it by, and its arguments.
+    """Base of every plugin: the name it is configured by, and its arguments.
 
     `wakes_on` are the events that may help a pod which the plugin has rejected; without a word from the plugin it is any.
     """
@@ -66,7 +66,7 @@ class Plugin:
         return None
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
-        """Whether a change of the kinds in `wakes_on` may help a pod that the plugin has rejected, as the cluster is after it.
+        """True if a change of the kinds in `wakes_on` may help a pod that the plugin has rejected, as the cluster is after it.
 
         True when in doubt: a pod woken in vain costs one attempt, one that is not woken waits for minutes.
         """
@@ -81,7 +81,7 @@ class GroupedHints(Plugin):
         return pod.template
 
     def may_help_group(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
-        """Whether a change may help some pod of the group of this one. True wherever `may_help` is for one of them."""
+        """True if a change may help some pod of the group of this one. True wherever `may_help` is for one of them."""
         return self.may_help(pod, change, snapshot)
 
 
@@ -118,7 +118,7 @@ class FilterPlugin(Plugin, ABC):
         return slice(None)
 
     def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...] | None:
-        """The reasons against one node if other pods were on it than are, empty if it could take the pod then; None: as `filter` has said.
+        """The reasons against one node with other pods on it, empty if it could take the pod then; None if the answer is that of `filter`.
 
         The default is for filters that do not look at pods. One that does not override it is taken to say the same whatever pods leave, so
         that no pod is evicted in vain. Not called where PreFilter said `Skip`.
@@ -188,7 +188,7 @@ class QueueSortPlugin(Plugin, ABC):
 
 
 class PreEnqueuePlugin(Plugin, ABC):
-    """Whether a pod may enter the queue at all."""
+    """True if a pod may enter the queue at all."""
 
     @abstractmethod
     def pre_enqueue(self, pod: PodView) -> Reason | None:
@@ -197,7 +197,7 @@ class PreEnqueuePlugin(Plugin, ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """What PostFilter is given of a failed cycle: the nodes that were rejected. Arrays are `(n_nodes,) bool` in row order.
+    """The failed cycle that PostFilter is given: the rejected nodes. Arrays are `(n_nodes,) bool` in row order.
 
     `unresolvable`: where no removal of pods would help. `trial` asks the filters about one node with other pods on it. `evictable` says
     whom policies let be evicted; a plugin that evicts pods must not evict others.
@@ -211,7 +211,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostFilterOutcome:
-    """What PostFilter found: the node to be freed and the pods that must leave it, or a message saying why it cannot help."""
+    """The answer of PostFilter: the node to be freed and the pods that must leave it, or a message why it cannot help."""
 
     message: str = ""
     nominated: str | None = None
@@ -244,7 +244,7 @@ class ReservePlugin(Plugin, ABC):
 
     @abstractmethod
     def unreserve(self, placement: Placement) -> None:
-        """None; takes back what `reserve` did. Must be idempotent and must not fail."""
+        """Undoes `reserve`. Must be idempotent and must not fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +257,7 @@ class Permission:
 
 
 class PermitPlugin(Plugin, ABC):
-    """Whether a reserved placement may be bound now, later or not at all."""
+    """True if a reserved placement may be bound now, later or not at all."""
 
     @abstractmethod
     def permit(self, placement: Placement, waiting: Sequence[Placement]) -> Permission:
@@ -281,11 +281,11 @@ class BindPlugin(Plugin, ABC):
 
 
 class PostBindPlugin(Plugin, ABC):
-    """Told that a pod is bound."""
+    """PostBind: called after a pod is bound."""
 
     @abstractmethod
     async def post_bind(self, placement: Placement) -> None:
-        """None; failures are recorded and change nothing."""
+        """Called after the pod is bound; failures are recorded and have no effect."""
 
 
 POINTS: Mapping[str, type[Plugin]] = {

@@ -67,7 +67,7 @@ def quanta(governing: Sequence[CompiledPolicy]) -> Mapping[int, float]:
 
 
 def check(policies: Sequence[CompiledPolicy], registry: Registry) -> None:
-    """None; an error names an override of a plugin that is not there or does not score, arguments it does not take, or a contradiction."""
+    """Checks overrides; raises for an unknown or scoreless plugin, for arguments it does not take, and for contradictions."""
     for policy in policies:
         for override in policy.base:
             known(override.plugin, registry)
@@ -122,7 +122,7 @@ class ScoreTerm:
 
 
 class TieBreak(Protocol):
-    """A key by which equals are told apart; it belongs to a policy of that name."""
+    """A tie-break key of the policy of that name."""
 
     @property
     def policy(self) -> str:
@@ -153,7 +153,7 @@ class Lineup:
 
     @property
     def spares_for_a_time(self) -> bool:
-        """Whether mere time may let preemption evict pods that it may not evict now."""
+        """True if mere time may let preemption evict pods that it may not evict now."""
         speaking = (policy for policy in self.governing if policy.victims is not None)
         return any(policy.scope_timed or (policy.victims is not None and policy.victims.timed) for policy in speaking)
 

@@ -1,4 +1,4 @@
-"""Which rows a Kubernetes node selector chooses, over columns.
+"""Kubernetes node selectors evaluated over columns.
 
 Used wherever Kubernetes matches a `NodeSelector` against nodes: node affinity, the inclusion policies of topology spread, the node
 affinity of persistent volumes. Terms are compiled once per pod template (model/objects/selectors.py); matching one is a few comparisons of
@@ -70,7 +70,7 @@ def matches_labels(selector: selectors.Selector, snapshot: Snapshot, rows: Rows)
 
 
 def row_count(snapshot: Snapshot, rows: Rows) -> int:
-    """How many rows `rows` stands for."""
+    """The number of rows in `rows`."""
     return len(range(*rows.indices(snapshot.n_nodes))) if isinstance(rows, slice) else len(rows)
 
 

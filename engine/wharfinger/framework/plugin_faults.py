@@ -30,7 +30,7 @@ def verdicts(plugin: str, answer: object, n_rows: int) -> Verdicts:
 
 
 def reasons(plugin: str, found: Sequence[object], highest: int) -> None:
-    """None; `highest` is the largest bit set that the plugin returned with these reasons."""
+    """Checks the reasons of a verdict; `highest` is the largest bit set that the plugin returned with them."""
     if not all(isinstance(reason, Reason) for reason in found):
         raise PluginContractError(f"{plugin}.filter returned reasons that are not Reason values: {found!r}")
     if len(found) > MOST_REASONS:
@@ -40,7 +40,7 @@ def reasons(plugin: str, found: Sequence[object], highest: int) -> None:
 
 
 def pre_filter(plugin: str, answer: object) -> None:
-    """None; `answer` must be one that PreFilter may give."""
+    """Checks that PreFilter may give this answer."""
     if answer is not None and not isinstance(answer, (Skip, Rejected, NodeSet)):
         raise PluginContractError(f"{plugin}.pre_filter returned {type(answer).__name__}, not None, Skip, Rejected or NodeSet")
     if isinstance(answer, Rejected) and not answer.reasons:
@@ -48,7 +48,7 @@ def pre_filter(plugin: str, answer: object) -> None:
 
 
 def pre_score(plugin: str, answer: object) -> None:
-    """None; `answer` must be one that PreScore may give."""
+    """Checks that PreScore may give this answer."""
     if answer is not None and not isinstance(answer, Skip):
         raise PluginContractError(f"{plugin}.pre_score returned {type(answer).__name__}, not None or Skip")
 
@@ -107,7 +107,7 @@ ANSWERS: Mapping[str, tuple[type, ...]] = {
     "pre_bind": (Reason, type(None)),
     "bind": (Reason, bool),
 }
-"""What a method may answer, where nobody looks at the answer more closely (`contract` checks verdicts and scores)."""
+"""Types that a method may return, where the answer is not checked otherwise (verdicts and scores are)."""
 
 
 def calls() -> Mapping[str, tuple[type[extension.Plugin], Callable[..., Any]]]:
@@ -122,7 +122,7 @@ def calls() -> Mapping[str, tuple[type[extension.Plugin], Callable[..., Any]]]:
 
 
 def is_foreign(plugin: extension.Plugin) -> bool:
-    """Whether a plugin is not one of the built-in ones."""
+    """True if a plugin is not one of the built-in ones."""
     return not type(plugin).__module__.startswith(f"{plugins.__name__}.")
 
 

@@ -39,7 +39,7 @@ class FormerText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyText:
-    """One file of a source, as bytes: it may be anything. `name` is what diagnostics call it; imports are relative to it.
+    """One file of a source, as unchecked bytes. `name` is its name in diagnostics; imports are relative to it.
 
     `params` are texts or plain values in base units, as in `compiler.params`. `generation` is that of a custom resource, 0 elsewhere.
     `about` is the object that holds the text and gets the events about it; None for a file. `trouble` says why there is no content.
@@ -61,17 +61,17 @@ class PolicyText:
 
 
 class PolicySink(Protocol):
-    """Told what sources have."""
+    """Receives the texts of sources."""
 
     def offer(self, source: str, texts: Mapping[str, PolicyText], *, notes: tuple[str, ...] = ()) -> None:
-        """None, at once; these are all the texts of a source by key, and sentences about the source that people should know.
+        """Replaces the texts of a source: all of them by key, with warnings about the source. Returns at once.
 
         What was offered before and is not among them has been removed, unless the source is `lasting` and has nothing left at all, not
         even the key `NO-POLICIES`.
         """
 
     def lose(self, source: str, why: str) -> None:
-        """None, at once; the source cannot be read at present. What it offered last stays."""
+        """Records that the source cannot be read at present. Its last texts stay. Returns at once."""
 
 
 class PolicySource(Protocol):
@@ -83,18 +83,18 @@ class PolicySource(Protocol):
 
     @property
     def lasting(self) -> bool:
-        """Whether having nothing at all means that the place has gone, rather than that its last policy was removed on purpose."""
+        """True if having nothing at all means that the place has gone, rather than that its last policy was removed on purpose."""
 
     @property
     def imports(self) -> bool:
-        """Whether its texts may import each other; nothing else can be imported."""
+        """True if its texts may import each other; nothing else can be imported."""
 
     async def run(self, sink: PolicySink) -> None:
-        """None, when cancelled: tells the sink what there is and then every change, whatever breaks in between."""
+        """Gives the sink all texts and then every change, across failures, until cancelled."""
 
 
 class Result(Enum):
-    """What came of the last text of a policy.
+    """The outcome of the last text of a policy.
 
     ACCEPTED: this very text holds. REFUSED: it has errors. Whatever was accepted before it goes on then.
     """
@@ -105,7 +105,7 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that is wrong, or strange, in a text: `code` is that of a diagnostic, or `test`, `params`, `trial`, `set`.
+    """An error or warning about a text: `code` is that of a diagnostic, or `test`, `params`, `trial`, `set`.
 
     `line` and `column` count from 1; 0 where it is not about one place.
     """
@@ -125,7 +125,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyStatus:
-    """One policy: what holds now, and what came of its last text.
+    """One policy: the version in force, and the outcome of its last text.
 
     `name` is None for a text that never was one. `revision` is that of the policy that holds in its `mode`, None if there is none; `since`
     is when it began to (seconds since 1970). `generation` and `attempted` belong to the last text, `held_generation` to the one that
@@ -163,12 +163,12 @@ class PolicyStatus:
 
     @property
     def holds(self) -> bool:
-        """Whether some version of the policy decides, or is evaluated beside those that do."""
+        """True if some version of the policy decides, or is evaluated beside those that do."""
         return self.revision is not None
 
     @property
     def kept(self) -> bool:
-        """Whether what holds is a former version, because the last text was refused."""
+        """True if what holds is a former version, because the last text was refused."""
         return self.holds and self.result is Result.REFUSED
 
     @property
@@ -185,7 +185,7 @@ class PolicyStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricStatus:
-    """How a metric of a policy fares at present.
+    """The present state of a metric of a policy.
 
     `fresh` of `nodes` nodes have a fresh sample, and `wanted` is the part of them that has to. `youngest` and `oldest` are ages of samples
     in seconds, None without one. `suspended_since` (seconds since 1970) is None for one that has its say. One that is not `asked` yet waits
@@ -220,7 +220,7 @@ class MetricStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """One place that policies come from: why it cannot be read ("" if it can), and what people should know about it."""
+    """One source of policies: why it cannot be read ("" if it can), and warnings about it."""
 
     name: str
     lost: str
@@ -229,28 +229,28 @@ class SourceStatus:
 
 
 class PolicyObserver(Protocol):
-    """Told what becomes of policies, for metrics, logs and events. Must be quick and must not fail."""
+    """Observer of policies, for metrics, logs and events. Must be quick and must not fail."""
 
     def policy_tried(self, status: PolicyStatus) -> None:
-        """None; a text that is new was accepted or refused."""
+        """A new text was accepted or refused."""
 
     def policy_changed(self, status: PolicyStatus) -> None:
-        """Takes in that a text which is not new fares otherwise now: another policy came or went, or its mode is another."""
+        """The state of an unchanged text changed: another policy was added or removed, or its mode changed."""
 
     def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
         """Takes in what was found when a policy that holds was tried on the cluster, and not before."""
 
     def policy_removed(self, status: PolicyStatus) -> None:
-        """None; the policy was taken away on purpose. `status` is the last of it."""
+        """The policy was removed on purpose. `status` is its last one."""
 
     def policy_suspended(self, status: PolicyStatus) -> None:
-        """None; the policy takes too long to decide: it is suspended from now on, or tried again if it is not any more."""
+        """The policy was suspended because it takes too long to decide, or is tried again."""
 
     def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
-        """None; these are all policies from now on, after a reload that took so long."""
+        """A reload has finished: these are all policies now, and the seconds it took."""
 
     def source_changed(self, status: SourceStatus) -> None:
-        """None; a source was lost, or is back, or has something else to say."""
+        """The state of a source changed: lost, back, or other warnings."""
 
 
 class SilentPolicyObserver:

@@ -1,4 +1,4 @@
-"""Ports: what the running scheduler asks of the world, and what the world tells it.
+"""Ports: the interfaces between the running scheduler and the world around it.
 
 The scheduler's loop knows neither HTTP nor threads nor the clock of the machine; whoever connects it to an API server implements these,
 and so does the in-memory cluster that tests run on. Everything happens on one event loop, so none of it needs a lock.
@@ -21,27 +21,27 @@ WARNING = "Warning"
 
 
 class ClusterSink(Protocol):
-    """Told what changes in the cluster. `kind` is the Kubernetes kind (`Pod`, `Node`, …), objects are the structs of `model.objects`."""
+    """Receiver of changes in the cluster. `kind` is the Kubernetes kind (`Pod`, `Node`, …), objects are the structs of `model.objects`."""
 
     def upsert(self, kind: str, obj: Any) -> None:
-        """None; the object was added or has changed. Repeats are harmless."""
+        """Applies an object that was added or changed. Idempotent."""
 
     def delete(self, kind: str, obj: Any) -> None:
-        """None; the object is gone. `obj` is its last known state; of one that was never known, nothing happens."""
+        """Applies the deletion of an object. `obj` is its last known state; an unknown object is ignored."""
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """None; these are all the objects of the kind that there are: after a list, whatever is known and not among them is gone."""
+        """Applies a list: these are all objects of the kind, and known ones that are not among them are deleted."""
 
     def synced(self, kind: str) -> None:
-        """None; everything that existed when watching of the kind began has been told."""
+        """The first list of the kind has been applied."""
 
 
 @runtime_checkable
 class UnreadableSink(Protocol):
-    """A sink that is told of objects that cannot be read, too; for others they are not there."""
+    """A sink that also receives objects that cannot be read; other sinks do not see them."""
 
     def unreadable(self, kind: str, obj: Any, error: InvalidObject, *, listed: bool) -> None:
-        """None; there is such an object, and what is known of it stands.
+        """An object exists that cannot be read; its last readable state stays.
 
         `obj` has nothing but its identity, of a pod also schedulerName and nodeName. With `listed` it is part of the list that `replace`
         tells next.
@@ -53,14 +53,14 @@ class SteppedSink(Protocol):
     """A sink that takes over a long list in steps of some milliseconds, so that others have their turn between them."""
 
     def replacing(self, kind: str, objs: Sequence[Any]) -> Iterator[None]:
-        """The steps that do together what `replace` does; nothing else is told of the kind before the last one."""
+        """Steps that together do what `replace` does; no other change of the kind may come before the last one."""
 
 
 class ClusterSource(Protocol):
     """Watches the cluster."""
 
     async def run(self, sink: ClusterSink) -> None:
-        """None, when cancelled: tells the sink everything there is and then everything that changes, whatever breaks in between."""
+        """Gives the sink all objects and then every change, across failures, until cancelled."""
 
 
 def stepped(sink: ClusterSink, kind: str, objs: Sequence[Any]) -> Iterator[None]:
@@ -102,7 +102,7 @@ class Binder(Protocol):
     """Writes bindings."""
 
     async def bind(self, pod: PodView, node: str) -> None:
-        """None, once the pod with this very uid is bound to the node; `BindFailed` otherwise."""
+        """Binds the pod with this uid to the node; raises `BindFailed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,23 +116,23 @@ class Condition:
 
 
 class PodWriter(Protocol):
-    """Writes what the scheduler says about pods. Everything may raise `WriteFailed`."""
+    """Writes the status of pods. Every method may raise `WriteFailed`."""
 
     async def patch_status(self, pod: PodView, *, condition: Condition | None = None, nominated_node: str | None = None) -> None:
-        """None, once the condition is set and the nominated node is written ("" takes it away, None leaves it as it is)."""
+        """Sets the condition and the nominated node ("" removes it, None leaves it unchanged)."""
 
     async def disrupt(self, victim: PodView, condition: Condition) -> None:
-        """None, once the victim has the condition and is deleted under the precondition of its uid; one that is gone already is fine."""
+        """Sets the condition of the victim and deletes it, with its uid as precondition; a victim that no longer exists is no error."""
 
 
 class VolumeWriter(Protocol):
     """Writes what binding volumes needs before the pod that uses them is bound. Everything may raise `WriteFailed`."""
 
     async def annotate_claim(self, claim: PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:
-        """None, once the claim has the annotations; only if it is still the one of that uid."""
+        """Writes the annotations of the claim; only if it still has that uid."""
 
     async def reserve_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
-        """None, once `spec.claimRef` of the volume names the claim and its uid; only if the volume's resourceVersion is still the same.
+        """Writes the claim and its uid to `spec.claimRef` of the volume; only if the volume's resourceVersion is still the same.
 
         The volume is annotated with `pv.kubernetes.io/bound-by-controller: yes` too, so that it is released when the claim goes away.
         """
@@ -151,7 +151,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What an event says, in full: whoever writes it cuts the note. `reporter`: the profile; "" for the pod's own."""
+    """The content of an event; the writer cuts the note to the allowed length. `reporter`: the profile, "" for the pod's own."""
 
     type: str
     reason: str
@@ -165,10 +165,10 @@ class EventSink(Protocol):
     """Writes events of `events.k8s.io/v1`, behind everything else."""
 
     def record(self, regarding: PodView, event: Event) -> None:
-        """None, at once: written when there is time, dropped when there is too much."""
+        """Queues the event and returns at once; events beyond the capacity are dropped."""
 
     async def drain(self) -> None:
-        """None, when everything recorded has been written or dropped."""
+        """Waits until every recorded event is written or dropped."""
 
 
 class Clock(Protocol):
@@ -181,23 +181,23 @@ class Clock(Protocol):
         """Seconds since any fixed moment; never goes back."""
 
     async def sleep(self, seconds: float) -> None:
-        """None, after so many seconds; 0 lets everything else run that can."""
+        """Waits so many seconds; 0 yields to the other tasks."""
 
 
 class Leadership(Protocol):
-    """Whether this process may act. One that is never contested is always leader."""
+    """Leadership of this process. Without other candidates it is always leader."""
 
     @property
     def is_leader(self) -> bool:
-        """Whether the lease is held and has not run out; asked right before every write."""
+        """True if the lease is held and has not run out; asked right before every write."""
 
     async def run(self, on_started: Callable[[], Awaitable[None] | None], on_stopped: Callable[[], Awaitable[None] | None]) -> None:
-        """None, when leadership was lost or the caller cancels; each callback is called at the moment of the change."""
+        """Runs until leadership is lost or the caller cancels; each callback is called at the moment of the change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One pod tried once: what came of it and how long it took, in seconds.
+    """One attempt to schedule a pod: its outcome, and its duration in seconds.
 
     `result` is `scheduled`, `unschedulable` or `error`, as in `scheduler_schedule_attempts_total`. `stages` has the seconds of the stages
     that ran: `queue` (waiting, since the pod became ready), `decide`, `reserve`, `permit`, `pre_bind`, `bind`. Monotonic times:
@@ -224,25 +224,25 @@ class Attempt:
 
 
 class Observer(Protocol):
-    """Told what the scheduler does, for metrics and logs. Must be quick and must not fail."""
+    """Observer of the scheduler, for metrics and logs. Must be quick and must not fail."""
 
     def attempted(self, attempt: Attempt) -> None:
-        """None; an attempt has ended."""
+        """An attempt to schedule a pod has ended."""
 
     def queued(self, queue: str, event: str) -> None:
-        """None; a pod entered `active`, `backoff` or `unschedulable` because of an event (`PodAdd`, `NodeUpdate`, …)."""
+        """A pod entered `active`, `backoff` or `unschedulable` because of an event (`PodAdd`, `NodeUpdate`, …)."""
 
     def preempted(self, preemptor: PodView, node: str, victims: int) -> None:
-        """None; a node was nominated, and so many pods have to leave it."""
+        """A node was nominated, and so many pods are evicted from it."""
 
     def flushed(self, pods: int) -> None:
-        """None; so many pods were tried again only because they had waited too long: an event that could help them was missed."""
+        """So many pods were tried again after the longest wait, without an event that could help them."""
 
     def failed(self, where: str, error: BaseException) -> None:
-        """None; something went wrong that the scheduler goes on without: a write, a plugin, an object that cannot be read."""
+        """An error that does not stop the scheduler: a failed write, a plugin, an object that cannot be read."""
 
     def stopwatch(self, profile: str) -> Stopwatch | None:
-        """What measures the decisions of a profile; None if nobody does."""
+        """The stopwatch of decisions of a profile; None if they are not measured."""
 
 
 class SilentObserver:
@@ -274,7 +274,7 @@ class AlwaysLeader:
     is_leader = True
 
     async def run(self, on_started: Callable[[], Awaitable[None] | None], on_stopped: Callable[[], Awaitable[None] | None]) -> None:  # noqa: ARG002 — it is never lost
-        """None, after `on_started` has been called and awaited."""
+        """Calls and awaits `on_started`; without other candidates this process leads at once."""
         started = on_started()
         if started is not None:
             await started

@@ -28,12 +28,12 @@ _QUALIFIED = re.compile(rf"(?=[^/]{{1,244}}/){_DOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.
 
 
 def is_extended(name: str) -> bool:
-    """Whether a device plugin or administrator made it up, such as `nvidia.com/gpu`."""
+    """True if it is an extended resource, such as `nvidia.com/gpu`."""
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.") and _QUALIFIED.match(name) is not None
 
 
 def is_scalar(name: str) -> bool:
-    """Whether nodes count it beside cpu, memory, ephemeral storage and pods: extended resources, huge pages and attachable volumes."""
+    """True if nodes count it beside cpu, memory, ephemeral storage and pods: extended resources, huge pages and attachable volumes."""
     return is_extended(name) or name.startswith(("hugepages-", "attachable-volumes-")) or "kubernetes.io/" in name
 
 

@@ -1,4 +1,4 @@
-"""Where the time of decisions goes, for whoever wants to know.
+"""The time that decisions take, by extension point and plugin.
 
 The core has no clock. A `Decider` may be given a stopwatch that has one; without it nothing is measured and no decision is another for it.
 Two clock readings per rule are much beside an update of a single row, so the stopwatch says anew for each decision whether it is measured.
@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 
 class Laps:
-    """The laps of one decision that nobody measures."""
+    """The laps of a decision that is not measured."""
 
     __slots__ = ()
 
@@ -108,7 +108,7 @@ class Stopwatch(Protocol):
     """Measures the decisions of one profile."""
 
     def effort(self, plugin: Plugin) -> Effort | None:
-        """Where a plugin's effort is to be kept; None if nobody asks for it."""
+        """The place to record a plugin's effort; None if it is not measured."""
 
     def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:
         """The laps of a decision that begins now; `whole`: it is made from scratch. `policies` are those that govern the pod, by name."""

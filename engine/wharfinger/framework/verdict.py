@@ -1,4 +1,4 @@
-"""What a filter says of nodes, as values.
+"""Verdicts of filters on nodes, as values.
 
 A filter looks at many nodes at once, so its answer is one small integer per node: 0 lets the pod through, and each set bit stands for one
 reason. The reasons are texts said once per pod, not once per node; a diagnosis counts bits and never builds strings for nodes.
@@ -50,24 +50,24 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """PreFilter or PreScore says that the plugin has nothing to say of this pod: its Filter or Score is not called."""
+    """Answer of PreFilter or PreScore: the plugin does not apply to this pod, so its Filter or Score is not called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """PreFilter says that no node can take the pod, and why. An unresolvable reason ends the cycle at once."""
+    """Answer of PreFilter: no node can take the pod, and why. An unresolvable reason ends the cycle at once."""
 
     reasons: tuple[Reason, ...]
 
     @property
     def resolvable(self) -> bool:
-        """Whether removing pods could help."""
+        """True if removing pods could help."""
         return all(reason.resolvable for reason in self.reasons)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSet:
-    """PreFilter says that only the nodes of these names are worth a look; names that do not exist are allowed."""
+    """Answer of PreFilter: only the nodes of these names are considered; names that do not exist are allowed."""
 
     names: frozenset[str]
 

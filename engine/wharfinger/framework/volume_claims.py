@@ -43,7 +43,7 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """A volume of a pod that stands for a claim in the pod's namespace; an ephemeral one's claim must have been made for the pod."""
+    """A volume of a pod that refers to a claim in the pod's namespace; the claim of an ephemeral one must have been made for the pod."""
 
     claim: str
     ephemeral: bool
@@ -64,12 +64,12 @@ def claim_of(use: ClaimUse, pod: PodView, store: ObjectStore) -> objects.Persist
 
 
 def is_for(claim: objects.PersistentVolumeClaim, pod: PodView) -> bool:
-    """Whether a claim was made for the pod's own ephemeral volume (`VolumeIsForPod`)."""
+    """True if a claim was made for the pod's own ephemeral volume (`VolumeIsForPod`)."""
     return any(owner.controller and owner.uid == pod.uid for owner in claim.metadata.owner_references)
 
 
 def not_for(claim: objects.PersistentVolumeClaim, pod: PodView) -> str:
-    """What is said of a claim that was not made for the pod."""
+    """The message for a claim that was not made for the pod."""
     return f"PVC {objects.key_of(claim)} was not created for pod {pod.key} (pod is not owner)"
 
 
@@ -101,22 +101,22 @@ def waiting_claims(pod: PodView, store: ObjectStore) -> list[objects.PersistentV
 
 
 def fully_bound(claim: objects.PersistentVolumeClaim) -> bool:
-    """Whether a claim has its volume, and the volume controller is done with it."""
+    """True if a claim has its volume, and the volume controller is done with it."""
     return bool(claim.spec.volume_name) and _BOUND_ANNOTATION in claim.metadata.annotations
 
 
 def claim_not_found(name: str) -> str:
-    """What a lister says of a claim that is not there."""
+    """The lister's message for a claim that does not exist."""
     return f'persistentvolumeclaim "{name}" not found'
 
 
 def volume_not_found(name: str) -> str:
-    """What a lister says of a persistent volume that is not there."""
+    """The lister's message for a persistent volume that does not exist."""
     return f'persistentvolume "{name}" not found'
 
 
 def class_not_found(name: str) -> str:
-    """What a lister says of a storage class that is not there."""
+    """The lister's message for a storage class that does not exist."""
     return f'storageclass.storage.k8s.io "{name}" not found'
 
 
@@ -170,7 +170,7 @@ class Matching:
         return first or sorted((volume for volume in free if self._may_serve(volume, claim)), key=_by_capacity)
 
     def _may_serve(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> bool:
-        """Whether a volume would do for a claim, apart from where it is."""
+        """True if a volume suits a claim, apart from its node affinity."""
         spec, wanted = volume.spec, claim.spec
         if volume_class(volume) != claim_class(claim) or volume.metadata.deletion_timestamp is not None:
             return False
@@ -218,17 +218,17 @@ def by_size(claims: Sequence[objects.PersistentVolumeClaim]) -> list[objects.Per
 
 
 def capacity(volume: objects.PersistentVolume) -> int:
-    """The size of a volume in nanobytes, exact; 0 where it says none."""
+    """The size of a volume in nanobytes, exact; 0 without one."""
     return quantity.nano(volume.spec.capacity.get("storage", "0"))
 
 
 def requested(claim: objects.PersistentVolumeClaim) -> int:
-    """The size asked for in nanobytes, exact; 0 where it says none."""
+    """The requested size in nanobytes, exact; 0 without one."""
     return quantity.nano(claim.spec.resources.requests.get("storage", "0"))
 
 
 def reserved_for(volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> bool:
-    """Whether a volume is bound to a claim or reserved for it (`IsVolumeBoundToClaim`)."""
+    """True if a volume is bound to a claim or reserved for it (`IsVolumeBoundToClaim`)."""
     reference = volume.spec.claim_ref
     if reference is None or (reference.namespace or "default", reference.name) != (
         claim.metadata.namespace or "default",

@@ -1,4 +1,4 @@
-"""What people may change of the built-in chain: weights, arguments, and which scores count.
+"""Settings of the built-in chain: weights, arguments, and which scores count.
 
 The fields mean what they mean in a `KubeSchedulerConfiguration` profile (`plugins.score`, `pluginConfig`). Hard constraints are not among
 them: a filter can be given arguments but never be switched off.
@@ -40,7 +40,7 @@ class ChainConfig(BaseModel):
     disabled: frozenset[str] = frozenset()
 
     def check(self, registry: Registry) -> None:
-        """None; `UnknownObject` or `UsageError` says what does not fit the plugins there are."""
+        """Checks the settings against the plugins there are; raises `UnknownObject` or `UsageError` for what does not fit."""
         for name in sorted({*self.weights, *self.arguments, *self.disabled_scores, *self.disabled}):
             known(name, registry)
         for name in sorted({*self.weights, *self.disabled_scores}):
@@ -68,7 +68,7 @@ def arguments(plugin: type[extension.Plugin], values: Mapping[str, Any]) -> Argu
 
 
 def known(name: str, names: Iterable[str]) -> None:
-    """None; `UnknownObject` with a suggestion unless a plugin of that name exists."""
+    """Raises `UnknownObject`, with a suggestion, unless a plugin of that name exists."""
     candidates = list(names)
     if name not in candidates:
         close = difflib.get_close_matches(name, candidates, n=1)

@@ -1,4 +1,4 @@
-"""What is wrong with settings, in sentences that name the place and the fix.
+"""Faults of settings, as sentences that name the place and the fix.
 
 Pydantic knows where a value does not fit; people also want to know what they may have meant.
 """
@@ -29,11 +29,11 @@ class Findings:
     notes: list[str] = field(default_factory=list)
 
     def fault(self, path: Path, sentence: str) -> None:
-        """None; keeps something that cannot be followed."""
+        """Records a setting that cannot be followed."""
         self.faults.append(f"{shown(path)}: {sentence}")
 
     def note(self, path: Path, sentence: str) -> None:
-        """None; keeps something that changes nothing."""
+        """Records a setting that has no effect."""
         self.notes.append(f"{shown(path)}: {sentence}")
 
 
@@ -49,7 +49,7 @@ def exactly(expected: str) -> AfterValidator:
 
 
 def sentences(error: ValidationError, model: type[BaseModel], at: Path = ()) -> list[str]:
-    """One sentence per fault: `path: what is wrong`; `at` is where the validated value stands."""
+    """One sentence per fault, `path: what is wrong`; `at` is the path of the validated value."""
     return [_sentence(fault, model, at) for fault in error.errors(include_url=False)]
 
 

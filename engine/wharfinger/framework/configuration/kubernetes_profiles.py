@@ -55,7 +55,7 @@ class PluginSet(Part):
 
 
 class Plugins(Part):
-    """The extension points; `multiPoint` stands for all that a plugin has."""
+    """The extension points; `multiPoint` means all points that a plugin has."""
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()
@@ -139,7 +139,7 @@ def read_arguments(
 
 
 def unknown_plugin(name: str, path: faults.Path, registry: Registry, found: faults.Findings) -> None:
-    """None; a note about a plugin of kube-scheduler that has nothing to do here, a fault about any other."""
+    """Records a note about a plugin of kube-scheduler that is not needed here, and a fault about any other unknown plugin."""
     if name in DEFAULT_ORDER:
         found.note(path, f"{name} does not run here; see the list of plugins")
         return
@@ -149,7 +149,7 @@ def unknown_plugin(name: str, path: faults.Path, registry: Registry, found: faul
 
 
 def _of_plugin(plugin: type[extension.Plugin], args: dict[str, Any], at: faults.Path, found: faults.Findings) -> dict[str, Any]:
-    """The arguments without their type, after asking the plugin whether it can work with them."""
+    """The arguments without their type, checked by the plugin."""
     for name, expected in (("apiVersion", API_VERSION), ("kind", f"{plugin.name}Args")):
         if args.get(name, expected) != expected:
             found.fault((*at, name), f"expected {expected}, not {args[name]!r}")

@@ -158,7 +158,7 @@ class Search:
         return None
 
     def message(self, n_nodes: int) -> str:
-        """What kube-scheduler says of nodes none of which can be freed."""
+        """kube-scheduler's message for nodes none of which can be freed."""
         counts = +self._reasons
         if n_nodes > len(self._refused):
             counts[NOT_HELPFUL.text] += n_nodes - len(self._refused)
@@ -239,7 +239,7 @@ def _started(pod: PodView) -> float:
 
 
 def _being_preempted(pod: PodView) -> bool:
-    """Whether a pod is leaving because this scheduler preempted it (`podTerminatingByPreemption`)."""
+    """True if a pod is leaving because this scheduler preempted it (`podTerminatingByPreemption`)."""
     if not pod.terminating:
         return False
     condition = next((each for each in pod.object.status.conditions if each.type == "DisruptionTarget"), None)

@@ -32,7 +32,7 @@ class ImageLocality(ScorePlugin):
     score_volatility = Volatility.GLOBAL
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
-        """None; works out the points of all nodes, which change only with the node objects."""
+        """Computes the points of all nodes, which change only with the node objects."""
         known = cycle.get(self.name)
         if known is None or _nodes_changed(snapshot, known[0]):
             cycle[self.name] = snapshot.revision, _points(pod, snapshot)

@@ -93,7 +93,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         return NodeSet(names) if names else Rejected((CONFLICT,))
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
-        """Whether the node of the change has what the pod requires now."""
+        """True if the node of the change has what the pod requires now."""
         row = None if change.node is None else snapshot.row(change.node)
         needed = required(pod.object)
         return row is None or needed is None or bool(needed.matches(snapshot, np.array([row], np.intp))[0])

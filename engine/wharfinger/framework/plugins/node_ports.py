@@ -30,7 +30,7 @@ class NodePorts(FilterPlugin):
     wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.POD_REMOVED
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
-        """Whether a node was added, or a pod went that took one of the rejected pod's ports."""
+        """True if a node was added, or a pod went that took one of the rejected pod's ports."""
         return change.pod is None or any(taken_ports(pod, (change.pod,)))
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point

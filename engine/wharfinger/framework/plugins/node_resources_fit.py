@@ -80,7 +80,7 @@ class NodeResourcesFitArguments(Arguments):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, values: Any) -> Any:
-        """Policies say `strategy`, `resources` and `shape` for the parts of scoringStrategy, and a resource with its weight as `cpu: 1`."""
+        """In policies: `strategy`, `resources` and `shape` are the parts of scoringStrategy, and a resource is written `cpu: 1`."""
         if not isinstance(values, dict) or not values.keys() & _SHORT:
             return values
         strategy = dict(values.get("scoringStrategy", {}))
@@ -117,7 +117,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     score_volatility = Volatility.ROW
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
-        """None; every pod takes at least one of a node's places."""
+        """Never skips: every pod takes one of the pods that a node may have."""
         cycle[self.name] = _need([(name, amount) for name, amount in pod.requests.items() if amount > 0 and self._checked(name)])
         return None
 
@@ -137,7 +137,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         return Verdicts(need.reasons, np.bitwise_or.reduce(resource_bits, axis=0) | crowded)
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
-        """Whether the pod would fit the node of the change if pods of lower priority left it."""
+        """True if the pod would fit the node of the change if pods of lower priority left it."""
         row = None if change.node is None else snapshot.row(change.node)
         if row is None:
             return change.node is None
@@ -175,7 +175,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         return tuple(found)
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
-        """None; keeps the lanes that count for this pod."""
+        """Selects the resource columns that count for this pod."""
         cycle[self.name, "score"] = scored_lanes(self.arguments.scoring_strategy.resources, pod, exact=False)
         return None
 
@@ -208,7 +208,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         return total // max(weights, 1)
 
     def _checked(self, name: str) -> bool:
-        """Whether the filter looks at a resource: what nodes count, unless it is extended and ignored."""
+        """True if the filter looks at a resource: what nodes count, unless it is extended and ignored."""
         if name in resource_columns.NATIVE:
             return True
         if not resource_columns.is_extended(name):

@@ -34,7 +34,7 @@ class NodeUnschedulable(FilterPlugin):
         return SKIP if tolerations.tolerated(pod.object.spec.tolerations, TAINT) else None
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
-        """Whether the node may be scheduled on now, or its taints may have become tolerable."""
+        """True if the node may be scheduled on now, or its taints may have become tolerable."""
         return change.now is None or not change.now.spec.unschedulable
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point

@@ -52,12 +52,12 @@ class Attachable:
     migrated_from: str = ""
 
     def counts_on(self, node: objects.CSINode | None) -> bool:
-        """Whether it counts on a node: a migrated one only where the plugin has been migrated (`isCSIMigrationOn`)."""
+        """True if it counts on a node: a migrated one only where the plugin has been migrated (`isCSIMigrationOn`)."""
         return not self.migrated_from or migration_on(node, self.migrated_from)
 
 
 def migration_on(node: objects.CSINode | None, plugin: str) -> bool:
-    """Whether the volumes of an in-tree plugin are its CSI driver's on a node."""
+    """True if the volumes of an in-tree plugin are its CSI driver's on a node."""
     if node is None:
         return False
     listed = node.metadata.annotations.get(MIGRATED_ANNOTATION, "").split(",")
@@ -65,7 +65,7 @@ def migration_on(node: objects.CSINode | None, plugin: str) -> bool:
 
 
 def may_attach(pod: PodView) -> bool:
-    """Whether a pod has volumes that could count."""
+    """True if a pod has volumes that could count."""
     return any(True for _ in volume_claims.claims_used(pod)) or any(True for _ in _inline(pod))
 
 
@@ -142,7 +142,7 @@ class NodeVolumeLimits(FilterPlugin):
     )
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
-        """Whether something other than a pod changed, or a pod went that had volumes."""
+        """True if something other than a pod changed, or a pod went that had volumes."""
         return change.pod is None or bool(change.pod.object.spec.volumes)
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
@@ -182,7 +182,7 @@ class NodeVolumeLimits(FilterPlugin):
 
 
 class _Asked:
-    """What a pod wants attached, and what is needed of the cluster to say where that is possible."""
+    """The volumes that a pod wants attached, with what decides where that is possible."""
 
     __slots__ = ("_attachments", "_drivers", "refusal", "wanted")
 
@@ -193,7 +193,7 @@ class _Asked:
         self._attachments = _attachments(snapshot)
 
     def exceeded(self, row: int, snapshot: Snapshot, pods: Iterable[PodView]) -> bool:
-        """Whether a driver of a node, with these pods on it, would have more volumes to attach than it can."""
+        """True if a driver of a node, with these pods on it, would have more volumes to attach than it can."""
         name = snapshot.names[row]
         node = snapshot.objects.get(objects.CSINode, name)
         limits = _limits(node)

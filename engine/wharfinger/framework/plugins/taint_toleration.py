@@ -36,7 +36,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
     normalization = DefaultNormalize(reverse=True)
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
-        """Whether the pod tolerates the node as it is now."""
+        """True if the pod tolerates the node as it is now."""
         return change.now is None or not tolerations.untolerated(pod.object.spec.tolerations, change.now.spec.taints)
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:

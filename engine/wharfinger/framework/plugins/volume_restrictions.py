@@ -42,7 +42,7 @@ class VolumeRestrictions(FilterPlugin):
     wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.POD_REMOVED | ClusterEvent.CLAIM
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
-        """Whether something other than a pod changed, or a pod went that had volumes."""
+        """True if something other than a pod changed, or a pod went that had volumes."""
         return change.pod is None or bool(change.pod.object.spec.volumes)
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
@@ -131,7 +131,7 @@ def mounted(pod: PodView, snapshot: Snapshot) -> Selection:
 
 
 def conflicts(pod: PodView, placed: PodView) -> bool:
-    """Whether a placed pod mounts a disk in a way that excludes the pod (`isVolumeConflict`)."""
+    """True if a placed pod mounts a disk in a way that excludes the pod (`isVolumeConflict`)."""
     return any(_conflict(volume, other) for volume in pod.object.spec.volumes if _exclusive(volume) for other in placed.object.spec.volumes)
 
 
