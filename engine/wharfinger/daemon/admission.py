@@ -25,6 +25,7 @@ from wharfinger.framework.ports import Clock
 from wharfinger.language.authority import TenantRights
 from wharfinger.operator.policy_admission import MOST_MEMORY, READY, Judgement, Question
 from wharfinger.signals.fair_queue import Asker, Places, TooMany, Turns
+from wharfinger.telemetry.logs import Log
 from wharfinger.web.admission import Admission, Busy, Caller, Callers, Judge, Late, Verdict
 from wharfinger.web.server import Server, ServingCertificate
 
@@ -160,7 +161,7 @@ LOOK = 10.0
 
 @asynccontextmanager
 async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, whom it tells, and by what it judges
-    settings: AdmissionSettings, host: str, seen: Callable[[str], None], clock: Clock, log: Any, rights: TenantRights
+    settings: AdmissionSettings, host: str, seen: Callable[[str], None], clock: Clock, log: Log, rights: TenantRights
 ) -> AsyncIterator[Server]:
     """The server of the webhook while the context lasts; UsageError when the port cannot be had."""
     certificate = ServingCertificate(settings.certificate, settings.key, settings.client_ca_file)
@@ -179,7 +180,7 @@ async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, wh
         await judges.close()
 
 
-def judge_of(judges: Judges, log: Any) -> Judge:
+def judge_of(judges: Judges, log: Log) -> Judge:
     """What judges for the webhook: fair between users, and between addresses where anybody may ask."""
 
     async def judge(obj: Mapping[str, Any], caller: Caller) -> Verdict:
@@ -202,7 +203,7 @@ def _name(obj: Mapping[str, Any]) -> str:
     return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
 
 
-async def _followed(certificate: ServingCertificate, clock: Clock, log: Any) -> None:
+async def _followed(certificate: ServingCertificate, clock: Clock, log: Log) -> None:
     """Never returns: what the files hold is served, soon after they change."""
     trouble = ""
     while True:

@@ -11,7 +11,6 @@ import asyncio
 import secrets
 import socket
 from dataclasses import dataclass
-from typing import Any
 
 from wharfinger.daemon.active_policies import POLICIES, announced, connect, connect_signals, measure, signals_of
 from wharfinger.daemon.background_tasks import Tasks
@@ -34,6 +33,7 @@ from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.ports import DryRunBinder, DryRunSink, DryRunWriter, NoEvents, Ports
 from wharfinger.scheduler.scheduler import Scheduler, SchedulerSettings
 from wharfinger.signals.ports import SignalObserver
+from wharfinger.telemetry.logs import Log
 
 
 def identity() -> str:
@@ -98,7 +98,7 @@ class Daemon:
         *,
         observer: Observer,
         clock: Clock,
-        log: Any,
+        log: Log,
         custom: Custom | None = None,
         state: ClusterState | None = None,
         signal_observer: SignalObserver | None = None,

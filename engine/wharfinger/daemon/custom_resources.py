@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from wharfinger.daemon.background_tasks import Tasks
 from wharfinger.framework.ports import Clock, Observer
 from wharfinger.kube.api_server import ApiServer
@@ -13,6 +11,7 @@ from wharfinger.operator.compose import CustomResources, Reconcilers
 from wharfinger.operator.controller import ReconcileObserver
 from wharfinger.operator.policy_status import Policies
 from wharfinger.scheduler.scheduler import Scheduler
+from wharfinger.telemetry.logs import Log
 
 
 class Custom:
@@ -53,7 +52,7 @@ class Custom:
         controllers = () if self.reconcilers is None else self.reconcilers.controllers
         return {(controller.name,): float(len(controller.queue)) for controller in controllers}
 
-    def start(self, tasks: Tasks, log: Any) -> None:
+    def start(self, tasks: Tasks, log: Log) -> None:
         """None; watches and reconciles from now on."""
         tasks.start(self.resources.run(), "custom resources")
         tasks.start(self._say(log), "definitions")
@@ -65,7 +64,7 @@ class Custom:
         if self.reconcilers is not None:
             await self.reconcilers.stop()
 
-    def _say_missing(self, kinds: frozenset[str], log: Any) -> None:
+    def _say_missing(self, kinds: frozenset[str], log: Log) -> None:
         informers = self.resources.informers
         absent = kinds & informers.absent
         if absent:
@@ -75,7 +74,7 @@ class Custom:
             why = "; ".join(f"{kind}: {informers.refused[kind]}" for kind in sorted(kinds - absent) if kind in informers.refused)
             log.warning("objects may not be read; going on without", kinds=sorted(kinds - absent), why=why)
 
-    async def _say(self, log: Any) -> None:
+    async def _say(self, log: Log) -> None:
         """Never returns; says which kinds are missing, and when they appear."""
         await self.resources.informers.wait_synced()
         missing: frozenset[str] = frozenset()

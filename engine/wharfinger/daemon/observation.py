@@ -23,6 +23,7 @@ from wharfinger.scheduler.live_explanation import LiveExplanations
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.telemetry import logs, tracing
 from wharfinger.telemetry.declarations import Metric
+from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.telemetry.scheduling import TelemetryObserver
@@ -108,7 +109,7 @@ def _on_loop(observer: Observer, where: str) -> Callable[[BaseException], None]:
 class Telling:
     """Who is told; `recorder` only where all decisions are kept in a file."""
 
-    log: Any
+    log: Log
     metrics: Metrics
     observer: Observer
     telemetry: TelemetryObserver
@@ -146,9 +147,9 @@ def telling_of(settings: Settings, clock: Clock, opened: AsyncExitStack) -> Tell
     return Telling(log=log, metrics=metrics, observer=observer, telemetry=telemetry, recent=recent, recorder=recorder)
 
 
-def _log(settings: Settings, metrics: Metrics, opened: AsyncExitStack) -> Any:
+def _log(settings: Settings, metrics: Metrics, opened: AsyncExitStack) -> Log:
     written = logs.configure(settings.logging.format, settings.logging.level)
     opened.callback(written.close)
-    metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("unread",): written.writer.left_out})
-    log = logs.logger()
+    metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("unread",): written.writer.dropped})
+    log = logs.log()
     return log.bind(dry_run=True) if settings.dry_run else log

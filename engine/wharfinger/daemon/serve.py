@@ -33,6 +33,7 @@ from wharfinger.kube.refusals import Backoff
 from wharfinger.language.authority import TenantRights
 from wharfinger.policies.store import PolicyStore
 from wharfinger.telemetry.event_loop import LoopSteps
+from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.policies import TelemetryPolicyObserver
 from wharfinger.telemetry.requests import TelemetryReconcileObserver, requests_seen, reviews_seen
 from wharfinger.telemetry.signals import TelemetrySignalObserver
@@ -151,7 +152,7 @@ async def _cache(health: Health, connection: Connection) -> Mapping[str, Any]:
     return await cache_report(connection, health.daemon.scheduler.state)
 
 
-async def _reached(connection: Connection, clock: Clock, log: Any, stop: asyncio.Event) -> ServerVersion | None:
+async def _reached(connection: Connection, clock: Clock, log: Log, stop: asyncio.Event) -> ServerVersion | None:
     """The version of the API server as soon as it answers, None when told to stop before that."""
     contact = asyncio.ensure_future(first_contact(connection, clock, log.warning))
     async with Tasks() as tasks:

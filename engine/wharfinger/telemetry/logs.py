@@ -16,30 +16,206 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from wharfinger.errors import printable, printable_lines
 
-if TYPE_CHECKING:
-    from structlog.typing import EventDict, Processor
+Format = Literal["console", "json"]
+Level = Literal["debug", "info", "warning", "error"]
 
 GATHERING = 0.05
-"""Seconds between the first line and its being written."""
+"""Seconds for which lines are collected before they are written, so that thousands of lines a second cost a few dozen writes."""
 
 MOST_BYTES = 16 * 2**20
 
 PATIENCE = 5.0
-"""Seconds that the end of the process waits for lines that nobody reads."""
+"""Seconds that the end of the process waits for lines to be written."""
+
+REDACTED = "[redacted]"
+
+_LOGGER = "wharfinger"
+_CREDENTIALS = re.compile(
+    r"(?P<scheme>\b(?:Bearer|Basic)\s+)[\w.~+/=-]+"
+    r"|(?P<user>://)[^\s/@]+:[^\s/@]+@"
+    r"|\beyJ[\w-]+\.[\w-]+\.[\w-]*",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"""[ \t=\r\n"']""").search
+_ENCODER = msgspec.json.Encoder(enc_hook=str)
+_LEVELS: dict[str, int] = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_COLORS = {"debug": "2", "info": "32", "warning": "33", "error": "31"}  # ANSI: dim, green, yellow, red
+
+Line = dict[str, Any]
+"""The fields of a line in their order: `time`, `level`, `event`, then the others."""
+
+
+class Log:
+    """Writes events with fields to Python's logging; `bind` adds fields to every event."""
+
+    __slots__ = ("_fields", "_logger")
+
+    def __init__(self, logger: logging.Logger, fields: Line | None = None) -> None:
+        self._logger = logger
+        self._fields = fields or {}
+
+    def bind(self, **fields: Any) -> Log:
+        """A log whose events have these fields too."""
+        return Log(self._logger, {**self._fields, **fields})
+
+    def is_enabled_for(self, level: int) -> bool:
+        """True if events of a level of `logging` are written."""
+        return self._logger.isEnabledFor(level)
+
+    def info(self, event: str, /, **fields: Any) -> None:
+        """Logs an event of level info."""
+        self._write(logging.INFO, event, fields)
+
+    def warning(self, event: str, /, **fields: Any) -> None:
+        """Logs an event of level warning."""
+        self._write(logging.WARNING, event, fields)
+
+    def error(self, event: str, /, *, exc_info: BaseException | None = None, **fields: Any) -> None:
+        """Logs an event of level error, with the traceback of an exception."""
+        self._write(logging.ERROR, event, fields, exc_info)
+
+    def _write(self, level: int, event: str, fields: Line, error: BaseException | None = None) -> None:
+        if self._logger.isEnabledFor(level):  # no frame is looked up for the record: nothing shows where a line was logged
+            raised = None if error is None else (type(error), error, error.__traceback__)
+            extra = {"fields": {**self._fields, **fields}}
+            self._logger.handle(self._logger.makeRecord(_LOGGER, level, "", 0, event, (), raised, extra=extra))
+
+
+class Logs:
+    """Where log lines go until `close`."""
+
+    def __init__(self, writer: LineWriter, handler: logging.Handler, level: int) -> None:
+        self.writer = writer
+        self._handler = handler
+        self._excepthook = sys.excepthook
+        root, own = logging.getLogger(), logging.getLogger(_LOGGER)
+        self._levels = [(root, root.level), (own, own.level)]
+        logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # no line shows them (logging, "Optimization")
+        root.addHandler(handler)
+        root.setLevel(max(logging.WARNING, level))  # libraries log every request at lower levels
+        own.setLevel(level)
+        sys.excepthook = self._crashed
+
+    def close(self) -> None:
+        """Writes what is left, and makes logging as it was before."""
+        sys.excepthook = self._excepthook
+        logging.getLogger().removeHandler(self._handler)
+        for logger, level in self._levels:
+            logger.setLevel(level)
+        self.writer.close()
+
+    def _crashed(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        """Logs the exception that ends the process as one line, so that its traceback is not mixed with other lines."""
+        if isinstance(error, Exception):
+            log().error("crashed", exc_info=error)
+        else:
+            self._excepthook(kind, error, trace)
+
+
+def configure(
+    format: Format = "console",  # noqa: A002 — the name of the setting
+    level: Level = "info",
+    *,
+    write: Callable[[bytes], object] | None = None,
+    now: Callable[[], float] = time.time,
+) -> Logs:
+    """The logs, configured for `log()` and for `logging`; `write` is standard error unless given."""
+    render = _json if format == "json" else _console if not sys.stderr.isatty() else _colored
+    stamp = _stamps(now)
+    gap = {"level": "warning", "event": "log lines left out", "reason": "nobody read them in time"}
+    writer = LineWriter(write or _to_standard_error, gap=lambda missing: render({"time": stamp(), **gap, "lines": missing}))
+    return Logs(writer, _Handler(writer, render, stamp), _LEVELS[level])
+
+
+def log() -> Log:
+    """The log of the process; it writes to wherever `configure` said."""
+    return Log(logging.getLogger(_LOGGER))
+
+
+def redacted(text: str) -> str:
+    """The text without tokens, passwords and the like."""
+    return _CREDENTIALS.sub(lambda found: f"{found['scheme'] or found['user'] or ''}{REDACTED}{'@' if found['user'] else ''}", text)
+
+
+class _Handler(logging.Handler):
+    """Renders records and hands them to the writer; records of libraries get the name of their logger as a field."""
+
+    def __init__(self, writer: LineWriter, render: Callable[[Line], bytes], stamp: Callable[[], str]) -> None:
+        super().__init__()
+        self._writer = writer
+        self._render = render
+        self._stamp = stamp
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes the line of a record."""
+        level = next((name for name in reversed(_LEVELS) if record.levelno >= _LEVELS[name]), "debug")
+        line: Line = {"time": self._stamp(), "level": level}
+        if record.name == _LOGGER:
+            line |= {"event": record.msg, **vars(record)["fields"]}
+        else:
+            line |= {"event": redacted(record.getMessage()), "logger": record.name}
+        if record.exc_info and record.exc_info[1] is not None:
+            line["exception"] = redacted("".join(traceback.format_exception(record.exc_info[1])).rstrip())
+        self._writer.line(self._render(line))
+
+
+def _stamps(now: Callable[[], float]) -> Callable[[], str]:
+    """The function that returns the present time as text."""
+    second, text = -1, ""
+
+    def stamp() -> str:
+        nonlocal second, text
+        microseconds = int(now() * 1_000_000)
+        if microseconds // 1_000_000 != second:  # formatting a date costs more than the rest of a line
+            second = microseconds // 1_000_000
+            text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{text}.{microseconds % 1_000_000:06d}Z"
+
+    return stamp
+
+
+def _json(line: Line) -> bytes:
+    return _ENCODER.encode(line)
+
+
+def _colored(line: Line) -> bytes:
+    return _console(line, colors=True)
+
+
+def _console(line: Line, *, colors: bool = False) -> bytes:
+    """The line for people: values without control characters; the report and the traceback below it."""
+    below = [printable_lines(text) for text in (line.pop("report", None), line.pop("exception", None)) if text]
+    level, event = line.pop("level"), printable(line.pop("event"))
+    if colors:
+        level, event = f"\x1b[{_COLORS[level]}m{level}\x1b[0m", f"\x1b[1m{event}\x1b[0m"
+    parts = [f"{line.pop('time')} [{level}] {event}"]
+    if (logger := line.pop("logger", None)) is not None:
+        parts.append(f"[{logger}]")
+    for name, value in line.items():
+        if not isinstance(value, str):
+            parts.append(f"{name}={value!r}")
+        else:
+            text = value if value.isprintable() else printable(value)
+            parts.append(f"{name}={text!r}" if _QUOTED(text) else f"{name}={text}")
+    return "\n".join([" ".join(parts), *below]).encode()
+
+
+def _to_standard_error(content: bytes) -> None:
+    sys.stderr.buffer.write(content)
+    sys.stderr.buffer.flush()
 
 
 class LineWriter:
-    """Writes lines by `write`, which may block; `gap` makes the line that stands for so many that were left out."""
+    """Writes lines in a thread by `write`, which may block; `gap` makes the line that stands for so many dropped ones."""
 
     def __init__(
         self, write: Callable[[bytes], object], *, gap: Callable[[int], bytes], most_bytes: int = MOST_BYTES, gathering: float = GATHERING
@@ -52,7 +228,7 @@ class LineWriter:
         self._lines: list[bytes] = []
         self._n_bytes = 0
         self._missing = 0
-        self.left_out = 0
+        self.dropped = 0
         self._waiting = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
@@ -60,10 +236,10 @@ class LineWriter:
         atexit.register(self.close)
 
     def line(self, text: bytes) -> None:
-        """Have a line written, without its end; from any thread."""
+        """Takes a line, without its line end, from any thread."""
         with self._lock:
             if self._n_bytes + len(text) > self._most_bytes:
-                self.left_out += 1
+                self.dropped += 1
                 self._missing += 1
                 return
             self._n_bytes += len(text) + 1
@@ -73,7 +249,7 @@ class LineWriter:
             self._waiting.set()
 
     def close(self) -> None:
-        """Write what is left, within `PATIENCE`. Lines that come later are left out."""
+        """Writes what is left, within `PATIENCE`. Later lines are dropped."""
         atexit.unregister(self.close)
         self._closing.set()
         self._waiting.set()
@@ -102,207 +278,4 @@ class LineWriter:
             self._write(content)
         except (OSError, ValueError):  # nobody reads any more, or the stream is closed
             with self._lock:
-                self.left_out += content.count(b"\n")
-
-
-_QUOTED = re.compile(r"""[ \t=\r\n"']""").search
-
-
-def plain_line(event: EventDict) -> bytes:
-    """The line of an event that has a time, a level and a name; its `exception` goes below it."""
-    parts = [f"{event.pop('time')} [{event.pop('level')}] {event.pop('event')}"]
-    if (logger := event.pop("logger", None)) is not None:
-        parts.append(f"[{logger}]")
-    below = event.pop("exception", None)
-    for name, value in event.items():
-        if isinstance(value, str):
-            parts.append(f"{name}={value!r}" if _QUOTED(value) else f"{name}={value}")
-        else:
-            parts.append(f"{name}={value!r}")
-    line = " ".join(parts)
-    return (line if below is None else f"{line}\n{below}").encode()
-
-
-@contextmanager
-def _without(module: str) -> Iterator[None]:
-    if module in sys.modules:
-        yield  # it is there already and costs nothing
-        return
-    absent: dict[str, None] = {module: None}
-    vars(sys)["modules"].update(absent)
-    try:
-        yield
-    finally:
-        del sys.modules[module]
-
-
-with _without("rich"):
-    import structlog
-
-__all__ = ["structlog"]
-
-
-Format = Literal["console", "json"]
-Level = Literal["debug", "info", "warning", "error"]
-
-BLOTTED = "[redacted]"
-
-FIELDS = "_fields"
-"""A field whose value is a mapping of further fields: two dozen keywords handed through structlog would cost more than the line itself."""
-
-_CREDENTIALS = re.compile(
-    r"(?P<scheme>\b(?:Bearer|Basic)\s+)[\w.~+/=-]+"
-    r"|(?P<user>://)[^\s/@]+:[^\s/@]+@"
-    r"|\beyJ[\w-]+\.[\w-]+\.[\w-]*",
-    re.IGNORECASE,
-)
-_ENCODER = msgspec.json.Encoder(enc_hook=str)
-_LEVELS: dict[str, int] = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-
-
-class Logs:
-    """Where log lines go until `close`."""
-
-    def __init__(self, writer: LineWriter, forwarding: logging.Handler) -> None:
-        self.writer = writer
-        self._forwarding = forwarding
-        self._excepthook = sys.excepthook
-        sys.excepthook = self._crashed
-
-    def close(self) -> None:
-        """Write what is left, and take nothing more from `logging`."""
-        sys.excepthook = self._excepthook
-        logging.getLogger().removeHandler(self._forwarding)
-        self.writer.close()
-
-    def _crashed(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """The process ends by an exception: told as a line, so that it does not end up in the middle of another."""
-        if isinstance(error, Exception):
-            structlog.get_logger().error("crashed", exc_info=(kind, error, trace))
-        else:
-            self._excepthook(kind, error, trace)
-
-
-def configure(
-    format: Format = "console",  # noqa: A002 — the name of the setting
-    level: Level = "info",
-    *,
-    write: Callable[[bytes], object] | None = None,
-    now: Callable[[], float] = time.time,
-) -> Logs:
-    """The logs, configured for `structlog.get_logger()` and for `logging`; `write` is standard error unless given."""
-    processors: list[Processor] = [_stamped(now), _explained, *_rendering(format)]
-    writer = LineWriter(write or _to_standard_error, gap=lambda missing: _gap(processors, missing))
-    structlog.configure(
-        processors=processors,
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=lambda *_: _Lines(writer),
-        cache_logger_on_first_use=False,
-    )
-    forwarding = _Forwarding(_LEVELS[level])
-    root = logging.getLogger()
-    root.addHandler(forwarding)
-    root.setLevel(max(logging.WARNING, _LEVELS[level]))  # other libraries tell of every request at lower levels
-    return Logs(writer, forwarding)
-
-
-def logger() -> Any:
-    """What logs to wherever `configure` said."""
-    return structlog.get_logger()
-
-
-def blotted(text: str) -> str:
-    """The text without tokens, passwords and the like."""
-    return _CREDENTIALS.sub(_blot, text)
-
-
-def _blot(found: re.Match[str]) -> str:
-    return f"{found['scheme'] or found['user'] or ''}{BLOTTED}{'@' if found['user'] else ''}"
-
-
-class _Lines:
-    """What structlog calls with a finished line."""
-
-    def __init__(self, writer: LineWriter) -> None:
-        self.msg = self.debug = self.info = self.warning = self.error = self.critical = self.exception = writer.line
-
-
-class _Forwarding(logging.Handler):
-    """Takes lines from `logging`, with the name of who logged them."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Log the record as an event of its text."""
-        level = next(name for name in reversed(_LEVELS) if record.levelno >= _LEVELS[name] or name == "debug")
-        error = {} if record.exc_info is None else {"exc_info": record.exc_info}
-        getattr(structlog.get_logger(), level)(blotted(record.getMessage()), logger=record.name, **error)
-
-
-def _stamped(now: Callable[[], float]) -> Processor:
-    """What puts time, level and event first."""
-    second, text = -1, ""
-
-    def stamp(_: Any, level: str, event: EventDict) -> EventDict:
-        nonlocal second, text
-        microseconds = int(now() * 1_000_000)
-        if microseconds // 1_000_000 != second:  # formatting a date costs more than all the rest of a line
-            second = microseconds // 1_000_000
-            text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        first = {"time": f"{text}.{microseconds % 1_000_000:06d}Z", "level": level, "event": event.pop("event")}
-        return {**first, **event.pop(FIELDS, {}), **event}
-
-    return stamp
-
-
-def _explained(_: Any, __: str, event: EventDict) -> EventDict:
-    """The event with the traceback of its exception as text."""
-    found = event.pop("exc_info", None)
-    if found is True:
-        found = sys.exc_info()
-    if isinstance(found, BaseException):
-        found = type(found), found, found.__traceback__
-    if found and found[1] is not None:
-        event["exception"] = blotted("".join(traceback.format_exception(*found)).rstrip())
-    return event
-
-
-def _rendering(format: Format) -> list[Processor]:  # noqa: A002 — as above
-    if format == "json":
-        return [_json]
-    if not sys.stderr.isatty():
-        return [_printable, lambda _logger, _level, event: plain_line(event)]
-    renderer = structlog.dev.ConsoleRenderer(
-        colors=True,
-        timestamp_key="time",
-        exception_formatter=structlog.dev.plain_traceback,
-        sort_keys=False,
-        pad_level=False,
-        pad_event_to=0,
-    )
-    return [_printable, lambda logger, level, event: renderer(logger, level, event).encode()]
-
-
-def _json(_: Any, __: str, event: EventDict) -> bytes:
-    return _ENCODER.encode(event)
-
-
-def _printable(_: Any, __: str, event: EventDict) -> EventDict:
-    """The fields with every text on one line and nothing in it that a terminal would obey; reports and tracebacks below the line."""
-    if "report" in event:
-        event["exception"] = "\n".join(filter(None, (event.pop("report"), event.get("exception"))))
-    for key, value in event.items():
-        if isinstance(value, str) and not value.isprintable():
-            event[key] = printable_lines(value) if key == "exception" else printable(value)
-    return event
-
-
-def _gap(processors: list[Processor], missing: int) -> bytes:
-    event: Any = {"event": "log lines left out", "lines": missing, "reason": "nobody read them in time"}
-    for processor in processors:
-        event = processor(None, "warning", event)
-    rendered: bytes = event
-    return rendered
-
-
-def _to_standard_error(content: bytes) -> None:
-    sys.stderr.buffer.write(content)
-    sys.stderr.buffer.flush()
+                self.dropped += content.count(b"\n")

@@ -9,14 +9,15 @@ from typing import Any
 
 from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, SourceStatus
 from wharfinger.telemetry.declarations import Metric
+from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import Metrics
 
 
 class TelemetryPolicyObserver:
     """A PolicyObserver that counts and logs."""
 
-    def __init__(self, metrics: Metrics, log: Any) -> None:
-        self._log = log.bind()
+    def __init__(self, metrics: Metrics, log: Log) -> None:
+        self._log = log
         self._reloads = metrics.counter(Metric.POLICY_RELOADS)
         self._suspensions = metrics.counter(Metric.POLICY_SUSPENSIONS)
         for result in ("accepted", "refused", "removed"):

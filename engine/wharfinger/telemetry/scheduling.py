@@ -19,7 +19,7 @@ from wharfinger.framework.ports import Attempt, BindFailed, WriteFailed
 from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.telemetry.declarations import Metric
-from wharfinger.telemetry.logs import FIELDS, blotted
+from wharfinger.telemetry.logs import Log, redacted
 from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.stopwatch import DecisionStopwatch, Efforts
 
@@ -121,8 +121,8 @@ _EXPECTED = (WharfingerError, BindFailed, WriteFailed, OSError)
 class TelemetryObserver:
     """An Observer that counts and logs. `monotonic` is the clock that repeated errors are held back by."""
 
-    def __init__(self, metrics: Metrics, log: Any, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._log = log.bind()
+    def __init__(self, metrics: Metrics, log: Log, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
         self._tells_attempts = self._log.is_enabled_for(logging.INFO)
         self._metrics = metrics
         self._efforts = Efforts(metrics)
@@ -153,9 +153,9 @@ class TelemetryObserver:
         if result == "scheduled":
             self._placed(attempt)
         if result == "error":
-            self._log.warning("attempt", **{FIELDS: line_of(attempt)})
+            self._log.warning("attempt", **line_of(attempt))
         elif self._tells_attempts:
-            self._log.info("attempt", **{FIELDS: line_of(attempt)})
+            self._log.info("attempt", **line_of(attempt))
         self._tell_held_back()
 
     def queued(self, queue: str, event: str) -> None:
@@ -215,7 +215,7 @@ class TelemetryObserver:
             self._late.inc()
 
     def _tell(self, where: str, place: str, kind: str, error: BaseException) -> None:
-        fields = {"where": where, "place": place, "error": blotted(str(error)), "kind": kind}
+        fields = {"where": where, "place": place, "error": redacted(str(error)), "kind": kind}
         if isinstance(error, _EXPECTED) and not isinstance(error, PluginFault):
             self._log.warning("failed", **fields)
         else:
@@ -243,7 +243,7 @@ def line_of(attempt: Attempt) -> dict[str, Any]:
     if attempt.node is not None:
         fields["node"] = attempt.node
     if attempt.message:
-        fields["message"] = blotted(attempt.message) if attempt.result == "error" else attempt.message
+        fields["message"] = redacted(attempt.message) if attempt.result == "error" else attempt.message
     if attempt.plugins:
         fields["plugins"] = attempt.plugins
     for stage, seconds in attempt.stages.items():

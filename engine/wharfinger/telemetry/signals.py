@@ -10,14 +10,15 @@ from wharfinger.signals.mapping import Mapped
 from wharfinger.signals.query import Query
 from wharfinger.signals.suspension import Suspension
 from wharfinger.telemetry.declarations import Metric
+from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import Metrics
 
 
 class TelemetrySignalObserver:
     """A SignalObserver that counts, measures, and logs what changes: the first failure of several, and new oddities of series."""
 
-    def __init__(self, metrics: Metrics, log: Any) -> None:
-        self._log = log.bind()
+    def __init__(self, metrics: Metrics, log: Log) -> None:
+        self._log = log
         self._seconds = metrics.histogram(Metric.SIGNAL_REFRESH_DURATION)
         self._failures = metrics.counter(Metric.SIGNAL_FAILURES)
         self._suspensions = metrics.counter(Metric.SIGNAL_SUSPENSIONS)

@@ -1,5 +1,4 @@
 import pytest
-import structlog
 
 from tests.unit.telemetry.scene import Scene
 
@@ -9,4 +8,3 @@ def scene():
     made = Scene()
     yield made
     made.logs.close()
-    structlog.reset_defaults()

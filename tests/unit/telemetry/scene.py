@@ -3,7 +3,6 @@
 from contextlib import asynccontextmanager
 
 import msgspec
-import structlog
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -22,7 +21,7 @@ class Scene:
         self.written = []
         self.logs = logs.configure(form, level, write=self.written.append, now=lambda: NOON)
         self.metrics = Metrics(CollectorRegistry(), of_process=False)
-        self.observer = TelemetryObserver(self.metrics, structlog.get_logger(), monotonic)
+        self.observer = TelemetryObserver(self.metrics, logs.log(), monotonic)
 
     def value(self, name, **labels):
         """A sample; None if there is none."""
@@ -38,7 +37,6 @@ class Scene:
         """What was logged; nothing can be logged any more."""
         self.observer.close()
         self.logs.close()
-        structlog.reset_defaults()
         return b"".join(self.written).decode()
 
     def lines(self, event=None):

@@ -11,7 +11,7 @@ from wharfinger.framework.ports import Attempt
 from wharfinger.telemetry.scheduling import line_of
 
 ENGINE = Path(__file__).parents[3] / "engine" / "wharfinger"
-CALL = re.compile(r'\b_?(?:log|get_logger\(\))\.(?:info|warning|error)\)?\(\s*"([^"]+)"')
+CALL = re.compile(r'\b_?(?:log|log\(\))\.(?:info|warning|error)\)?\(\s*"([^"]+)"')
 STAGES = ("queue", "decide", "reserve", "permit", "pre_bind", "bind")
 
 

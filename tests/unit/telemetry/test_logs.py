@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import structlog
 
 from tests.unit.scheduler.running import node, pod, view
 from tests.unit.telemetry.scene import Scene, scheduling
 from wharfinger.framework.ports import Attempt, BindFailed
-from wharfinger.telemetry.logs import blotted
+from wharfinger.telemetry import logs
+from wharfinger.telemetry.logs import redacted
 from wharfinger.telemetry.scheduling import line_of
 
 TOKEN = "eyJhbGciOi.eyJzdWIiOi.c2lnbmF0dXJl"
@@ -130,7 +130,7 @@ def test_levels_below_the_one_asked_for_are_not_written():
     ],
 )
 def test_credentials_are_blotted_out(said, written):
-    assert blotted(said) == written
+    assert redacted(said) == written
 
 
 def test_no_credential_comes_through_any_way(scene):
@@ -152,19 +152,33 @@ def test_other_libraries_come_out_the_same_way(scene):
 
 def test_the_console_shows_nothing_that_a_terminal_would_obey():
     scene = Scene("console")
-    structlog.get_logger().info("a\nb", pod="\x1b[2Jx", text="one\ntwo")
+    logs.log().info("a\nb", pod="\x1b[2Jx", text="one\ntwo")
     assert scene.text().splitlines() == ["2023-11-14T22:13:20.250000Z [info] a b pod=�[2Jx text='one two'"]
 
 
 def test_the_console_shows_reports_below_the_line():
     scene = Scene("console")
-    structlog.get_logger().error("policy refused", report="web.policy:1:1: no\n  \x1b[2Jscore", policy="web")
+    logs.log().error("policy refused", report="web.policy:1:1: no\n  \x1b[2Jscore", policy="web")
     line = "2023-11-14T22:13:20.250000Z [error] policy refused policy=web"
     assert scene.text().splitlines() == [line, "web.policy:1:1: no", "  �[2Jscore"]
 
 
+def test_only_texts_with_blanks_or_quotes_are_quoted_on_the_console():
+    scene = Scene("console")
+    logs.log().bind(dry_run=True).warning("started", a="x", b="x y", c="it's", d=1, e=None, f=(1, "z"))
+    line = """2023-11-14T22:13:20.250000Z [warning] started dry_run=True a=x b='x y' c="it's" d=1 e=None f=(1, 'z')"""
+    assert scene.text().splitlines() == [line]
+
+
+def test_a_terminal_gets_colours(monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    scene = Scene("console")
+    logs.log().error("broken", pod="a")
+    assert scene.text() == "2023-11-14T22:13:20.250000Z [\x1b[31merror\x1b[0m] \x1b[1mbroken\x1b[0m pod=a\n"
+
+
 def test_values_that_json_has_not_are_written_as_text(scene):
-    structlog.get_logger().info("started", folder=sys.path.__class__, fields={"a": (1, 2)})
+    logs.log().info("started", folder=sys.path.__class__, fields={"a": (1, 2)})
     assert scene.lines()[0]["fields"] == {"a": [1, 2]}
 
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-import structlog
 
 from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, Result, SourceStatus
+from wharfinger.telemetry import logs
 from wharfinger.telemetry.policies import TelemetryPolicyObserver
 
 RELOADS = "wharfinger_policy_reload_total"
@@ -33,7 +33,7 @@ def status(result=Result.ACCEPTED, mode=Mode.ENFORCE, revision="0123456789abcdef
 
 @pytest.fixture
 def observer(scene):
-    return TelemetryPolicyObserver(scene.metrics, structlog.get_logger())
+    return TelemetryPolicyObserver(scene.metrics, logs.log())
 
 
 def written(scene, event):
