@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.builtins.signature import NOT_NEGATIVE, UNBOUNDED, AtMoment, AtNode, AtRows, always
+from wharfinger.builtins.signature import NOT_NEGATIVE, AtMoment, AtNode, AtRows, always
+from wharfinger.language.bounds import ANYTHING
 from wharfinger.language.catalogue import Function, Parameter, Volatility
 from wharfinger.language.typed import MetricKey
 from wharfinger.language.types import NUMERIC, Kind, Shape
@@ -94,7 +95,8 @@ TIMES = (
         example="age(node.created) >= 1h",
         scalar=_age,
         vector=_age_kernel,
-        interval=lambda _: UNBOUNDED,
+        never_nan=True,
+        interval=lambda _: ANYTHING,
         context=True,
         volatility=Volatility.TIMED,
     ),

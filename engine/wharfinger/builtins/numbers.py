@@ -7,6 +7,7 @@ machine; see `elementary` for `exp`, `log` and `sigmoid`.
 from __future__ import annotations
 
 import math
+import operator
 from functools import reduce
 from typing import Any
 
@@ -14,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.builtins import elementary
-from wharfinger.builtins.signature import UNBOUNDED, Interval, always, numeric, plain, quotient, same_dimension
+from wharfinger.builtins.signature import always, numeric, plain, quotient, same_dimension
+from wharfinger.language import bounds
+from wharfinger.language.bounds import Interval
 from wharfinger.language.catalogue import Function, Parameter
 from wharfinger.language.types import NUMERIC, Kind
 
@@ -31,15 +34,6 @@ def _ratio(a: float, b: float) -> float | None:
 
 def _ratio_kernel(a: Numbers, b: Numbers) -> tuple[Numbers, Any]:
     return np.divide(a, b), np.not_equal(b, 0)
-
-
-def _ratio_interval(a: Interval, b: Interval) -> Interval:
-    if b[0] < 0 < b[1]:
-        return UNBOUNDED
-    inverse = (1 / b[1] if b[1] else -math.inf, 1 / b[0] if b[0] else math.inf)
-    found = [x * y for x in a for y in inverse if not (x == 0 and math.isinf(y)) and not (math.isinf(x) and y == 0)]
-    found += [0.0] if a[0] <= 0 <= a[1] or any(math.isinf(y) for y in b) else []
-    return (min(found), max(found))
 
 
 def _least(*values: float) -> float:
@@ -117,8 +111,9 @@ NUMBERS = (
         example="ratio(node.free.memory, node.allocatable.memory)",
         scalar=_ratio,
         vector=_ratio_kernel,
-        interval=_ratio_interval,
+        interval=bounds.quotient,
         absent=lambda _part, whole: whole[0] <= 0 <= whole[1],
+        magnitude=operator.truediv,
     ),
     Function(
         name="min",
@@ -130,6 +125,8 @@ NUMBERS = (
         scalar=_least,
         vector=_least_kernel,
         interval=lambda *found: (min(low for low, _ in found), min(high for _, high in found)),
+        magnitude=bounds.either,
+        never_nan=True,
     ),
     Function(
         name="max",
@@ -141,6 +138,8 @@ NUMBERS = (
         scalar=_greatest,
         vector=_greatest_kernel,
         interval=lambda *found: (max(low for low, _ in found), max(high for _, high in found)),
+        magnitude=bounds.either,
+        never_nan=True,
     ),
     Function(
         name="abs",
@@ -151,6 +150,8 @@ NUMBERS = (
         scalar=abs,
         vector=np.abs,
         interval=_abs_interval,
+        magnitude=bounds.either,
+        never_nan=True,
     ),
     Function(
         name="clamp",
@@ -161,6 +162,8 @@ NUMBERS = (
         scalar=_clamp,
         vector=lambda x, low, high: _lower(_higher(x, low), high),
         interval=_clamp_interval,
+        magnitude=bounds.either,
+        never_nan=True,
     ),
     Function(
         name="round",
@@ -174,6 +177,7 @@ NUMBERS = (
         scalar=_round,
         vector=lambda x, step: np.rint(x / step) * step,
         interval=_round_interval,
+        never_nan=True,
     ),
     Function(
         name="floor",
@@ -184,6 +188,7 @@ NUMBERS = (
         scalar=_floor,
         vector=np.floor,
         interval=lambda x: (float(np.floor(x[0])), float(np.floor(x[1]))),
+        never_nan=True,
     ),
     Function(
         name="ceil",
@@ -194,6 +199,7 @@ NUMBERS = (
         scalar=_ceil,
         vector=np.ceil,
         interval=lambda x: (float(np.ceil(x[0])), float(np.ceil(x[1]))),
+        never_nan=True,
     ),
     Function(
         name="sqrt",
@@ -205,6 +211,7 @@ NUMBERS = (
         vector=lambda x: (np.sqrt(x), np.greater_equal(x, 0)),
         interval=lambda x: (math.sqrt(max(x[0], 0)), math.sqrt(max(x[1], 0))),
         absent=lambda x: x[0] < 0,
+        never_nan=True,
     ),
     Function(
         name="log",
@@ -216,6 +223,7 @@ NUMBERS = (
         vector=lambda x: (elementary.log_column(x), np.greater(x, 0)),
         interval=lambda x: (_log_bound(x[0]), _log_bound(x[1])),
         absent=lambda x: x[0] <= 0,
+        never_nan=True,
     ),
     Function(
         name="exp",
@@ -226,6 +234,7 @@ NUMBERS = (
         scalar=elementary.exp,
         vector=elementary.exp_column,
         interval=lambda x: (elementary.exp(x[0]), elementary.exp(x[1])),
+        never_nan=True,
     ),
     Function(
         name="sigmoid",
@@ -236,5 +245,6 @@ NUMBERS = (
         scalar=elementary.sigmoid,
         vector=elementary.sigmoid_column,
         interval=lambda x: (elementary.sigmoid(x[0]), elementary.sigmoid(x[1])),
+        never_nan=True,
     ),
 )

@@ -18,15 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.language.bounds import Interval
 from wharfinger.language.catalogue import ArgumentMismatch, Parameter
 from wharfinger.language.types import DIMENSIONLESS, NUMERIC, Kind, Shape, Type
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
 type_of = Callable[[tuple[Type, ...]], Type]
-Interval = tuple[float, float]
 
-UNBOUNDED: Interval = (-math.inf, math.inf)
 POINTS: Interval = (0.0, 100.0)
 NOT_NEGATIVE: Interval = (0.0, math.inf)
 
@@ -75,12 +74,6 @@ def quotient(types: tuple[Type, ...]) -> Type:
     """The type of one argument in relation to another of the same dimension: a percent, missing where there is nothing to relate to."""
     common(types)
     return Type(Kind.PERCENT, optional=True)
-
-
-def corners(operation: Callable[[float, float], float], a: Interval, b: Interval) -> Interval:
-    """The interval of an operation that is monotone in each operand, from the four corners."""
-    found = [operation(x, y) for x in a for y in b]
-    return (-math.inf, math.inf) if any(math.isnan(f) for f in found) else (min(found), max(found))
 
 
 Rows = slice | NDArray[np.intp]

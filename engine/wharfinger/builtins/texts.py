@@ -124,6 +124,7 @@ STRINGS = (
         example='(number(node.labels["gpu-generation"]) ?? 0) >= 8',
         scalar=_number,
         vector=text_kernels.Kernel(_number, float),
+        never_nan=True,
     ),
 )
 

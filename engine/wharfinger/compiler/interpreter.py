@@ -20,6 +20,7 @@ from wharfinger.compiler import messages, metrics, reads
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Subject
 from wharfinger.language.describe import describe
+from wharfinger.language.operators import OPERATORS
 from wharfinger.language.types import NUMERIC, Kind, Type
 from wharfinger.model.columns.domains import exact_sum
 from wharfinger.model.objects.pod_view import PodView
@@ -91,43 +92,11 @@ def _attribute(self: Interpreter, expr: typed.AttributeRef, place: Place) -> Any
 
 
 def _operation(self: Interpreter, expr: typed.Operation, place: Place) -> Any:
+    rule = OPERATORS[expr.op]
     values = [self.at(operand, place) for operand in expr.operands]
-    if expr.op in _KLEENE:
-        return _KLEENE[expr.op](*values)
-    return None if any(value is None for value in values) else _number_or_missing(_STRICT[expr.op](*values))
-
-
-def _kleene_and(a: bool | None, b: bool | None) -> bool | None:
-    if a is False or b is False:
-        return False
-    return None if a is None or b is None else True
-
-
-def _kleene_or(a: bool | None, b: bool | None) -> bool | None:
-    if a is True or b is True:
-        return True
-    return None if a is None or b is None else False
-
-
-_KLEENE: Mapping[typed.Op, Callable[..., Any]] = {
-    typed.Op.AND: _kleene_and,
-    typed.Op.OR: _kleene_or,
-    typed.Op.COALESCE: lambda a, b: b if a is None else a,
-}
-_STRICT: Mapping[typed.Op, Callable[..., Any]] = {
-    typed.Op.NOT: lambda a: not a,
-    typed.Op.NEG: lambda a: -a,
-    typed.Op.EQ: lambda a, b: a == b,
-    typed.Op.LT: lambda a, b: a < b,
-    typed.Op.LE: lambda a, b: a <= b,
-    typed.Op.GT: lambda a, b: a > b,
-    typed.Op.GE: lambda a, b: a >= b,
-    typed.Op.IN: lambda a, b: a in b,
-    typed.Op.ADD: lambda a, b: a + b,
-    typed.Op.SUB: lambda a, b: a - b,
-    typed.Op.MUL: lambda a, b: a * b,
-    typed.Op.DIV: lambda a, b: a / b if b != 0 else None,
-}
+    if rule.strict and any(value is None for value in values):
+        return None
+    return _number_or_missing(rule.meaning(*values))
 
 
 def _if(self: Interpreter, expr: typed.If, place: Place) -> Any:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, Protocol
 
+from wharfinger.language.bounds import Interval, Magnitude
 from wharfinger.language.types import Kind, Type
 
 
@@ -100,15 +101,16 @@ class Parameter:
 class Function:
     """One builtin function: everything that the checker, compiler, docs and tests need to know of it.
 
-    `result` computes the result type from the argument types (shape and optionality are then joined by the checker unless
-    `own_shape`), or raises `ArgumentMismatch`. An optional result says that the function can be missing by itself, with all
-    arguments there. `interval` maps argument intervals to the result interval (low, high), for the proof that scores stay in
-    0..100. `scalar` is the reference: plain Python values in, value or None (missing) out. `vector` is the kernel (see
-    `compiler/`), and `row` the kernel for one node where the reference would be slow. `context` functions take an evaluation
+    `result` computes the result type from the argument types (shape and optionality are then joined by the checker unless `own_shape`), or
+    raises `ArgumentMismatch`. An optional result says that the function can be missing by itself, with all arguments there. `interval` maps
+    argument intervals to the result interval (low, high), for the proof that scores stay in 0..100. `magnitude` maps the magnitudes of
+    numeric arguments to the result's, for the proof that arithmetic stays finite; one that is `never_nan` gives a number whatever numbers
+    it is given, infinite ones included. `scalar` is the reference: plain Python values in, value or None (missing) out. `vector` is the
+    kernel (see `compiler/`), and `row` the kernel for one node where the reference would be slow. `context` functions take an evaluation
     context first (they read the cluster, not only their arguments). A field of a call is a builtin with a dotted name:
-    `unseen_requests(cpu5m).cpu` is the function `unseen_requests.cpu`.
-    `named["*"]` takes arguments of any other name (`most_allocated("nvidia.com/gpu": 2)`).
-    One that is `of_cluster` tells of what pods of any namespace leave behind, and is not for policies of a namespace.
+    `unseen_requests(cpu5m).cpu` is the function `unseen_requests.cpu`. `named["*"]` takes arguments of any other name
+    (`most_allocated("nvidia.com/gpu": 2)`). One that is `of_cluster` tells of what pods of any namespace leave behind, and is not for
+    policies of a namespace.
     """
 
     name: str
@@ -121,8 +123,10 @@ class Function:
     row: Callable[..., Any] | None = None
     variadic: Parameter | None = None
     named: Mapping[str, Parameter] = field(default_factory=dict)
-    interval: Callable[..., tuple[float, float]] | None = None
+    interval: Callable[..., Interval] | None = None
     absent: Callable[..., bool] | None = None
+    magnitude: Callable[..., Magnitude] | None = None
+    never_nan: bool = False
     context: bool = False
     volatility: Volatility = Volatility.STATIC
     own_shape: bool = False

@@ -7,16 +7,15 @@ and the operators. The answer errs on the wide side: what is outside of the inte
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wharfinger.language import typed
+from wharfinger.language.bounds import ANYTHING, Interval, union
 from wharfinger.language.describe import describe
+from wharfinger.language.operators import OPERATORS
 from wharfinger.language.types import NUMERIC
-
-Interval = tuple[float, float]
-ANYTHING: Interval = (-math.inf, math.inf)
 
 
 @dataclass(slots=True)
@@ -93,26 +92,6 @@ def meet(a: Interval, b: Interval) -> Interval:
     return (low, high) if low <= high else b
 
 
-def union(intervals: Iterable[Interval]) -> Interval:
-    """The smallest interval that holds all of these."""
-    lows, highs = zip(*intervals, strict=True)
-    return (min(lows), max(highs))
-
-
-def product(a: Interval, b: Interval) -> Interval:
-    """The interval of x·y; 0·∞ is 0, because no value is infinite, only unbounded."""
-    corners = [0.0 if 0 in (x, y) else x * y for x in a for y in b]
-    return (min(corners), max(corners))
-
-
-def quotient(a: Interval, b: Interval) -> Interval:
-    """The interval of x/y for the y that are not 0."""
-    if b[0] < 0 < b[1] or b == (0, 0):
-        return ANYTHING
-    inverse = (1 / b[1] if b[1] else -math.inf, 1 / b[0] if b[0] else math.inf)
-    return product(a, inverse)
-
-
 def holds_zero(interval: Interval) -> bool:
     """Whether 0 is possible."""
     return interval[0] <= 0 <= interval[1]
@@ -136,17 +115,8 @@ def _attribute(_self: Intervals, expr: typed.AttributeRef) -> Interval:
 
 
 def _operation(self: Intervals, expr: typed.Operation) -> Interval:
-    return _ARITHMETIC[expr.op](*(self.of(operand) for operand in expr.operands))
-
-
-_ARITHMETIC: Mapping[typed.Op, Callable[..., Interval]] = {
-    typed.Op.ADD: lambda a, b: (a[0] + b[0], a[1] + b[1]),
-    typed.Op.SUB: lambda a, b: (a[0] - b[1], a[1] - b[0]),
-    typed.Op.NEG: lambda a: (-a[1], -a[0]),
-    typed.Op.MUL: product,
-    typed.Op.DIV: quotient,
-    typed.Op.COALESCE: lambda a, b: union((a, b)),
-}
+    rule = OPERATORS[expr.op].interval
+    return rule(*(self.of(operand) for operand in expr.operands)) if rule is not None else ANYTHING
 
 
 def _if(self: Intervals, expr: typed.If) -> Interval:

@@ -17,17 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from wharfinger.builtins.signature import AtNode
 from wharfinger.compiler.evaluation.schedule import Registers, RowStep, StaticPart
-from wharfinger.compiler.graph import operations
-from wharfinger.compiler.graph.operations import INLINE, byte_code
+from wharfinger.compiler.graph.operations import byte_code, expression
 from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
 from wharfinger.language.catalogue import Volatility
 from wharfinger.model.state.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
-
-KNOWN = "{0}[1]"  # what may be missing is a pair of value and presence
-GIVEN = "{0}[0]"  # the operations made by `ops.given`
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +110,9 @@ class _Text:
 
     def _expression(self, step: RowStep) -> str:
         arguments = [self._name(register) for register in step.arguments]
-        template = GIVEN if step.op.name == "given" else KNOWN if step.op is operations.KNOWN else INLINE.get(step.op)
-        if template is not None:
-            return template.format(*arguments)
+        written = expression(step.op, arguments, at_row=True)
+        if written is not None:
+            return written
         self.names[f"f{step.register}"] = step.function
         return f"f{step.register}({', '.join((['frame'] if step.framed else []) + arguments)})"
 

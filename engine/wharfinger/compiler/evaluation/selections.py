@@ -21,7 +21,7 @@ from typing import Any
 from wharfinger.builtins.signature import AtRows
 from wharfinger.compiler.graph import leaves, operations
 from wharfinger.compiler.graph.ir import IDENTITY, Graph, Node, Op, Rep, Stage, ordered
-from wharfinger.compiler.graph.operations import INLINE, byte_code
+from wharfinger.compiler.graph.operations import byte_code, expression
 from wharfinger.compiler.graph.passes import again, fold_constants, simplify
 from wharfinger.model.columns.corrected import CorrectedSelection, Corrections
 from wharfinger.model.columns.pod_table import Placement, PodClass
@@ -168,9 +168,6 @@ def _assuming(graph: Graph, outputs: Sequence[Node], known: Mapping[int, bool]) 
     return tuple(done.get(output.number, output) for output in outputs)
 
 
-CALL, KNOWN, GIVEN = "{f}({all})", "{0} is not None", "{f} if {0} is None else {0}"
-
-
 @dataclass(frozen=True, slots=True)
 class ItemProgram:
     """A computation about one placed pod.
@@ -223,11 +220,11 @@ def _function(inner: Sequence[Node], places: dict[int, int], answer: str, n_capt
     lines = [f"{''.join(f'v{place}, ' for place in range(n_captures))}= captured"] if n_captures else []
     for node in inner:
         place, arguments = places[node.number], [f"v{places[arg.number]}" for arg in node.args]
-        template = GIVEN if node.op.name == "given" else KNOWN if node.op is operations.KNOWN else INLINE.get(node.op, CALL)
-        names[f"f{place}"] = operations.ARBITRARY[node.rep] if template is GIVEN else node.op.scalar
         if node.op.scalar is None:
             raise TypeError(f"{node.op.name} cannot be asked of a placed pod")
-        lines.append(f"v{place} = " + template.format(*arguments, f=f"f{place}", all=", ".join(arguments)))
+        names[f"f{place}"] = node.op.scalar
+        call = f"f{place}({', '.join(arguments)})"
+        lines.append(f"v{place} = {expression(node.op, arguments, at_row=False) or call}")
     source = "\n    ".join([f"def program(captured, v{n_captures}):", *lines, f"return {answer}"]) + "\n"
     exec(byte_code(source), names)  # noqa: S102 — the text is made from the operations above, never from a policy's own words
     program: Callable[..., Any] = names["program"]

@@ -57,7 +57,8 @@ class Op:
 
     `row` is the vector form for one row, in plain Python: the same result, without the cost of arrays of one. Its frame is a
     `builtins.context.AtNode`, and what may be missing is a pair of value and presence as in the vector form. Left out where it is the
-    scalar form; operations with neither have none.
+    scalar form; operations with neither have none. `source` and `row_source` are Python expressions on `{0}`, `{1}` and `{2}` that do the
+    same as `scalar` and `row`; None for operations that generated code has to call.
     """
 
     name: str
@@ -67,6 +68,8 @@ class Op:
     of_pod: bool = False
     timed: bool = False
     hazardous: bool = False
+    source: str | None = None
+    row_source: str | None = None
     row: Callable[..., Any] | None = None
     key: Hashable = None
 

@@ -6,7 +6,7 @@ are here and nowhere else in the fast path; `interpreter` states them a second t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wharfinger.compiler.graph import leaves, operations
@@ -15,6 +15,7 @@ from wharfinger.compiler.graph.lower_calls import lower_aggregate, lower_call, l
 from wharfinger.compiler.graph.magnitude import Magnitudes
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Subject
+from wharfinger.language.operators import OPERATORS
 from wharfinger.language.source import Span
 from wharfinger.language.types import NUMERIC, Kind, Type
 
@@ -137,49 +138,29 @@ def _subject(lowering: Lowering, expr: typed.SubjectRef) -> Value:
 
 def _operation(lowering: Lowering, expr: typed.Operation) -> Value:
     operands = [lowering(operand) for operand in expr.operands]
-    return _OPERATORS.get(expr.op, _strict)(lowering, expr, *operands)
+    if expr.op is typed.Op.IN:
+        return _in(lowering, *operands)
+    if expr.op is typed.Op.COALESCE:
+        return _coalesce(lowering, *operands)
+    rep = Rep.BOOL if expr.type.kind is Kind.BOOL else Rep.FLOAT
+    value = lowering.apply(operations.OF_OPERATOR[expr.op], *(operand.node for operand in operands), rep=rep)
+    return Value(value, _presence(lowering, expr.op, operands))
 
 
-def _strict(lowering: Lowering, expr: typed.Operation, a: Value, b: Value) -> Value:
-    """Arithmetic and comparison: missing where an operand is."""
-    present = lowering.both(a.present, b.present)
-    if expr.op in operations.COMPARISONS:
-        return Value(lowering.apply(operations.COMPARISONS[expr.op], a.node, b.node, rep=Rep.BOOL), present)
-    value = lowering.apply(operations.ARITHMETIC[expr.op], a.node, b.node, rep=Rep.FLOAT)
-    if expr.op is typed.Op.DIV:
+def _presence(lowering: Lowering, op: typed.Op, operands: Sequence[Value]) -> Node | None:
+    """Where the result of an operator is present: where both operands are, or where one is present and decides by itself."""
+    present = lowering.both(*(operand.present for operand in operands))
+    if op is typed.Op.DIV:
         zero = lowering.graph.const(0.0, Rep.FLOAT)
-        present = lowering.both(present, lowering.apply(operations.NE, b.node, zero, rep=Rep.BOOL))
-    return Value(value, present)
+        return lowering.both(present, lowering.apply(operations.NE, operands[1].node, zero, rep=Rep.BOOL))
+    decided_by = OPERATORS[op].decided_by
+    if present is None or decided_by is None:
+        return present
+    decisive = (operand if decided_by else Value(lowering.negated(operand.node), operand.present) for operand in operands)
+    return lowering.disjunction(present, *map(lowering.certainly, decisive))
 
 
-def _not(lowering: Lowering, _: typed.Operation, a: Value) -> Value:
-    return Value(lowering.negated(a.node), a.present)
-
-
-def _negative(lowering: Lowering, _: typed.Operation, a: Value) -> Value:
-    return Value(lowering.apply(operations.NEG, a.node, rep=Rep.FLOAT), a.present)
-
-
-def _and(lowering: Lowering, _: typed.Operation, a: Value, b: Value) -> Value:
-    """Kleene's: present where both are, or where one is present and false."""
-    value = lowering.conjunction(a.node, b.node)
-    decisive = [
-        lowering.negated(v.node) if v.present is None else lowering.conjunction(v.present, lowering.negated(v.node)) for v in (a, b)
-    ]
-    return Value(value, _decided(lowering, a, b, decisive))
-
-
-def _or(lowering: Lowering, _: typed.Operation, a: Value, b: Value) -> Value:
-    """Kleene's: present where both are, or where one is present and true."""
-    return Value(lowering.disjunction(a.node, b.node), _decided(lowering, a, b, [lowering.certainly(a), lowering.certainly(b)]))
-
-
-def _decided(lowering: Lowering, a: Value, b: Value, decisive: list[Node]) -> Node | None:
-    present = lowering.both(a.present, b.present)
-    return None if present is None else lowering.disjunction(present, *decisive)
-
-
-def _in(lowering: Lowering, _: typed.Operation, a: Value, members: Value) -> Value:
+def _in(lowering: Lowering, a: Value, members: Value) -> Value:
     present = lowering.both(a.present, members.present)
     if a.node.rep is Rep.CODE:
         table = lowering.graph.apply(operations.MEMBERSHIP, (leaves.strings(lowering.graph), members.node), Rep.OBJECT)
@@ -187,21 +168,12 @@ def _in(lowering: Lowering, _: typed.Operation, a: Value, members: Value) -> Val
     return Value(lowering.graph.apply(operations.MEMBER, (a.node, members.node), Rep.BOOL), present)
 
 
-def _coalesce(lowering: Lowering, _: typed.Operation, a: Value, b: Value) -> Value:
+def _coalesce(lowering: Lowering, a: Value, b: Value) -> Value:
     if a.present is None:
         return a
     present = None if b.present is None else lowering.disjunction(a.present, b.present)
     return Value(lowering.apply(operations.WHERE, a.present, a.node, b.node, rep=a.node.rep), present)
 
-
-_OPERATORS: Mapping[typed.Op, Callable[..., Value]] = {
-    typed.Op.NOT: _not,
-    typed.Op.NEG: _negative,
-    typed.Op.AND: _and,
-    typed.Op.OR: _or,
-    typed.Op.IN: _in,
-    typed.Op.COALESCE: _coalesce,
-}
 
 # ── forms ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

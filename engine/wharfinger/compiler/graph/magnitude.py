@@ -7,45 +7,16 @@ the operands are known to be finite, nothing has to be looked at, and that is ne
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
-from wharfinger.language import typed
+from wharfinger.language import bounds, typed
+from wharfinger.language.bounds import CARRY, FINITE, LARGEST, UNKNOWN, Magnitude, either
+from wharfinger.language.operators import OPERATORS
 from wharfinger.language.types import NUMERIC
 
-SMALLEST: Final = -1074.0  # 2 ** -1074 is the smallest number above 0
-LARGEST: Final = 1024.0  # every finite number is below 2 ** 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Magnitude:
-    """A number is 0 or between `2 ** least` and `2 ** most`, without its sign; `most` is infinite where it may be infinite."""
-
-    least: float
-    most: float
-
-    @property
-    def finite(self) -> bool:
-        """Whether it is never infinite."""
-        return self.most <= LARGEST
-
-
-FINITE: Final = Magnitude(SMALLEST, LARGEST)
-UNKNOWN: Final = Magnitude(SMALLEST, math.inf)
 ATTRIBUTE: Final = Magnitude(-64.0, 64.0)  # int64 amounts, and times in seconds
 COUNTED: Final = 40.0  # no cluster has 2 ** 40 pods
-CARRY: Final = 53.0  # the difference of two numbers may be as small as the last place of the smaller
-
-
-def _bounded(least: float, most: float) -> Magnitude:
-    return Magnitude(max(least, SMALLEST), most if most <= LARGEST else math.inf)
-
-
-def either(*found: Magnitude) -> Magnitude:
-    """One of these."""
-    return Magnitude(min(one.least for one in found), max(one.most for one in found))
 
 
 class Magnitudes:
@@ -76,8 +47,7 @@ class Magnitudes:
                 return not self._slopes(expr).finite
             case typed.Call():
                 arguments = [argument for argument in (*expr.arguments, *expr.named.values()) if argument.type.kind in NUMERIC]
-                wide = expr.function.name not in _NUMBERS_GIVE_NUMBERS
-                return wide and any(self.of(argument).most > LARGEST / 2 for argument in arguments)
+                return not expr.function.never_nan and any(self.of(argument).most > LARGEST / 2 for argument in arguments)
             case typed.Aggregate(value=typed.Expr() as value):
                 return not self.of(value).finite
         return False
@@ -86,7 +56,7 @@ class Magnitudes:
         found = FINITE  # params and metrics
         match expr:
             case typed.Const():
-                found = _of_number(expr.value)
+                found = bounds.of_number(float(expr.value))
             case typed.LetRef():
                 if expr.name not in self._by_let:
                     self._by_let[expr.name] = self.of(self._lets[expr.name])
@@ -94,7 +64,8 @@ class Magnitudes:
             case typed.AttributeRef():
                 found = ATTRIBUTE
             case typed.Operation():
-                found = _OPERATIONS[expr.op](*map(self.of, expr.operands))
+                rule = OPERATORS[expr.op].magnitude
+                found = UNKNOWN if rule is None else rule(*map(self.of, expr.operands))
             case typed.If():
                 found = either(self.of(expr.then), self.of(expr.otherwise))
             case typed.Curve():
@@ -107,15 +78,13 @@ class Magnitudes:
 
     def _slopes(self, curve: typed.Curve) -> Magnitude:
         xs, ys = (either(*(self.of(point[place]) for point in curve.points)) for place in (0, 1))
-        across = _sum(xs, either(xs, self.of(curve.x)))
-        return _product(_quotient(_sum(ys, ys), _sum(xs, xs)), across)
+        across = xs + either(xs, self.of(curve.x))
+        return (ys + ys) / (xs + xs) * across
 
     def _of_call(self, call: typed.Call) -> Magnitude:
         arguments = [self.of(argument) for argument in (*call.arguments, *call.named.values()) if argument.type.kind in NUMERIC]
-        if call.function.name in _ONE_OF_ARGUMENTS and arguments:
-            return either(*arguments)
-        if call.function.name == "ratio":
-            return _quotient(*arguments)
+        if call.function.magnitude is not None:
+            return call.function.magnitude(*arguments)
         return FINITE if all(argument.most <= LARGEST / 2 for argument in arguments) else UNKNOWN
 
     def _of_aggregate(self, expr: typed.Aggregate) -> Magnitude:
@@ -124,39 +93,5 @@ class Magnitudes:
         value = self.of(expr.value)
         if expr.reduction in {typed.Reduction.MIN, typed.Reduction.MAX}:
             return value
-        total = _bounded(value.least - CARRY, value.most + COUNTED)
-        return total if expr.reduction is typed.Reduction.SUM else _quotient(total, Magnitude(0.0, COUNTED))
-
-
-_ONE_OF_ARGUMENTS: Final = frozenset({"min", "max", "clamp", "abs"})
-_NUMBERS_GIVE_NUMBERS: Final = _ONE_OF_ARGUMENTS | {"floor", "ceil", "sqrt", "log", "exp", "sigmoid", "round", "age", "number"}
-"""Functions that give no NaN whatever numbers they are given, infinite ones included."""
-
-
-def _of_number(value: Any) -> Magnitude:
-    number = abs(float(value))
-    if math.isinf(number):
-        return UNKNOWN
-    return Magnitude(math.floor(math.log2(number)), math.ceil(math.log2(number))) if number else Magnitude(0.0, 0.0)
-
-
-def _sum(a: Magnitude, b: Magnitude) -> Magnitude:
-    return _bounded(min(a.least, b.least) - CARRY, max(a.most, b.most) + 1)
-
-
-def _product(a: Magnitude, b: Magnitude) -> Magnitude:
-    return _bounded(a.least + b.least, a.most + b.most)
-
-
-def _quotient(a: Magnitude, b: Magnitude) -> Magnitude:
-    return _bounded(a.least - b.most if b.finite else SMALLEST, a.most - b.least)
-
-
-_OPERATIONS: Final[Mapping[typed.Op, Callable[..., Magnitude]]] = {
-    typed.Op.ADD: _sum,
-    typed.Op.SUB: _sum,
-    typed.Op.MUL: _product,
-    typed.Op.DIV: _quotient,
-    typed.Op.NEG: lambda a: a,
-    typed.Op.COALESCE: either,
-}
+        total = bounds.bounded(value.least - CARRY, value.most + COUNTED)
+        return total if expr.reduction is typed.Reduction.SUM else total / Magnitude(0.0, COUNTED)

@@ -1,14 +1,18 @@
 """The operations of the intermediate representation that read nothing but their operands.
 
-Each is given for plain Python values and for arrays, as the same IEEE operation, so that a subexpression has the same value whether or
-not it is computed once for all rows. Operands that are not present hold arbitrary values: no operation may fail on them (division by zero
-included).
+Each has a form for plain Python values and one for columns, as the same IEEE operations, so that a subexpression has the same value whether
+or not it is computed once for all rows. The form for plain values is Python source where that can be written: it is compiled for single
+values (`Op.scalar`) and pasted into the functions that are generated for one row and for one placed pod (`expression`). The operators of
+the language are taken from their records (`language.operators`).
+
+Operands that are not present hold arbitrary values, so no operation may fail on any operand (division by zero included).
 """
 
 from __future__ import annotations
 
 import math
 import operator
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from types import CodeType
@@ -19,50 +23,44 @@ import numpy as np
 from wharfinger.builtins import text_kernels
 from wharfinger.compiler.graph.ir import Op, Rep
 from wharfinger.language import typed
+from wharfinger.language.operators import OPERATORS, Operator
+from wharfinger.model.objects import selectors
 
 
-def _divide(a: float, b: float) -> float:
-    return a / b if b else math.nan
+def written(name: str, source: str, vector: Callable[..., Any] | None = None, **more: Any) -> Op:
+    """The operation whose form for plain values is a Python expression on `{0}`, `{1}` and `{2}`."""
+    text = f"lambda a, b=None, c=None: {source.format('a', 'b', 'c')}"
+    scalar = eval(text, {"nan": math.nan})  # noqa: S307 — the text is from this module and the records of operators
+    return Op(name=name, scalar=scalar, vector=vector, source=source, **more)
 
 
-def _where(condition: Any, a: Any, b: Any) -> Any:
-    return a if condition else b
+def _operation(op: typed.Op, rule: Operator) -> Op:
+    vector = getattr(np, rule.vector or "")
+    return written(op.name.lower(), rule.source or "", vector, hazardous=rule.hazardous)
 
 
-ADD = Op(name="add", scalar=operator.add, vector=np.add)
-SUB = Op(name="sub", scalar=operator.sub, vector=np.subtract)
-MUL = Op(name="mul", scalar=operator.mul, vector=np.multiply, hazardous=True)
-DIV = Op(name="div", scalar=_divide, vector=np.divide, hazardous=True)
-NEG = Op(name="neg", scalar=operator.neg, vector=np.negative)
-EQ = Op(name="eq", scalar=operator.eq, vector=np.equal)
-NE = Op(name="ne", scalar=operator.ne, vector=np.not_equal)
-LT = Op(name="lt", scalar=operator.lt, vector=np.less)
-LE = Op(name="le", scalar=operator.le, vector=np.less_equal)
-GT = Op(name="gt", scalar=operator.gt, vector=np.greater)
-GE = Op(name="ge", scalar=operator.ge, vector=np.greater_equal)
-AND = Op(name="and", scalar=lambda a, b: a and b, vector=np.logical_and)
-OR = Op(name="or", scalar=lambda a, b: a or b, vector=np.logical_or)
-NOT = Op(name="not", scalar=operator.not_, vector=np.logical_not)
-WHERE = Op(name="where", scalar=_where, vector=np.where)
-MEMBER = Op(name="member", scalar=lambda x, members: x in members, vector=lambda x, members: np.isin(x, sorted(members)))
+OF_OPERATOR = {op: _operation(op, rule) for op, rule in OPERATORS.items() if rule.vector is not None}
+"""The operations of those operators of the language that are one operation on present operands."""
 
-ARITHMETIC = {typed.Op.ADD: ADD, typed.Op.SUB: SUB, typed.Op.MUL: MUL, typed.Op.DIV: DIV}
-COMPARISONS = {typed.Op.EQ: EQ, typed.Op.LT: LT, typed.Op.LE: LE, typed.Op.GT: GT, typed.Op.GE: GE}
+AND, OR, NOT, EQ, GT, DIV = (OF_OPERATOR[op] for op in (typed.Op.AND, typed.Op.OR, typed.Op.NOT, typed.Op.EQ, typed.Op.GT, typed.Op.DIV))
+NE = written("ne", "{0} != {1}", np.not_equal)
+WHERE = written("where", "{1} if {0} else {2}", np.where)
+MEMBER = written("member", OPERATORS[typed.Op.IN].source or "", lambda x, members: np.isin(x, sorted(members)))
 
 SELECT = Op(name="select")  # operands: which placed pods are selected, and for sums also the value and where it is present
 
-# ── something that may be absent, as attributes and builtins return it (None), taken apart ───────────────────────────────────────────────
+# ── something that may be absent: None from attributes and builtins, a pair of value and presence from columns ───────────────────────────
 
-ARBITRARY = {Rep.FLOAT: 0.0, Rep.BOOL: False, Rep.TEXT: "", Rep.CODE: -1, Rep.OBJECT: frozenset()}
+ARBITRARY = {Rep.FLOAT: "0.0", Rep.BOOL: "False", Rep.TEXT: "''", Rep.CODE: "-1", Rep.OBJECT: "frozenset()"}
+_FIRST, _SECOND = operator.itemgetter(0), operator.itemgetter(1)
 
-KNOWN = Op(name="known", scalar=lambda maybe: maybe is not None, vector=operator.itemgetter(1), row=operator.itemgetter(1))
+KNOWN = written("known", "{0} is not None", _SECOND, row=_SECOND, row_source="{0}[1]")
 
 
+@lru_cache(maxsize=len(Rep))
 def given(rep: Rep) -> Op:
     """The operation that takes the value out of something that may be absent."""
-    arbitrary = ARBITRARY[rep]
-    first = operator.itemgetter(0)
-    return Op(name="given", scalar=lambda maybe: arbitrary if maybe is None else maybe, vector=first, row=first, key=rep)
+    return written("given", f"{ARBITRARY[rep]} if {{0}} is None else {{0}}", _FIRST, row=_FIRST, row_source="{0}[0]", key=rep)
 
 
 # ── texts as codes ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -81,100 +79,71 @@ def table(name: str, test: Callable[[str], bool], key: Hashable) -> Op:
 
 MEMBERSHIP = Op(name="table member", scalar=lambda strings, members: text_kernels.CodeTable(strings, members.__contains__, bool))
 
-# ── piecewise linear ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _segments(x: float, *points: float) -> float:
-    xs, ys = points[::2], points[1::2]
-    if x <= xs[0]:
-        return ys[0]
-    for left in range(len(xs) - 1):
-        if x < xs[left + 1]:
-            return _divide(ys[left + 1] - ys[left], xs[left + 1] - xs[left]) * (x - xs[left]) + ys[left]
-    return ys[-1]
-
-
-def _segment_columns(x: Any, *points: Any) -> Any:
-    """The curve where its points are columns themselves: the flat ends, then one segment after the other."""
-    xs, ys = points[::2], points[1::2]
-    result = ys[-1]
-    for left in range(len(xs) - 2, -1, -1):
-        slope = np.divide(ys[left + 1] - ys[left], xs[left + 1] - xs[left])
-        result = np.where(np.less(x, xs[left + 1]), slope * (x - xs[left]) + ys[left], result)
-    return np.where(np.less_equal(x, xs[0]), ys[0], result)
-
-
-CURVE = Op(name="curve", scalar=_segments, vector=_segment_columns, hazardous=True)
-
-
-def fixed_curve(points: Sequence[float]) -> Op:
-    """A curve through known points.
-
-    `np.interp` is not used: a compiler may join its product and its sum into one rounding, and then the last bit is another one elsewhere.
-    """
-    xs, ys = np.array(points[::2], dtype=np.float64), np.array(points[1::2], dtype=np.float64)
-    with np.errstate(all="ignore"):
-        slopes = np.diff(ys) / np.diff(xs)
-
-    def evaluate(x: Any) -> Any:
-        left = np.searchsorted(xs[1:-1], x, side="right")
-        inside = slopes[left] * (x - xs[left]) + ys[left]
-        return np.where(np.less_equal(x, xs[0]), ys[0], np.where(np.less(x, xs[-1]), inside, ys[-1]))
-
-    return Op(
-        name="curve " + ", ".join(f"{x:g} -> {y:g}" for x, y in zip(xs, ys, strict=True)),
-        scalar=lambda x: _segments(x, *points),
-        vector=evaluate,
-        hazardous=True,
-        key=tuple(points),
-    )
-
-
-# ── label selector requirements, on the value of one label (None when absent) ────────────────────────────────────────────────────────────
-
 
 def requirement_test(requirement: typed.Requirement) -> Callable[[str], bool]:
-    """Whether the value of a present label satisfies a requirement; for NotIn, whether it is among the values.
-
-    `Gt` and `Lt` compare whole numbers, and a value that is none satisfies neither (apimachinery `labels.Requirement.Matches`, 1.36).
-    """
+    """True if the value of a label that is present satisfies a requirement of a label selector; for NotIn, if it is among the values."""
     if requirement.op in (typed.SelectorOp.IN, typed.SelectorOp.NOT_IN):
         return frozenset(requirement.values).__contains__
-    compare = operator.gt if requirement.op is typed.SelectorOp.GT else operator.lt
-    bound = whole(requirement.values[0])
-    return lambda value: bound is not None and (number := whole(value)) is not None and compare(number, bound)
+    return selectors.Requirement(requirement.key, requirement.op.value, requirement.values).matches_value
 
 
-def whole(text: str) -> int | None:
-    """The int64 that a text spells as Go's `strconv.ParseInt(text, 10, 64)` reads it, or None."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit()):
-        return None
-    number = int(text) if len(digits) <= 19 else 2**64
-    return number if -(2**63) <= number < 2**63 else None
+# ── curves: piecewise linear, flat outside of their points ───────────────────────────────────────────────────────────────────────────────
 
 
-INLINE: dict[Op, str] = {
-    ADD: "{0} + {1}",
-    SUB: "{0} - {1}",
-    MUL: "{0} * {1}",
-    DIV: "{0} / {1} if {1} else nan",
-    NEG: "-{0}",
-    EQ: "{0} == {1}",
-    NE: "{0} != {1}",
-    LT: "{0} < {1}",
-    LE: "{0} <= {1}",
-    GT: "{0} > {1}",
-    GE: "{0} >= {1}",
-    AND: "{0} and {1}",
-    OR: "{0} or {1}",
-    NOT: "not {0}",
-    WHERE: "{1} if {0} else {2}",
-}
-"""The operations that Python has a word for, on plain values; `nan` has to be a name."""
+class Curve:
+    """The curve through known points `(x0, y0, x1, y1, …)`; the xs increase.
+
+    `np.interp` is not used: a compiler may fuse its product and its sum into one rounding, and the last bit would depend on the machine.
+    """
+
+    def __init__(self, points: Sequence[float]) -> None:
+        self._xs, self._ys = np.array(points[::2], dtype=np.float64), np.array(points[1::2], dtype=np.float64)
+        with np.errstate(all="ignore"):
+            self._slopes = np.diff(self._ys) / np.diff(self._xs)
+        self._plain: tuple[list[float], list[float], list[float]] = self._xs.tolist(), self._ys.tolist(), self._slopes.tolist()
+
+    def one(self, x: float) -> float:
+        """The value at a number."""
+        xs, ys, slopes = self._plain
+        if x <= xs[0]:
+            return ys[0]
+        if not x < xs[-1]:
+            return ys[-1]
+        left = bisect_right(xs, x) - 1
+        return slopes[left] * (x - xs[left]) + ys[left]
+
+    def column(self, x: Any) -> Any:
+        """The value at each number."""
+        xs, ys = self._xs, self._ys
+        left = np.searchsorted(xs[1:-1], x, side="right")
+        inside = self._slopes[left] * (x - xs[left]) + ys[left]
+        return np.where(np.less_equal(x, xs[0]), ys[0], np.where(np.less(x, xs[-1]), inside, ys[-1]))
+
+
+CURVE = Op(name="curve", scalar=lambda x, *points: Curve(points).one(x), hazardous=True)
+"""A curve some of whose points are params. `passes.fix_curves` replaces it when the values of the params are known."""
+
+
+def curve(points: Sequence[float]) -> Op:
+    """The operation of a curve through known points."""
+    name = "curve " + ", ".join(f"{x:g} -> {y:g}" for x, y in zip(points[::2], points[1::2], strict=True))
+    known = Curve(points)
+    return Op(name=name, scalar=known.one, vector=known.column, hazardous=True, key=tuple(points))
+
+
+# ── generated Python code ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def expression(op: Op, operands: Sequence[str], *, at_row: bool) -> str | None:
+    """The Python expression of an operation on names; None where the operation has to be called.
+
+    `at_row`: for values of one row, where something that may be absent is a pair of value and presence, and not None.
+    """
+    source = op.source if not at_row else op.row_source if op.row is not None else op.source
+    return None if source is None else source.format(*operands)
 
 
 @lru_cache(maxsize=1000)
 def byte_code(source: str) -> CodeType:
-    """The byte code of a text: policies of one shape, and editions of one policy that differ in numbers, have the same."""
+    """The byte code of generated source; policies of one shape, and versions of one policy that differ in numbers, share it."""
     return compile(source, "<policy>", "exec")

@@ -72,7 +72,7 @@ def fix_curves(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
     """Curves whose points are known by now become one interpolation."""
     if node.op is not operations.CURVE or any(point.op is not CONST for point in args[1:]):
         return None
-    return graph.apply(operations.fixed_curve([point.value for point in args[1:]]), args[:1], Rep.FLOAT)
+    return graph.apply(operations.curve([point.value for point in args[1:]]), args[:1], Rep.FLOAT)
 
 
 def _simple_and(_: Graph, args: tuple[Node, ...]) -> Node | None:

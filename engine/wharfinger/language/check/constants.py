@@ -10,6 +10,7 @@ from wharfinger.language.check.forms import infer
 from wharfinger.language.check.kinds import assignable
 from wharfinger.language.check.literals import unit_help
 from wharfinger.language.codes import Code
+from wharfinger.language.operators import OPERATORS
 from wharfinger.language.types import Kind, Type
 
 
@@ -22,9 +23,8 @@ def folded(expr: typed.Expr) -> Any:
     values = [folded(operand) for operand in expr.operands]
     if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
         return None
-    a, b = (*values, 0.0)[:2]
-    results = {typed.Op.ADD: a + b, typed.Op.SUB: a - b, typed.Op.MUL: a * b, typed.Op.NEG: -a, typed.Op.DIV: a / b if b else None}
-    return results.get(expr.op)
+    operator = OPERATORS[expr.op]
+    return None if operator.interval is None or not operator.strict else operator.meaning(*values)
 
 
 def literal_of(context: Context, expr: ast.Expr, wanted: Type, place: str, code: Code = Code.P211) -> typed.Const | None:

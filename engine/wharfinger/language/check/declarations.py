@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wharfinger.language import ast, typed
+from wharfinger.language.bounds import ANYTHING, Interval
 from wharfinger.language.check.attributes import SUBJECTS
 from wharfinger.language.check.constants import literal_of
 from wharfinger.language.check.context import RULE, Binding, Context, type_text, unknown
@@ -15,7 +16,6 @@ from wharfinger.language.check.metrics import metric_of
 from wharfinger.language.check.walk import height
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Label
-from wharfinger.language.intervals import ANYTHING, Interval
 from wharfinger.language.source import Source, Span
 from wharfinger.language.types import NUMERIC, Kind, Shape, Type
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from wharfinger.language import ast, typed
+from wharfinger.language.bounds import Interval
 from wharfinger.language.check.context import Context
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Label
-from wharfinger.language.intervals import Interval
 from wharfinger.language.types import NUMERIC, Kind
 from wharfinger.language.units import readable
 

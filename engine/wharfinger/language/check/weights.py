@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wharfinger.language import typed
-from wharfinger.language.intervals import Interval, Intervals
+from wharfinger.language.bounds import Interval
+from wharfinger.language.intervals import Intervals
 from wharfinger.language.source import Span
 from wharfinger.language.types import Shape
 

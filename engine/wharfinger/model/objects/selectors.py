@@ -51,8 +51,11 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels satisfy the condition."""
-        value = labels.get(self.key)
+        """True if labels satisfy the condition."""
+        return self.matches_value(labels.get(self.key))
+
+    def matches_value(self, value: str | None) -> bool:
+        """True if the value of the label satisfies the condition; None where there is no such label."""
         match self.operator:
             case "In":
                 return value is not None and value in self.values
