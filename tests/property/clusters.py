@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from wharfinger.model import objects
+from wharfinger.model.objects import node_view
 from wharfinger.model.state.snapshot import Snapshot
 
 ZONE = "topology.kubernetes.io/zone"
@@ -131,7 +132,7 @@ def node_facts(snapshot: Snapshot) -> dict[str, Any]:
         "hashes": _numbers(snapshot, snapshot.name_hashes),
         "names": _texts(snapshot, snapshot.name_codes),
         "unschedulable": _numbers(snapshot, snapshot.unschedulable),
-        "created": _numbers(snapshot, snapshot.created),
+        "created": _numbers(snapshot, snapshot.fact("created", node_view.created)),
         "pods": [_numbers(snapshot, snapshot.allowed_pods), _numbers(snapshot, snapshot.pod_capacity)],
         "labels": {key: _texts(snapshot, snapshot.label(key)) for key in LABEL_KEYS},
         "annotations": _texts(snapshot, snapshot.annotation("team")),

@@ -8,7 +8,7 @@ longer governs the pod, none of them rejects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from wharfinger.compiler import reads
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Attribute, Subject, Volatility
 from wharfinger.model import objects
+from wharfinger.model.objects.node_view import NodePart, changed_parts
 from wharfinger.model.objects.pod_view import PodView
 
 if TYPE_CHECKING:
@@ -111,24 +112,18 @@ def node_added(node: objects.Node) -> Change:
 
 def node_updated(old: objects.Node, new: objects.Node) -> Change | None:
     """What is different about a node; None if it is nothing but a heartbeat."""
-    events = NOTHING
-    for event, read in _ASPECTS:
-        if read(old) != read(new):
-            events |= event
-    if not events:
+    parts = changed_parts(old, new)
+    if not parts:
         return None
+    events = NOTHING
+    for part in parts:
+        events |= OF_PART[part]
     keys = _changed(old.metadata.labels, new.metadata.labels) | _changed(old.metadata.annotations, new.metadata.annotations)
     return Change(events=events, label="NodeUpdate", node=new.metadata.name, now=new, keys=keys)
 
 
-_ASPECTS: tuple[tuple[ClusterEvent, Callable[[objects.Node], object]], ...] = (
-    (ClusterEvent.NODE_ALLOCATABLE, lambda node: (node.status.allocatable, node.status.capacity)),
-    (ClusterEvent.NODE_LABEL, lambda node: node.metadata.labels),
-    (ClusterEvent.NODE_ANNOTATION, lambda node: node.metadata.annotations),
-    (ClusterEvent.NODE_TAINT, lambda node: (node.spec.unschedulable, node.spec.taints)),
-    (ClusterEvent.NODE_CONDITION, lambda node: [(condition.type, condition.status) for condition in node.status.conditions]),
-    (ClusterEvent.NODE_OTHER, lambda node: (node.status.images, node.status.volumes_attached, node.status.addresses, node.metadata.uid)),
-)
+OF_PART: Mapping[NodePart, ClusterEvent] = {part: ClusterEvent[f"NODE_{part.name}"] for part in NodePart}
+"""The event of a change of a part of a node object."""
 
 
 def _changed(old: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:
@@ -139,7 +134,7 @@ KEYED = ClusterEvent.NODE_LABEL | ClusterEvent.NODE_ANNOTATION
 
 _OF_ATTRIBUTE = {
     "name": NOTHING,
-    "created": NOTHING,
+    "created": ClusterEvent.NODE_OTHER,
     "labels": ClusterEvent.NODE_LABEL,
     "annotations": ClusterEvent.NODE_ANNOTATION,
     "conditions": ClusterEvent.NODE_CONDITION,
@@ -151,7 +146,7 @@ _OF_ATTRIBUTE = {
     "free": POD | ClusterEvent.NODE_ALLOCATABLE,
     "pod_count": POD,
 }
-"""By the first word of a node attribute; others are any change of a node or its pods."""
+"""By the first word of a node attribute; of others what their volatility says (tests/property/test_node_changes.py holds both)."""
 
 AGE = "age"
 """The builtin that reads the time; nothing that happens changes it."""
@@ -190,8 +185,8 @@ def of_filter(policy: CompiledPolicy, index: int) -> Wakes:
 
 def _events(part: typed.Expr) -> ClusterEvent:  # noqa: PLR0911 — one case per kind of expression
     match part:
-        case typed.AttributeRef(attribute=attribute) if attribute.subject.value == "node":
-            return _OF_ATTRIBUTE.get(attribute.path.partition(".")[0], NODE | POD)
+        case typed.AttributeRef(attribute=attribute) if attribute.subject is Subject.NODE:
+            return events_of_node_attribute(attribute)
         case typed.AttributeRef(attribute=attribute) if attribute.subject.value == "it":
             return POD
         case typed.Aggregate(per=per):
@@ -204,6 +199,11 @@ def _events(part: typed.Expr) -> ClusterEvent:  # noqa: PLR0911 — one case per
             return _OF_VOLATILITY[function.volatility]
         case _:
             return NOTHING
+
+
+def events_of_node_attribute(attribute: Attribute) -> ClusterEvent:
+    """The events after which a node attribute may have another value on a node that is already there."""
+    return _OF_ATTRIBUTE.get(attribute.path.partition(".")[0], _OF_VOLATILITY[attribute.volatility])
 
 
 def _keys(part: typed.Expr) -> Iterator[str | None]:

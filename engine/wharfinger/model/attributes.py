@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from wharfinger.language.catalogue import Attribute, Subject, Volatility
 from wharfinger.language.types import Kind, Shape, Type
 from wharfinger.model.columns import resource_table
-from wharfinger.model.objects import requests
+from wharfinger.model.columns.node_table import Fact
+from wharfinger.model.objects import node_view, requests
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
@@ -177,9 +178,16 @@ def _labels_of_node(read: Callable[[NodeView], Mapping[str, str]]) -> Callable[.
     return lambda node, key=None: read(node) if key is None else read(node).get(key)
 
 
-def _created(snapshot: Snapshot, rows: Rows) -> Read:
-    values = snapshot.created[rows]
-    return values, ~np.isnan(values)
+def _fact_row(path: str, kind: Kind, doc: str, fact: Fact, **more: Any) -> Attribute:
+    """The row of a field of node objects that decisions read in no other way: `fact` reads it, and its column is made from that."""
+    text = kind is Kind.STRING
+
+    def column(snapshot: Snapshot, rows: Rows) -> Read:
+        values = snapshot.fact(path, fact, text=text)[rows]
+        present = values >= 0 if text else ~np.isnan(values)
+        return (values == 1.0 if kind is Kind.BOOL else values), present if more.get("optional") else None
+
+    return _node_row(path, kind, doc, lambda node: fact(node.object), column, **more)
 
 
 FACTS: Final = (
@@ -211,7 +219,7 @@ FACTS: Final = (
         lambda node: node.object.spec.unschedulable,
         lambda snapshot, rows: (snapshot.unschedulable[rows], None),
     ),
-    _node_row("created", Kind.TIME, "When the node was created.", lambda node: node.created, _created, optional=True, low=0.0),
+    _fact_row("created", Kind.TIME, "When the node was created.", node_view.created, optional=True, low=0.0),
 )
 
 

@@ -12,7 +12,7 @@ from wharfinger.framework import chain
 from wharfinger.framework.cycle import Decider, decide
 from wharfinger.model import objects
 from wharfinger.model.columns import domains, node_table, resource_table
-from wharfinger.model.columns import strings as keyed
+from wharfinger.model.columns import strings as string_columns
 from wharfinger.model.state.cluster_state import ClusterState
 
 NODES = [f"n{number}" for number in range(60)]
@@ -27,7 +27,7 @@ filter by_name { reject node.annotations["until"] == pod.labels["run"] else "no"
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(node_table, "SPARE", 200)
-    monkeypatch.setattr(keyed, "MOST_KEYS", 20)
+    monkeypatch.setattr(string_columns, "MOST_KEYS", 20)
     monkeypatch.setattr(domains, "MOST_KEYS", 10)
     monkeypatch.setattr(resource_table, "SPARE", 20)
 
@@ -67,7 +67,7 @@ def test_keys_that_pods_ask_for_once_do_not_pile_up():
         decider.decide(state.snapshot(float(1000 * number)), type(pod)(msgspec.structs.replace(pod.object, spec=spec)))
     gc.collect()
     nodes = state._tables.nodes
-    assert len(nodes.labels.columns) <= 20
+    assert len(nodes.labels.in_use) <= 20
     assert len(nodes.topologies._by_key) <= 12
     assert len(nodes.rows.columns) < 60
 

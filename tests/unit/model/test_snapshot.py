@@ -38,7 +38,6 @@ def test_a_detached_snapshot_lives_on():
         "pod_count",
         "allowed_pods",
         "unschedulable",
-        "created",
         "taint_set",
     ],
 )

@@ -5,7 +5,7 @@ Container images have an index from image name to rows in place of columns: Imag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from wharfinger.model import objects
 from wharfinger.model.columns import arrays, domains, resource_table, strings
-from wharfinger.model.objects import quantity
-from wharfinger.model.objects.requests import MOST
+from wharfinger.model.objects.node_view import amounts, conditions, image_sizes
 
 MOST_NAMES: Final = 4096  # indexed at a time
 
@@ -101,27 +100,51 @@ def name_hash(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
-def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
-    """Resource amounts as Kubernetes' integers: cpu in millicores, others in whole units, both rounded up and within 0 and `MOST`.
-
-    InvalidObject, naming the resource, when a quantity cannot be read.
-    """
-    return {resource: bounded(quantity.amount_at(resource, text)) for resource, text in quantities.items()}
+Fact = Callable[[objects.Node], float | str | None]
+"""Reads a plain value of a node object; None where the node has none."""
 
 
-def bounded(amount: int) -> int:
-    """An amount within 0 and `MOST`: a node offers nothing negative, and no more than sums can hold."""
-    return min(max(amount, 0), MOST)
+class FactColumns:
+    """Columns of plain values of node objects, each made when it is first read and kept up to date from then on."""
 
+    __slots__ = ("_by_name", "_nodes", "_rows", "_strings")
 
-def conditions(node: objects.Node) -> dict[str, str]:
-    """The status (True, False, Unknown) of each condition type."""
-    return {condition.type: condition.status for condition in node.status.conditions}
+    def __init__(self, rows: arrays.Rows, nodes: Sequence[objects.Node], table: strings.StringTable) -> None:
+        self._rows = rows
+        self._nodes = nodes
+        self._strings = table
+        self._by_name: dict[str, tuple[arrays.Column, Fact, bool]] = {}
 
+    def values(self, name: str, read: Fact, *, text: bool) -> NDArray[np.float64] | NDArray[np.int32]:
+        """The value on each node, (n_rows,): float64 with NaN where absent, or with `text` int32 string codes with -1 where absent.
 
-def image_sizes(node: objects.Node) -> dict[str, int]:
-    """Bytes per image name; each of an image's names counts."""
-    return {name: bounded(image.size_bytes) for image in node.status.images for name in image.names}
+        `name` stands for `read` and `text`, which are used only when the name is new.
+        """
+        known = self._by_name.get(name)
+        if known is None:
+            column = self._rows.column(np.int32, strings.ABSENT) if text else self._rows.column(np.float64, np.nan)
+            known = self._by_name[name] = (column, read, text)
+            column.array[: len(self._nodes)] = [self._encoded(read(node), text=text) for node in self._nodes]
+        return known[0].view
+
+    def _encoded(self, value: float | str | None, *, text: bool) -> float:
+        if text:
+            return self._strings.code(None if value is None else str(value))
+        return np.nan if value is None else float(value)
+
+    @property
+    def in_use(self) -> Collection[arrays.Column]:
+        """The columns of string codes."""
+        return [column for column, _, text in self._by_name.values() if text]
+
+    def use(self, table: strings.StringTable) -> None:
+        """Take codes from another table from now on; the columns have them already."""
+        self._strings = table
+
+    def set_row(self, row: int, node: objects.Node) -> None:
+        """Take over the values of one node."""
+        for column, read, text in self._by_name.values():
+            column.array[row] = self._encoded(read(node), text=text)
 
 
 class NodeTable:
@@ -131,7 +154,7 @@ class NodeTable:
         "_most_codes",
         "annotations",
         "conditions",
-        "created",
+        "facts",
         "images",
         "labels",
         "name_codes",
@@ -162,7 +185,7 @@ class NodeTable:
         self.topologies = domains.Topologies(self.rows, self.labels.codes)
         self.images = Images()
         self.unschedulable = self.rows.column(np.bool_, False)
-        self.created = self.rows.column(np.float64, np.nan)
+        self.facts = FactColumns(self.rows, self.objects, self.strings)
         self.name_hashes = self.rows.column(np.uint64, 0)
         self.name_codes = self.rows.column(np.int32, strings.ABSENT)
         self.taint_set = self.rows.column(np.int32, 0)
@@ -172,6 +195,10 @@ class NodeTable:
 
     def _keyed(self, read: Callable[[objects.Node], Mapping[str, str]]) -> strings.KeyedColumns:
         return strings.KeyedColumns(self.rows, self.objects, self.strings, read)
+
+    @property
+    def _made_of_objects(self) -> tuple[strings.KeyedColumns | FactColumns, ...]:
+        return self.labels, self.annotations, self.conditions, self.facts
 
     def add(self, node: objects.Node) -> int:
         """The row of a node that was not there."""
@@ -198,11 +225,9 @@ class NodeTable:
 
     def _set(self, row: int, node: objects.Node, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
         self.resources.set_offer(row, allocatable, capacity)
-        for keyed_columns in (self.labels, self.annotations, self.conditions):
-            keyed_columns.set_row(row, node)
+        for made_of_objects in self._made_of_objects:
+            made_of_objects.set_row(row, node)
         self.unschedulable.array[row] = node.spec.unschedulable
-        created = node.metadata.creation_timestamp
-        self.created.array[row] = created.timestamp() if created else np.nan
         self.images.set_row(row, image_sizes(node))
         self.taint_set.array[row] = self._taint_set(node.spec.taints)
 
@@ -226,15 +251,14 @@ class NodeTable:
         self._most_codes = 2 * (len(self.strings) + len(self.taints)) + SPARE
 
     def _renumber_strings(self) -> None:
-        by_key = (self.labels, self.annotations, self.conditions)
-        columns_ = [self.name_codes, *(column for kind in by_key for column in kind.in_use)]
+        columns_ = [self.name_codes, *(column for kind in self._made_of_objects for column in kind.in_use)]
         codes = np.unique(np.concatenate([column.view for column in columns_] + [np.array(self.topologies.codes, dtype=np.int32)]))
         fresh, renumbered = strings.StringTable(), np.full(len(self.strings) + 1, strings.ABSENT, dtype=np.int32)  # the last is absent's
         for code in codes[codes != strings.ABSENT].tolist():
             renumbered[code] = fresh.code(self.strings.text(code))
         for column in columns_:
             column.array[: self.rows.count] = renumbered[column.view]
-        for kind in by_key:
+        for kind in self._made_of_objects:
             kind.use(fresh)
         self.topologies.renumber(renumbered)
         self.strings = fresh

@@ -74,7 +74,6 @@ class NodeStatus(KubeStruct, frozen=True):
     addresses: tuple[NodeAddress, ...] = ()
     images: tuple[ContainerImage, ...] = ()
     volumes_attached: tuple[AttachedVolume, ...] = ()
-    volumes_in_use: tuple[str, ...] = ()
 
 
 class Node(KubeStruct, frozen=True):

@@ -1,17 +1,84 @@
-"""One node, in plain Python values: what the interpreter, explanations and tests read.
+"""One node in plain Python values, and the parts of a node object that can change separately.
 
-The slow, obvious twin of the columns. Its numbers are added up from the objects themselves, so that comparing the two means something.
+`NodeView` is what the interpreter, explanations and tests read: the slow, plain definition that the columns must agree with. It adds its
+numbers up from the objects themselves, so that comparing the two proves something.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from operator import attrgetter
+from typing import Final
 
 from wharfinger.language.counts import count
 from wharfinger.model import objects
-from wharfinger.model.columns import node_table
+from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.objects.requests import MOST
+
+
+def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
+    """Resource amounts as Kubernetes' integers: cpu in millicores, others in whole units, both rounded up and within 0 and `MOST`.
+
+    InvalidObject, naming the resource, when a quantity cannot be read.
+    """
+    return {resource: _bounded(quantity.amount_at(resource, text)) for resource, text in quantities.items()}
+
+
+def _bounded(amount: int) -> int:
+    """An amount within 0 and `MOST`: a node offers nothing negative, and no more than sums can hold."""
+    return min(max(amount, 0), MOST)
+
+
+def conditions(node: objects.Node) -> dict[str, str]:
+    """The status (True, False, Unknown) of each condition type."""
+    return {condition.type: condition.status for condition in node.status.conditions}
+
+
+def image_sizes(node: objects.Node) -> dict[str, int]:
+    """Bytes per image name; each of an image's names counts."""
+    return {name: _bounded(image.size_bytes) for image in node.status.images for name in image.names}
+
+
+def created(node: objects.Node) -> float | None:
+    """When a node was created, in seconds since 1970; None when unknown."""
+    stamp = node.metadata.creation_timestamp
+    return None if stamp is None else stamp.timestamp()
+
+
+class NodePart(Enum):
+    """The parts of a node object that change separately. OTHER is every field of spec and status that no other part names."""
+
+    ALLOCATABLE = "allocatable"
+    LABEL = "label"
+    ANNOTATION = "annotation"
+    TAINT = "taint"
+    CONDITION = "condition"
+    OTHER = "other"
+
+
+_NAMED: Final = ("spec.unschedulable", "spec.taints", "status.allocatable", "status.capacity", "status.conditions")
+_OTHER: Final = [
+    "metadata.uid",
+    "metadata.creation_timestamp",
+    *(f"spec.{name}" for name in objects.NodeSpec.__struct_fields__),
+    *(f"status.{name}" for name in objects.NodeStatus.__struct_fields__),
+]
+
+_READ: Final[Mapping[NodePart, Callable[[objects.Node], object]]] = {
+    NodePart.ALLOCATABLE: attrgetter("status.allocatable", "status.capacity"),
+    NodePart.LABEL: attrgetter("metadata.labels"),
+    NodePart.ANNOTATION: attrgetter("metadata.annotations"),
+    NodePart.TAINT: attrgetter("spec.unschedulable", "spec.taints"),
+    NodePart.CONDITION: conditions,
+    NodePart.OTHER: attrgetter(*(path for path in _OTHER if path not in _NAMED)),
+}
+
+
+def changed_parts(old: objects.Node, new: objects.Node) -> frozenset[NodePart]:
+    """The parts in which two versions of a node differ; empty if the update is only a heartbeat."""
+    return frozenset(part for part, read in _READ.items() if read(old) != read(new))
 
 
 class NodeView:
@@ -45,7 +112,7 @@ class NodeView:
     @property
     def conditions(self) -> Mapping[str, str]:
         """Status (True, False, Unknown) by condition type."""
-        return node_table.conditions(self.object)
+        return conditions(self.object)
 
     @property
     def taints(self) -> tuple[objects.Taint, ...]:
@@ -55,12 +122,12 @@ class NodeView:
     @property
     def allocatable(self) -> dict[str, int]:
         """What pods may use, by resource name."""
-        return node_table.amounts(self.object.status.allocatable)
+        return amounts(self.object.status.allocatable)
 
     @property
     def capacity(self) -> dict[str, int]:
         """What the node has, by resource name."""
-        return node_table.amounts(self.object.status.capacity)
+        return amounts(self.object.status.capacity)
 
     @property
     def requested(self) -> dict[str, int]:
@@ -80,10 +147,9 @@ class NodeView:
     @property
     def images(self) -> Mapping[str, int]:
         """Bytes by image name."""
-        return node_table.image_sizes(self.object)
+        return image_sizes(self.object)
 
     @property
     def created(self) -> float | None:
         """Seconds since the epoch, or None when unknown."""
-        created = self.object.metadata.creation_timestamp
-        return None if created is None else created.timestamp()
+        return created(self.object)

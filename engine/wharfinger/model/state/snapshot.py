@@ -19,7 +19,7 @@ from wharfinger.model import objects
 from wharfinger.model.columns.corrected import CorrectedSelection, Corrections
 from wharfinger.model.columns.domains import Topology
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
-from wharfinger.model.columns.node_table import ImageState
+from wharfinger.model.columns.node_table import Fact, ImageState
 from wharfinger.model.columns.pod_table import Placement, PodClass, Tally
 from wharfinger.model.columns.selection import Selection
 from wharfinger.model.columns.strings import StringTable
@@ -177,10 +177,12 @@ class Snapshot:
         """Whether each node is cordoned, (n_nodes,) bool."""
         return self._current().nodes.unschedulable.view
 
-    @property
-    def created(self) -> NDArray[np.float64]:
-        """When each node was created, (n_nodes,) float64 seconds since 1970; NaN where unknown."""
-        return self._current().nodes.created.view
+    def fact(self, name: str, read: Fact, *, text: bool = False) -> NDArray[np.float64] | NDArray[np.int32]:
+        """A plain value of each node object, (n_nodes,): float64 with NaN where absent, or with `text` int32 string codes, -1 where absent.
+
+        `name` stands for `read` and `text`, which are used only when the name is new.
+        """
+        return self._current().nodes.facts.values(name, read, text=text)
 
     def label(self, key: str) -> NDArray[np.int32]:
         """The string code of each node's label, (n_nodes,) int32; -1 where absent."""

@@ -8,7 +8,7 @@ namespaces, which few plugins read, and by name, so they are kept as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from wharfinger.model import objects
 from wharfinger.model.columns.arrays import RowChanges
 from wharfinger.model.columns.metric_table import MetricColumn, MetricTable, Samples
-from wharfinger.model.columns.node_table import NodeTable, conditions
+from wharfinger.model.columns.node_table import NodeTable
 from wharfinger.model.columns.pod_table import Placement, PodIndexes, PodTable, Tallies
 from wharfinger.model.columns.resource_table import HostPorts
 from wharfinger.model.columns.selection import Selections
+from wharfinger.model.objects.node_view import changed_parts
 from wharfinger.model.objects.pod_view import PodView
 
 
@@ -216,7 +217,7 @@ class ClusterTables:
         row = self.nodes.row_of[node.metadata.name]
         self._see_node(node)
         self.revision += 1
-        if _facts(self.nodes.objects[row]) == _facts(node):
+        if not changed_parts(self.nodes.objects[row], node):
             self.nodes.objects[row] = node
         else:
             self.nodes.update(node)
@@ -343,17 +344,3 @@ class ClusterTables:
         twin.revision = twin.layout_revision = self.revision
         twin.newest = self.newest
         return twin
-
-
-def _facts(node: objects.Node) -> tuple[objects.NodeSpec, Mapping[str, str], object]:
-    """What of a node object a decision can depend on."""
-    metadata, status = node.metadata, node.status
-    described = (
-        metadata.annotations,
-        metadata.creation_timestamp,
-        conditions(node),
-        status.images,
-        status.volumes_attached,
-        status.volumes_in_use,
-    )
-    return node.spec, metadata.labels, (status.allocatable, status.capacity, described)
