@@ -122,9 +122,9 @@ def _field(field: Field) -> str:
 
 def words() -> str:
     """The words that cannot be names, and those that mean something only in their place."""
-    tables = grammar.tables()
-    reserved = " ".join(f"`{word}`" for word in sorted(tables.reserved))
-    free = " ".join(f"`{word}`" for word in sorted(set(tables.keywords) - tables.reserved))
+    terminals = grammar.terminals()
+    reserved = " ".join(f"`{word}`" for word in sorted(terminals.reserved))
+    free = " ".join(f"`{word}`" for word in sorted(set(terminals.keywords) - terminals.reserved))
     return f"Reserved: {reserved}.\n\nWords of the language that may also be names: {free}."
 
 

@@ -65,8 +65,8 @@ def test_every_keyword_is_shown_in_an_example():
     shown = set()
     for block in BLOCKS:
         shown |= {token.type for token in Lexer(Source(name="x", text=block.text), Diagnostics()).read()}
-    tables = grammar.tables()
-    assert {*tables.keywords.values(), *tables.symbols.values()} - shown == set()
+    terminals = grammar.terminals()
+    assert {*terminals.keywords.values(), *terminals.symbols.values()} - shown == set()
 
 
 @pytest.mark.parametrize("function", CATALOGUE.functions(), ids=lambda function: function.name)

@@ -66,8 +66,8 @@ def expected(terminals: AbstractSet[str]) -> str:
 
 def _soft() -> frozenset[str]:
     """The keywords that may also be names."""
-    tables = grammar.tables()
-    return frozenset(terminal for word, terminal in tables.keywords.items() if word not in tables.reserved)
+    terminals = grammar.terminals()
+    return frozenset(terminal for word, terminal in terminals.keywords.items() if word not in terminals.reserved)
 
 
 def _joined(names: list[str]) -> str:

@@ -131,7 +131,7 @@ def quoted(value: str, quote: str) -> str:
 
 def name(text: str) -> str:
     """A name of a test object, in quotes unless it is a plain word."""
-    plain = text.isascii() and text.isidentifier() and text not in grammar.tables().reserved
+    plain = text.isascii() and text.isidentifier() and text not in grammar.terminals().reserved
     return text if plain else quoted(text, '"')
 
 

@@ -86,14 +86,14 @@ FOREIGN: dict[str, Foreign] = {
 @cache
 def _scanner() -> re.Pattern[str]:
     """One pattern for all tokens; the name of the group says which family matched. Longer alternatives stand before their beginnings."""
-    tables = grammar.tables()
-    symbols = sorted((*tables.symbols, *FOREIGN), key=lambda symbol: (-len(symbol), symbol))
-    skipped = "|".join(tables.patterns[name] for name in ("WHITESPACE", "COMMENT"))
+    terminals = grammar.terminals()
+    symbols = sorted((*terminals.symbols, *FOREIGN), key=lambda symbol: (-len(symbol), symbol))
+    skipped = "|".join(terminals.patterns[name] for name in ("WHITESPACE", "COMMENT"))
     families = {
         "skip": f"(?:{skipped})+",
-        "NAME": tables.patterns["NAME"],
-        "NUMBER": tables.patterns["NUMBER"],
-        "STRING": tables.patterns["STRING"],
+        "NAME": terminals.patterns["NAME"],
+        "NUMBER": terminals.patterns["NUMBER"],
+        "STRING": terminals.patterns["STRING"],
         "open_string": r"""["'][^\r\n]*""",
         "symbol": "|".join(re.escape(symbol) for symbol in symbols),
         "unknown": r"[^\s\x00-\x7f]+|.",
@@ -104,13 +104,13 @@ def _scanner() -> re.Pattern[str]:
 @cache
 def spelling(terminal: str) -> str:
     """How a keyword or symbol is written: `AND` is `and`, `LBRACE` is `{`; the terminal itself for names, numbers and strings."""
-    tables = grammar.tables()
-    return next((text for words in (tables.symbols, tables.keywords) for text, name in words.items() if name == terminal), terminal)
+    terminals = grammar.terminals()
+    return next((text for words in (terminals.symbols, terminals.keywords) for text, name in words.items() if name == terminal), terminal)
 
 
 def comments(source: Source) -> list[Span]:
     """The comments of a source in order, each without the spaces behind it."""
-    pattern = re.compile(grammar.tables().patterns["COMMENT"])
+    pattern = re.compile(grammar.terminals().patterns["COMMENT"])
     found = []
     for skipped in _scanner().finditer(source.text):
         if skipped.lastgroup == "skip":
@@ -138,8 +138,8 @@ class Lexer:
 
     def read(self) -> list[Token]:
         """All tokens; `gave_up` is set where there are too many, where brackets stand too deep, or where hardly anything is a token."""
-        tables = grammar.tables()
-        keywords, symbols, tokens = tables.keywords, tables.symbols, self.tokens
+        terminals = grammar.terminals()
+        keywords, symbols, tokens = terminals.keywords, terminals.symbols, self.tokens
         for number, match in enumerate(_scanner().finditer(self.source.text, self.start, self.end)):
             family = match.lastgroup
             if number > 2 * MOST_TOKENS:  # every other match at most is white space

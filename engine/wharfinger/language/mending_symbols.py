@@ -80,7 +80,7 @@ def needless(mending: Mending, at: int) -> int | None:
     """`weight: 5`, `weight = 5`, a comma at the end of a rule."""
     token = mending.tokens[at]
     if mending.kind(at + 1) == "COLON" and token.type == "NAME":
-        keyword = grammar.tables().keywords.get(token.text)
+        keyword = grammar.terminals().keywords.get(token.text)
         if keyword and mending.engine.accepts(keyword, mending.kind(at + 2)):
             mending.becomes(at, keyword)
             mending.engine.feed(token)

@@ -14,10 +14,10 @@ from wharfinger.language import ast, grammar, holes, tree
 from wharfinger.language.assembly import Assembly
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.interactive import Interactive
 from wharfinger.language.lexer import Lexer, Token
 from wharfinger.language.recovery import Recovery
 from wharfinger.language.respelling import Respelling
-from wharfinger.language.shift_reduce import ShiftReduce
 from wharfinger.language.source import Source, Span
 from wharfinger.language.syntax_steps import SyntaxTree
 
@@ -84,9 +84,14 @@ def _run(start: str, source: Source, tokens: list[Token], doubtful: list[int], d
     tokens[:] = Respelling(source, tokens, diagnostics).read()
     end = tokens[-1].end if tokens else len(source.text)
     last = Token(grammar.END, "end of the file" if start == "start" else "end of the hole", end, end)
-    engine = ShiftReduce(SyntaxTree(source, diagnostics), start)
-    recovery = Recovery(engine, source, [*tokens, last], doubtful, diagnostics)
-    return engine.values[-1] if recovery.run() else None
+    everything = [*tokens, last]
+    parse = Interactive(start)
+    if not parse.feed_all(everything):
+        parse = Interactive(start)
+        if not Recovery(parse, source, everything, doubtful, diagnostics).run():
+            return None
+    assert parse.tree  # noqa: S101  # the end of the text was taken
+    return SyntaxTree(source, diagnostics).transform(parse.tree)
 
 
 def _too_deep(node: ast.Node, diagnostics: Diagnostics) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wharfinger.language.interactive import Interactive
 from wharfinger.language.lexer import CLOSE, OPEN, Token
-from wharfinger.language.shift_reduce import ShiftReduce
 from wharfinger.language.source import Source
 
 ITEMS = frozenset("IMPORT POLICY FOR AT PARAM LET METRIC FILTER SCORE PREFER AVOID BASE QUANTUM TIE_BREAK PREEMPTION TEST".split())  # noqa: SIM905  # a table
@@ -26,7 +26,7 @@ class Open:
 class Place:
     """Answers questions about the surroundings of a token."""
 
-    def __init__(self, engine: ShiftReduce, source: Source, tokens: list[Token]) -> None:
+    def __init__(self, engine: Interactive, source: Source, tokens: list[Token]) -> None:
         self.engine = engine
         self.source = source
         self.tokens = tokens
@@ -95,11 +95,11 @@ class Place:
 
     def unfinished(self) -> int | None:
         """The length of the stack before the statement that is being read; None where one has just ended."""
-        engine = self.engine
-        for index in range(len(engine.values) - 1, -1, -1):
-            value = engine.values[index]
+        values = self.engine.values
+        for index in range(len(values) - 1, -1, -1):
+            value = values[index]
             if isinstance(value, Token) and value.type in ITEMS | CLAUSES | STEPS:
-                name = value.type in STEPS - ITEMS and "METRIC" not in engine.rows[engine.states[index]]
+                name = value.type in STEPS - ITEMS and "METRIC" not in self.engine.choices_below(index)
                 if not name:
                     return index + 1
         return None

@@ -11,20 +11,19 @@ from wharfinger.language import grammar, tricks
 from wharfinger.language.codes import Code
 from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.expectation import expected, found
+from wharfinger.language.interactive import Interactive
 from wharfinger.language.lexer import CLOSE, OPEN, Token
 from wharfinger.language.mending import GIVE_UP, Mending
 from wharfinger.language.place import CLAUSES, ITEMS, STEPS, Place
-from wharfinger.language.shift_reduce import ShiftReduce
 from wharfinger.language.source import Source, Span
 
 MOST_FINDINGS = 100
-MOST_STATES = 1500  # many times what an expression of the greatest depth needs
 
 
 class Recovery:
     """One parse of one list of tokens, the last of which is the end of the text."""
 
-    def __init__(self, engine: ShiftReduce, source: Source, tokens: list[Token], doubtful: list[int], diagnostics: Diagnostics) -> None:
+    def __init__(self, engine: Interactive, source: Source, tokens: list[Token], doubtful: list[int], diagnostics: Diagnostics) -> None:
         self.engine = engine
         self.source = source
         self.tokens = tokens
@@ -37,11 +36,11 @@ class Recovery:
     def run(self) -> bool:
         """Whether the engine got to the end of the text."""
         at = 0
-        engine, states = self.engine, self.engine.states
+        engine = self.engine
         while at < len(self.tokens):
             if not engine.feed(self.tokens[at]):
                 at = self._unexpected(at)
-            elif len(states) > MOST_STATES:
+            elif engine.too_deep:
                 self._too_deep(at)
                 return False
             else:

@@ -14,7 +14,7 @@ from wharfinger.language.codes import Code
 from wharfinger.language.lexer import Token
 from wharfinger.language.source import Span
 from wharfinger.language.syntax_declarations import Declarations
-from wharfinger.language.syntax_expressions import Object
+from wharfinger.language.syntax_expressions import Object, production
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ class Rules(Declarations):
 
     # ── filters ──
 
+    @production
     def filter(  # noqa: PLR0913, PLR0917  # one argument per part of the production
         self,
         keyword: Token,
@@ -91,19 +92,23 @@ class Rules(Declarations):
             self.empty(left, right, f"filter `{name.text}` demands nothing", 'say what a node must fulfil: `require … else "…"`')
         return ast.Filter(span=self.at(keyword, right), name=name.text, name_span=self.at(name, name), when=when, clauses=clauses)
 
-    def clauses(self, *clauses: ast.Clause) -> tuple[ast.Clause, ...]:
+    @production
+    def clauses(self, clauses: list[ast.Clause]) -> tuple[ast.Clause, ...]:
         """The clauses of a filter."""
-        return clauses
+        return tuple(clauses)
 
+    @production
     def else_message(self, keyword: Token, message: Token) -> ElsePart:
         """`else "message"`."""
         return ElsePart("else", self.at(keyword, message), self.string_at(message))
 
+    @production
     def on_missing(self, keyword: Token, _missing: Token, value: Token | ast.Expr) -> MissingPart:
         """`on missing …`."""
         return MissingPart("on missing", self.at(keyword, value), value)
 
-    def clause(self, keyword: Token, condition: ast.Expr, *parts: ElsePart | MissingPart) -> ast.Clause:
+    @production
+    def clause(self, keyword: Token, condition: ast.Expr, parts: list[ElsePart | MissingPart]) -> ast.Clause:
         """`require condition else "message" on missing …`."""
         found = self.parts(parts)
         message, missing = found.get("else"), found.get("on missing")
@@ -122,10 +127,12 @@ class Rules(Declarations):
 
     # ── scores ──
 
+    @production
     def head_part(self, keyword: Token, value: ast.Expr) -> HeadPart:
         """`weight W`."""
         return HeadPart(keyword.text, self.at(keyword, value), value)
 
+    @production
     def normalize(self, keyword: Token, method: Token, _left: Token | None, spread: ast.Expr | None, right: Token | None) -> NormalizePart:
         """`normalize minmax(5)`."""
         span = self.at(keyword, right or method)
@@ -134,13 +141,20 @@ class Rules(Declarations):
             self.diagnostics.error(Code.P111, f"`normalize {method.text}` takes nothing in parentheses", spread.span, help="leave it out")
         return NormalizePart("normalize", span, chosen, spread)
 
-    def score(self, keyword: Token, name: Token, *parts: HeadPart | Token | ast.Expr | NormalizePart | MissingPart) -> ast.Score:
+    @production
+    def score(  # one argument per part of the production
+        self,
+        keyword: Token,
+        name: Token,
+        head_parts: list[HeadPart],
+        _assign: Token,
+        value: ast.Expr,
+        tail_parts: list[NormalizePart | MissingPart],
+    ) -> ast.Score:
         """`score name tier T weight W when guard = value normalize … on missing …`."""
-        head = self.parts([part for part in parts if isinstance(part, HeadPart)])
-        tail = self.parts([part for part in parts if isinstance(part, NormalizePart | MissingPart)])
-        value = next(part for part in parts if isinstance(part, ast.Expr))
+        head, tail = self.parts(head_parts), self.parts(tail_parts)
         normalize, missing = tail.get("normalize"), tail.get("on missing")
-        end = max((part.span.end for part in parts if not isinstance(part, Token)), default=name.end)
+        end = max((part.span.end for part in tail_parts), default=value.span.end)
         return ast.Score(
             span=Span(self.source, keyword.start, end),
             form=ast.ScoreForm(keyword.text),
@@ -166,18 +180,27 @@ class Rules(Declarations):
 
     # ── the rest ──
 
+    @production
     def base(self, keyword: Token, _kubernetes: Token, left: Token, entries: tuple[ast.BaseEntry, ...], right: Token) -> ast.Base:
         """`base kubernetes { entries }`."""
         if not entries:
             self.empty(left, right, "`base kubernetes` changes nothing", "name a score plugin: `NodeResourcesFit weight 2`")
         return ast.Base(span=self.at(keyword, right), entries=entries)
 
-    def base_entries(self, *parts: ast.BaseEntry | Token | None) -> tuple[ast.BaseEntry, ...]:
+    @production
+    def base_entries(self, entries: list[ast.BaseEntry]) -> tuple[ast.BaseEntry, ...]:
         """The entries of `base`."""
-        return tuple(part for part in parts if isinstance(part, ast.BaseEntry))
+        return tuple(entries)
 
-    def base_entry(
-        self, plugin: Token, _weight: Token | None, weight: ast.Expr | None, _with: Token | None, arguments: Object | None
+    @production
+    def base_entry(  # one argument per part of the production
+        self,
+        plugin: Token,
+        _weight: Token | None,
+        weight: ast.Expr | None,
+        _with: Token | None,
+        arguments: Object | None,
+        _comma: Token | None,
     ) -> ast.BaseEntry:
         """`PLUGIN weight W with { … }`."""
         last = arguments.close if arguments else weight or plugin
@@ -190,25 +213,29 @@ class Rules(Declarations):
             arguments=tuple(plugin_argument(field) for field in fields),
         )
 
+    @production
     def quantum(self, keyword: Token, value: ast.Expr, _tier: Token | None, tier: ast.Expr | None) -> ast.Quantum:
         """`quantum 1 tier 2`."""
         return ast.Quantum(span=self.at(keyword, tier or value), value=value, tier=tier)
 
-    def tie_break(self, keyword: Token, *parts: ast.TieKey | Token) -> ast.TieBreak:
+    @production
+    def tie_break(self, keyword: Token, keys: list[ast.TieKey]) -> ast.TieBreak:
         """`tie_break key, key`."""
-        keys = tuple(part for part in parts if isinstance(part, ast.TieKey))
-        return ast.TieBreak(span=self.at(keyword, keys[-1]), keys=keys)
+        return ast.TieBreak(span=self.at(keyword, keys[-1]), keys=tuple(keys))
 
+    @production
     def preemption(self, keyword: Token, left: Token, rules: tuple[ast.VictimRule, ...], right: Token) -> ast.Preemption:
         """`preemption { rules }`."""
         if not rules:
             self.empty(left, right, "`preemption` changes nothing", "say which pods may not be evicted: `never_evict when …`")
         return ast.Preemption(span=self.at(keyword, right), rules=rules)
 
-    def victim_rules(self, *rules: ast.VictimRule) -> tuple[ast.VictimRule, ...]:
+    @production
+    def victim_rules(self, rules: list[ast.VictimRule]) -> tuple[ast.VictimRule, ...]:
         """The rules about victims."""
-        return rules
+        return tuple(rules)
 
+    @production
     def victim_rule(self, keyword: Token, _when: Token, condition: ast.Expr, missing: MissingPart | None) -> ast.VictimRule:
         """`never_evict when condition on missing keep`."""
         end = (missing.span if missing else condition.span).end
@@ -224,6 +251,7 @@ class Rules(Declarations):
         action = words.chosen(self.diagnostics, words.VICTIM_MISSING, span.text, span, "after `on missing` in `preemption`")
         return ast.OnMissing(span=part.span, action=action)
 
+    @production
     def tie_key(self, value: ast.Expr, direction: Token) -> ast.TieKey:
         """`expression asc|desc`."""
         return ast.TieKey(span=self.at(value, direction), value=value, descending=direction.type == "DESC")

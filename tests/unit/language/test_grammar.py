@@ -1,31 +1,16 @@
-"""The tables beside the grammar are those of the grammar, which has no conflicts, and using them needs no Lark."""
+"""The grammar has no conflicts, its analysis is cached beside it, and verbs that parse nothing do without Lark."""
 
-import json
 import logging
+import shutil
 import subprocess
 import sys
 
 import lark
+import pytest
 
-from wharfinger.language import grammar, lexer
-
-
-def test_the_tables_are_fresh():
-    text = (grammar.directory() / "policy.lark").read_text()
-    stored = (grammar.directory() / grammar.TABLES).read_text()
-    assert stored == grammar.dump(grammar.build(text)), "run: python -m wharfinger.language.grammar"
-
-
-def test_tables_survive_being_written():
-    plain = grammar.build((grammar.directory() / "policy.lark").read_text())
-    assert grammar.revive(json.loads(grammar.dump(plain))) == grammar.revive(plain)
-
-
-def test_stale_tables_are_not_used(tmp_path, monkeypatch):
-    (tmp_path / "policy.lark").write_text('start: POLICY\nexpression: NAME\nname: NAME\nPOLICY: "policy"\nNAME: /[a-z]+/\n')
-    (tmp_path / grammar.TABLES).write_text((grammar.directory() / grammar.TABLES).read_text())
-    monkeypatch.setattr(grammar, "directory", lambda: tmp_path)
-    assert grammar.tables.__wrapped__().keywords == {"policy": "POLICY"}
+from wharfinger.language import grammar, interactive, lexer
+from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.source import Source
 
 
 def test_the_grammar_has_no_conflicts(caplog):
@@ -36,24 +21,83 @@ def test_the_grammar_has_no_conflicts(caplog):
     assert not [record.message for record in caplog.records]
 
 
+@pytest.fixture
+def copied_grammar(tmp_path, monkeypatch):
+    shutil.copy(grammar.directory() / grammar.GRAMMAR, tmp_path)
+    monkeypatch.setattr(grammar, "directory", lambda: tmp_path)
+    return tmp_path
+
+
+def test_the_analysis_is_cached_beside_the_grammar_and_renewed_with_it(copied_grammar):
+    grammar.parser.__wrapped__()
+    assert (copied_grammar / grammar.CACHE).is_file()
+    (copied_grammar / grammar.GRAMMAR).write_text('start: POLICY\nexpression: NAME\nname: NAME\nPOLICY: "policy"\nNAME: /[a-z]+/\n')
+    assert {terminal.name for terminal in grammar.parser.__wrapped__().terminals} == {"POLICY", "NAME"}
+
+
+def test_a_broken_cache_is_not_used(copied_grammar):
+    grammar.parser.__wrapped__()
+    (copied_grammar / grammar.CACHE).write_bytes((copied_grammar / grammar.CACHE).read_bytes()[:1000])
+    assert grammar.parser.__wrapped__().terminals
+
+
+def test_a_folder_that_cannot_be_written_does_no_harm(copied_grammar):
+    (copied_grammar / "__pycache__").write_text("a file where the folder of the cache would be")
+    assert grammar.parser.__wrapped__().terminals
+
+
 def test_every_symbol_has_a_name():
-    tables = grammar.tables()
-    assert not [name for name in (*tables.symbols.values(), *tables.keywords.values(), *tables.patterns) if name.startswith("_")]
+    terminals = grammar.terminals()
+    assert not [name for name in (*terminals.symbols.values(), *terminals.keywords.values(), *terminals.patterns) if name.startswith("_")]
 
 
 def test_foreign_operators_are_not_the_languages_own():
-    assert not set(lexer.FOREIGN) & set(grammar.tables().symbols)
+    assert not set(lexer.FOREIGN) & set(grammar.terminals().symbols)
     meant = {foreign.meant for foreign in lexer.FOREIGN.values()} - {None}
-    assert meant <= {*grammar.tables().symbols.values(), *grammar.tables().keywords.values()}
+    assert meant <= {*grammar.terminals().symbols.values(), *grammar.terminals().keywords.values()}
 
 
-def test_parsing_does_not_import_lark():
-    program = """
+def test_no_rule_grows_the_list_of_another():
+    # A copy of the interactive parser shares its trees. Lark appends to the list of a rule of its own making (`member*`) in place.
+    assert not [rule for rule in grammar.parser().rules if rule.origin.name.startswith("_")]
+
+
+def tokens_of(text):
+    return lexer.Lexer(Source(name="x", text=text), Diagnostics()).read()
+
+
+def test_a_token_that_is_not_taken_changes_nothing():
+    parse = interactive.Interactive("expression")
+    assert all(parse.feed(token) for token in tokens_of("f(a, 1 + 2"))
+    before, stack = parse.expected(), list(parse.values)
+    assert not parse.feed(lexer.Token("RBRACE", "}", 0, 0))  # after `2`, the sum would be reduced before it is noticed
+    assert (parse.expected(), parse.values) == (before, stack)
+    assert parse.accepts("RPAR", grammar.END)
+    assert not parse.accepts("RPAR", "RPAR")
+    assert "PLUS" in parse.expected()
+    assert all(parse.feed(lexer.Token(kind, text, 0, 0)) for kind, text in (("RPAR", ")"), (grammar.END, "")))
+    assert [str(token.text) for token in parse.tree.scan_values(lambda value: isinstance(value, lexer.Token))] == list("f(a,1+2)")
+
+
+def test_what_was_tried_is_not_kept():
+    parse = interactive.Interactive("start")
+    assert all(parse.feed(token) for token in tokens_of("let a = [1, 2, 3"))
+    for _ in range(3):
+        assert parse.accepts("COMMA", "NUMBER", "RSQB", "LET")
+    assert all(parse.feed(token) for token in [*tokens_of("]"), lexer.Token(grammar.END, "", 0, 0)])
+    assert [token.text for token in parse.tree.scan_values(lambda value: getattr(value, "type", None) == "NUMBER")] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("words", [["--version"], ["status", "--help"]])
+def test_verbs_that_parse_nothing_do_not_import_lark(words):
+    program = f"""
 import sys
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.parser import parse
-from wharfinger.language.source import Source
-assert parse(Source(name="x", text='policy "p"\\nlet a = 1'), Diagnostics())
+from wharfinger.__main__ import main
+sys.argv = ["wharf", *{words!r}]
+try:
+    main()
+except SystemExit:
+    pass
 assert "lark" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, env={"PYTHONPATH": ":".join(sys.path)})
