@@ -19,7 +19,7 @@ import gc
 import math
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
@@ -37,16 +37,16 @@ class SystemClock:
         return time.time()
 
     def monotonic(self) -> float:
-        """Seconds since some moment, those included in which the machine was suspended: whatever was promised for a time is over then."""
+        """Seconds since some moment; the time in which the machine was suspended counts, so that leases and waits end then."""
         return time.clock_gettime(_CLOCK)
 
     async def sleep(self, seconds: float) -> None:
-        """None, after so many seconds."""
+        """Sleep for so many seconds."""
         await asyncio.sleep(seconds)
 
 
 async def until(event: asyncio.Event, clock: Clock, seconds: float) -> bool:
-    """Whether the event was set within so many seconds of the clock."""
+    """True if the event was set within so many seconds of the clock."""
     if event.is_set():
         return True
     happened = asyncio.ensure_future(event.wait())
@@ -60,12 +60,15 @@ async def until(event: asyncio.Event, clock: Clock, seconds: float) -> bool:
 
 
 WINDOW = 1.0
-"""Seconds."""
+"""Seconds to which the ends of backoffs are aligned, so that pods that become ready within one window are tried in order of priority."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Seconds to wait: `initial` after the first failure, twice as long after each further one, never more than `most`."""
+    """Seconds to wait: `initial` after the first failure, twice as long after each further one, never more than `most`.
+
+    As in kube-scheduler 1.36 (pkg/scheduler/backend/queue/backoff_queue.go).
+    """
 
     initial: float = 1.0
     most: float = 10.0
@@ -84,7 +87,7 @@ class Backoff:
 
 
 class Background:
-    """Tasks under way. `failed` is told what a task raised; a task that is cancelled has not failed."""
+    """Tasks that run beside the scheduling loop. `failed` is called with what a task raised; a cancelled task has not failed."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         self._failed = failed
@@ -101,7 +104,7 @@ class Background:
         return task
 
     async def drain(self) -> None:
-        """None, when nothing is under way any more."""
+        """Wait until no task is under way."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
@@ -119,48 +122,67 @@ class Background:
 PATIENCE = 0.0002
 """Seconds after which the lock is asked for; Python's own 0.005 would make a decision of 1 ms last 40."""
 REST = 0.005
-"""Seconds that whoever decides leaves to the building between two slices."""
+"""Seconds for which the scheduler rests between two slices."""
 LONGEST = 3.0
-"""Seconds of building after which nobody rests for it any more: what takes that long is not waited for."""
+"""Seconds of building after which the scheduler does not rest for it any more."""
+
+SLICE = 0.003
+"""Seconds of work on the event loop at a time."""
+PAUSE = 0.003
+"""Seconds between two slices: a scheduler with much to do loses at most half of its time."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
+async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:
+    """What the generator returns; it yields wherever it may be interrupted."""
+    ends = clock.monotonic() + SLICE
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            result: T = finished.value
+            return result
+        if clock.monotonic() >= ends:
+            await clock.sleep(PAUSE)
+            ends = clock.monotonic() + SLICE
+
+
 class BuildThread:
-    """Runs one function at a time in a thread."""
+    """Runs one function at a time in a thread, and says how long the scheduler should rest for it between two slices."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._began: float | None = None
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the function returns; somebody waits for it."""
+        """What the function returns; the scheduler rests for it."""
         self._began = self._clock.monotonic()
         try:
-            return await self.unhurried(function, *args, **kwargs)
+            return await self.run_without_rest(function, *args, **kwargs)
         finally:
             self._began = None
 
-    async def unhurried(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the function returns; nobody rests for it."""
-        with _giving_way():
+    async def run_without_rest(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What the function returns; the scheduler does not rest for it."""
+        with _short_switch_interval():
             return await asyncio.to_thread(function, *args, **kwargs)
 
     def rest(self) -> float:
-        """For how many seconds to leave the time to what is being built; 0 if nothing is, or for too long."""
+        """Seconds for which the scheduler should rest after a slice; 0 if nothing is being built, or for longer than `LONGEST`."""
         return 0.0 if self._began is None or self._clock.monotonic() - self._began > LONGEST else REST
 
 
 def free_one_by_one(former: list[object]) -> None:
-    """None; taking 200 policies apart takes 20 ms, in which nobody else has a turn if it is done in one go."""
+    """Free objects one by one: freeing 200 policies takes 20 ms, in which no other thread has a turn if it is done in one go."""
     while former:
         former.pop()
 
 
 @contextmanager
-def _giving_way() -> Iterator[None]:
-    """A context in which threads give way to others soon."""
+def _short_switch_interval() -> Iterator[None]:
+    """A context in which threads switch after `PATIENCE` seconds."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(PATIENCE, before))
     try:
@@ -173,7 +195,7 @@ YOUNG = 10_000
 """New objects per look at the young."""
 NEVER = 1_000_000_000
 LOOK = 1.0
-"""Seconds between two looks whether it is quiet."""
+"""Seconds between two checks whether it is quiet."""
 WORTH_IT = 500_000
 """New objects that make a full collection worth while in a quiet moment."""
 OVERDUE = 10 * WORTH_IT
@@ -182,7 +204,7 @@ OVERDUE = 10 * WORTH_IT
 
 @contextmanager
 def rarely() -> Iterator[None]:
-    """A context in which what is there already is left alone, and Python starts no full collection by itself."""
+    """A context in which existing objects are left out of collections, and Python starts no full collection by itself."""
     usual = gc.get_threshold()
     gc.set_threshold(YOUNG, NEVER, NEVER)
     gc.freeze()
@@ -193,14 +215,14 @@ def rarely() -> Iterator[None]:
         gc.unfreeze()
 
 
-async def collect_in_quiet(quiet: Callable[[], bool], clock: Clock, settled: Callable[[], Awaitable[None]]) -> None:
-    """None, when cancelled: collects garbage when it is `quiet`, and in spite of that when there may be too much of it.
+async def collect_in_quiet(quiet: Callable[[], bool], clock: Clock, loaded: Callable[[], Awaitable[None]]) -> None:
+    """Collect garbage when `quiet` returns True, or when there may be too much of it, until cancelled.
 
-    What was there before `settled` returned is never looked at.
+    Objects that exist when `loaded` returns are never looked at.
     """
     with rarely():
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_freeze_when(settled))
+            tasks.create_task(_freeze_when(loaded))
             while True:
                 await clock.sleep(LOOK)
                 grown = _grown()
@@ -208,11 +230,11 @@ async def collect_in_quiet(quiet: Callable[[], bool], clock: Clock, settled: Cal
                     gc.collect()
 
 
-async def _freeze_when(settled: Callable[[], Awaitable[None]]) -> None:
-    await settled()
+async def _freeze_when(loaded: Callable[[], Awaitable[None]]) -> None:
+    await loaded()
     gc.freeze()
 
 
 def _grown() -> int:
-    """About how many objects there are more than at the last full collection: as many as were looked at when they were young."""
+    """About how many objects there are more than at the last full collection: those that were looked at when young."""
     return gc.get_count()[1] * YOUNG

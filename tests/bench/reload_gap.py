@@ -10,6 +10,7 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,7 +21,8 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import PolicyText
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
-from wharfinger.policies.candidate import sample_of
+from wharfinger.policies.active import ActivePolicies
+from wharfinger.policies.candidate import Sample, sample_of
 from wharfinger.policies.ledger import Supply
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.ports import Ports
@@ -66,6 +68,27 @@ class Source:
         await asyncio.Event().wait()
 
 
+class Scheduling:
+    """A scheduler as its policy store knows it."""
+
+    suspended: Mapping[tuple[str, str], object] = {}
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    def adopt(self, active: ActivePolicies) -> None:
+        """Decide with these policies."""
+        self._scheduler.adopt(active.chains)
+
+    def sample(self) -> Sample:
+        """A part of the cluster."""
+        return sample_of(self._scheduler.state.snapshot(), (queued.pod for queued in self._scheduler.queue))
+
+    def failed(self, _where: str, error: BaseException) -> None:
+        """Raise the error."""
+        raise error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """Seconds; how many policies were replaced, and how many decisions were seen."""
@@ -84,12 +107,10 @@ async def measure(*, nodes: int = 1000, tests: bool = False, policies: int = POL
     source = Source()
     store = PolicyStore([Supply(source=source, profiles=frozenset({NAME}))], {NAME: assemble()}, clock)
     _offer(store, 0, policies, tests)
-    await store.settle()
-    scheduler = Scheduler(store.active.chains, ports)
+    await store.build_offers()
+    scheduler = Scheduler(store.active.chains, ports, rest=store.build_thread.rest)
     scheduler.show_decisions(lambda _profile, _decision: moments.append(time.perf_counter()))
-    store.adopt = lambda active: scheduler.adopt(active.chains)
-    store.sample = lambda: sample_of(scheduler.state.snapshot(), (queued.pod for queued in scheduler.queue))
-    scheduler.rest = store.beside.rest
+    store.connect(Scheduling(scheduler))
     for index in range(nodes):
         cluster.put(_node(index))
     cluster.connect(scheduler.sink)
@@ -100,7 +121,7 @@ async def measure(*, nodes: int = 1000, tests: bool = False, policies: int = POL
     at_rest = await _longest_gap(moments, asyncio.sleep(seconds))
     began = time.perf_counter()
     _offer(store, 1, policies, tests)
-    gap = await _longest_gap(moments, store.settle())
+    gap = await _longest_gap(moments, store.build_offers())
     ended = time.perf_counter()
     await asyncio.sleep(seconds / 4)
     gap = max(gap, _gap([moment for moment in moments if moment >= began]))

@@ -122,8 +122,10 @@ class SchedulerPage:
         self.cluster = InMemoryCluster()
         store = await self._store(clock)
         ports = Ports(binder=self.cluster, writer=self.cluster, events=self.cluster, clock=clock, observer=observer)
-        self.scheduler = Scheduler(store.active.chains, ports)
-        known.daemon = Standing(self.scheduler, connect(store, self.scheduler, clock), Contact(lambda: 0.0), SimpleNamespace(metrics=()))
+        self.scheduler = Scheduler(store.active.chains, ports, rest=store.build_thread.rest, suspension_changed=store.suspension_changed)
+        known.daemon = Standing(
+            self.scheduler, connect(store, self.scheduler, clock, self.failures.failed), Contact(lambda: 0.0), SimpleNamespace(metrics=())
+        )
         self.scheduler.show_decisions(self.recent.decided)
         told = policies_told(store, known)
         self.page = live_page(known, told, self.recent, store, clock=clock, failed=self.failures.failed, to_anybody=False)
@@ -139,7 +141,7 @@ class SchedulerPage:
         store = PolicyStore(supplies, {PROFILE: assemble()}, clock)
         for source in sources:
             await source.tell(store)
-        await store.settle()
+        await store.build_offers()
         return store
 
     async def _run(self, store: PolicyStore) -> None:

@@ -1,4 +1,4 @@
-"""Policies are built beside the event loop: asked to rest meanwhile, but not for ever, and afterwards everything is as it was."""
+"""Policies are built thread the event loop: asked to rest meanwhile, but not for ever, and afterwards everything is as it was."""
 
 import asyncio
 import sys
@@ -13,38 +13,38 @@ from wharfinger.event_loop import LONGEST, PATIENCE, REST, BuildThread
 def test_whoever_decides_is_asked_to_rest_while_something_is_built():
     async def story():
         clock = ManualClock()
-        beside, go = BuildThread(clock), threading.Event()
+        thread, go = BuildThread(clock), threading.Event()
         usual = sys.getswitchinterval()
-        assert beside.rest() == 0
-        building = asyncio.create_task(beside.run(go.wait, 10))
+        assert thread.rest() == 0
+        building = asyncio.create_task(thread.run(go.wait, 10))
         await asyncio.sleep(0)
-        seen = [(beside.rest(), sys.getswitchinterval())]
+        seen = [(thread.rest(), sys.getswitchinterval())]
         clock.move(LONGEST + 1)
-        seen.append((beside.rest(), sys.getswitchinterval()))
+        seen.append((thread.rest(), sys.getswitchinterval()))
         go.set()
         assert await building is True
         assert seen == [(REST, pytest.approx(PATIENCE)), (0, pytest.approx(PATIENCE))]
-        assert (beside.rest(), sys.getswitchinterval()) == (0, usual)
+        assert (thread.rest(), sys.getswitchinterval()) == (0, usual)
 
     asyncio.run(story())
 
 
 def test_what_fails_there_fails_here_and_nobody_rests_for_it():
     async def story():
-        beside = BuildThread(ManualClock())
+        thread = BuildThread(ManualClock())
         with pytest.raises(ZeroDivisionError):
-            await beside.run(lambda: 1 / 0)
-        assert beside.rest() == 0
+            await thread.run(lambda: 1 / 0)
+        assert thread.rest() == 0
 
     asyncio.run(story())
 
 
 def test_nobody_rests_for_what_nobody_waits_for():
     async def story():
-        beside, go = BuildThread(ManualClock()), threading.Event()
-        running = asyncio.create_task(beside.unhurried(go.wait, 10))
+        thread, go = BuildThread(ManualClock()), threading.Event()
+        running = asyncio.create_task(thread.run_without_rest(go.wait, 10))
         await asyncio.sleep(0)
-        seen = beside.rest(), sys.getswitchinterval()
+        seen = thread.rest(), sys.getswitchinterval()
         go.set()
         await running
         assert seen == (0, pytest.approx(PATIENCE))

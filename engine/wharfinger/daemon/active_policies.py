@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from wharfinger.daemon.settings import Settings
 from wharfinger.framework.ports import Clock
@@ -10,7 +10,6 @@ from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection
 from wharfinger.language import typed
 from wharfinger.policies.active import ActivePolicies
-from wharfinger.policies.budget import Suspension
 from wharfinger.policies.candidate import Sample, sample_of
 from wharfinger.policies.shadow import Shadows
 from wharfinger.policies.store import PolicyStore
@@ -25,38 +24,54 @@ from wharfinger.signals.sources import ReadNodeMetrics, sources_of
 POLICIES = "Policies"
 """What the scheduler waits for besides the kinds of objects, until every source of policies has spoken."""
 
+Failed = Callable[[str, BaseException], None]
+"""Called with the place where something went wrong, and the error."""
+Follow = Callable[[ActivePolicies], None]
+
 _LOOK = 0.2  # seconds between two looks whether the cluster is known
 
 
-def connect(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> Shadows:
-    """What shadow policies would have done: from now on the scheduler has the store's policies, and shows them its decisions."""
+class _LiveScheduling:
+    """The scheduler that follows a policy store, with shadow policies and signals, as the store knows it."""
+
+    def __init__(self, scheduler: Scheduler, shadows: Shadows, failed: Failed, follow: Follow) -> None:
+        self._scheduler = scheduler
+        self._shadows = shadows
+        self._follow = follow
+        self.failed = failed
+
+    def adopt(self, active: ActivePolicies) -> None:
+        """Decide with these policies from now on, compare their shadows, and ask for their metrics."""
+        self._follow(active)
+        self._scheduler.adopt(active.chains)
+        self._shadows.adopt(active)
+
+    def sample(self) -> Sample | None:
+        """A part of the live cluster; None before the cluster is known."""
+        if self._scheduler.missing_kinds - {POLICIES}:
+            return None
+        return sample_of(self._scheduler.state.snapshot(), (queued.pod for queued in self._scheduler.queue))
+
+    @property
+    def suspended(self) -> Mapping[tuple[str, str], object]:
+        """The policies that are suspended, and why, by name and revision."""
+        return self._scheduler.budget.suspended
+
+
+def connect(store: PolicyStore, scheduler: Scheduler, clock: Clock, failed: Failed, follow: Follow = lambda _active: None) -> Shadows:
+    """What shadow policies would have done: from now on the scheduler has the store's policies, and shows them its decisions.
+
+    `follow` is called with every set of policies before it decides; `failed` with what went wrong in the store.
+    """
     shadows = Shadows(clock, budget=scheduler.settings.budget)
     scheduler.show_decisions(shadows.compare)
-
-    def adopt(active: ActivePolicies) -> None:
-        scheduler.adopt(active.chains)
-        shadows.adopt(active)
-
-    def sample() -> Sample | None:
-        if scheduler.missing_kinds - {POLICIES}:
-            return None
-        return sample_of(scheduler.state.snapshot(), (queued.pod for queued in scheduler.queue))
-
-    def suspended(suspension: Suspension, _suspended: bool) -> None:
-        store.suspension_changed(*suspension.key)
-
-    store.adopt = adopt
-    store.suspended = lambda: scheduler.budget.suspended
-    scheduler.budget.changed = suspended
-    store.sample = sample
-    scheduler.rest = store.beside.rest
-    adopt(store.active)
+    store.connect(_LiveScheduling(scheduler, shadows, failed, follow))
     return shadows
 
 
 async def announced(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> None:
     """Never returns: tells the scheduler as soon as every source of policies has spoken, and tries them once the cluster is known."""
-    await store.heard.wait()
+    await store.all_sources_known.wait()
     scheduler.sink.synced(POLICIES)
     while scheduler.missing_kinds:
         await clock.sleep(_LOOK)
@@ -70,18 +85,6 @@ def signals_of(settings: Settings, connection: Connection, scheduler: Scheduler,
     asked = settings.signals
     limits = SignalLimits(shortest_refresh=asked.min_refresh, of_asker=asked.queries_of_asker, of_all=asked.queries)
     return Signals(sources_of(servers, node_metrics(connection)), scheduler.measurements, clock, observer, limits=limits)
-
-
-def connect_signals(signals: Signals, store: PolicyStore) -> None:
-    """None; from now on there are signals for the policies that the store holds."""
-    adopted = store.adopt
-
-    def adopt(active: ActivePolicies) -> None:
-        signals.follow(measuring(active))
-        adopted(active)
-
-    store.adopt = adopt
-    signals.follow(measuring(store.active))
 
 
 async def measure(signals: Signals, nodes_known: Callable[[], Awaitable[None]]) -> None:

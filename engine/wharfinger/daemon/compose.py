@@ -12,7 +12,7 @@ import secrets
 import socket
 from dataclasses import dataclass
 
-from wharfinger.daemon.active_policies import POLICIES, announced, connect, connect_signals, measure, signals_of
+from wharfinger.daemon.active_policies import POLICIES, announced, connect, measure, measuring, signals_of
 from wharfinger.daemon.background_tasks import Tasks
 from wharfinger.daemon.cluster_events import PolicyEvents, SignalEvents, SignalObservers
 from wharfinger.daemon.custom_resources import Custom
@@ -52,7 +52,7 @@ class Ways:
         """Who is to be told what the watches say, so that the scheduler is."""
         if self.between is None:
             return scheduler
-        self.between.sink = scheduler
+        self.between.connect(scheduler)
         return self.between
 
 
@@ -119,15 +119,20 @@ class Daemon:
         )
         ways = reporting(clock, observer) if settings.dry_run else writing(self.server, clock, observer)
         self.policies = policies
-        policies.failed = observer.failed
-        self.scheduler = Scheduler(policies.active.chains, ways.ports, limits_of(settings), state)
-        self.shadows = connect(policies, self.scheduler, clock)
+        self.scheduler = Scheduler(
+            policies.active.chains,
+            ways.ports,
+            limits_of(settings),
+            state,
+            rest=policies.build_thread.rest,
+            suspension_changed=policies.suspension_changed,
+        )
         observers = [] if signal_observer is None else [signal_observer]
         if not settings.dry_run:
             policies.observe(PolicyEvents(self.server.recorder, lambda: self.leads))
             observers.append(SignalEvents(self.server.recorder, policies, lambda: self.leads))
         self.signals = signals_of(settings, connection, self.scheduler, clock, SignalObservers(observers))
-        connect_signals(self.signals, policies)
+        self.shadows = connect(policies, self.scheduler, clock, observer.failed, lambda active: self.signals.follow(measuring(active)))
         self._sink = ways.sink(self.scheduler.sink)
         self.custom = custom
         if custom is not None and not settings.dry_run:

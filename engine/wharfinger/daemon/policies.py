@@ -147,12 +147,12 @@ async def policies_of(  # noqa: PLR0913 — what the policies come from, and who
     chains = {profile.scheduler_name: assemble((), chain_config(profile, note)) for profile in settings.profiles}
     kept = None if settings.state_directory is None else LastKnownGood(Path(settings.state_directory))
     store = PolicyStore(supplies, chains, clock, observer=observer, kept=kept, rights=rights)
-    with store.untold():  # of policies that end the process nothing is said but why
+    with store.announce_later():  # of policies that end the process nothing is said but why
         for _, source in folders:
             await source.tell(store)
-        await store.settle()
+        await store.build_offers()
         _refuse(settings, store, [source.name for _, source in folders], strict=not remote)
-    for sentence in store.troubles:
+    for sentence in store.record_errors:
         note(sentence)
     return store
 
@@ -173,7 +173,7 @@ def _folders(profile: Profile, several: bool) -> Iterator[FolderSource]:
 
 def _refuse(settings: Settings, store: PolicyStore, files: Sequence[str], *, strict: bool) -> None:
     """None; raises for files that never were good. Only where all policies are files is it known which params nobody has."""
-    lost = [source for source in store.sources if source.name in store.unheard & set(files)]
+    lost = [source for source in store.sources if source.name in store.unknown_sources & set(files)]
     refused = [status for status in store.statuses if status.source in files and status.state == "refused"]
     kept = any(status.kept for status in store.statuses) or any(source.lost for source in store.sources)
     if lost or refused or (strict and not kept):

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.crd.fields import Condition
 from wharfinger.crd.scheduling_policy import MOST_DIAGNOSTICS, PolicyDiagnostic
+from wharfinger.event_loop import in_slices
 from wharfinger.framework.policy_status import Finding, MetricStatus, Mode, PolicyStatus, Result
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.custom_resources import ObjectWriter, SchedulingPolicy
@@ -20,7 +21,6 @@ from wharfinger.operator.conditions import condition, cut, dated, ready
 from wharfinger.operator.judgement import Judge, eligible, typical
 from wharfinger.operator.object_cache import ObjectCache
 from wharfinger.operator.policy_source import KIND, SOURCE, last_known_good
-from wharfinger.operator.preview import in_slices
 
 REFRESH = 3.0
 """Seconds between two looks at a policy that nobody has edited."""

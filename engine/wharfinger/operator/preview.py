@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from wharfinger.crd.fields import Condition
 from wharfinger.crd.placement_preview import MOST_PLACEMENTS, MOST_RULES, NearestMiss, PlacementCount, PlacementPreviewSpec, RuleCount
 from wharfinger.errors import UnknownObject, WharfingerError
+from wharfinger.event_loop import in_slices
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.decision import Decision
 from wharfinger.framework.ports import Clock, WriteFailed
@@ -36,29 +37,6 @@ from wharfinger.operator.judgement import Judge
 from wharfinger.operator.object_cache import ObjectCache
 from wharfinger.operator.preview_question import Questions
 from wharfinger.simulate import dry_run
-
-SLICE = 0.003
-"""Seconds of work at a time."""
-
-PAUSE = 0.003
-"""Seconds between two slices: at most half of the time is taken from a scheduler that has much to do."""
-
-T = TypeVar("T")
-
-
-async def in_slices(steps: Generator[None, None, T], clock: Clock) -> T:
-    """What the generator returns; it yields wherever it may be interrupted."""
-    ends = clock.monotonic() + SLICE
-    while True:
-        try:
-            next(steps)
-        except StopIteration as finished:
-            result: T = finished.value
-            return result
-        if clock.monotonic() >= ends:
-            await clock.sleep(PAUSE)
-            ends = clock.monotonic() + SLICE
-
 
 _MOST_REASONS = 8
 

@@ -139,11 +139,16 @@ class Allowance:
 class PolicyBudget:
     """The budgets of the policies that decide. `now` and `monotonic` are the clock's; `size` is that of the cluster.
 
-    `changed` is told of every policy that is suspended (True) or is not any more (False).
+    `changed` is called with name and revision of every policy that is suspended, or is not any more.
     """
 
     def __init__(
-        self, settings: BudgetSettings, now: Callable[[], float], monotonic: Callable[[], float], size: Callable[[], Size]
+        self,
+        settings: BudgetSettings,
+        now: Callable[[], float],
+        monotonic: Callable[[], float],
+        size: Callable[[], Size],
+        changed: Callable[[str, str], None] = lambda _policy, _revision: None,
     ) -> None:
         self.settings = settings
         self._now = now
@@ -153,7 +158,7 @@ class PolicyBudget:
         self._watched_names: frozenset[str] = frozenset()
         self._suspended: dict[Key, tuple[Suspension, Size]] = {}
         self.measured: Mapping[str, float] | None = None
-        self.changed: Callable[[Suspension, bool], None] = lambda _suspension, _suspended: None
+        self._changed = changed
 
     @property
     def suspended(self) -> Mapping[Key, Suspension]:
@@ -202,7 +207,7 @@ class PolicyBudget:
         allowed = self.settings.seconds
         found = Suspension(policy=policy, revision=revision, seconds=seconds, allowed=allowed, pause=allowance.pause, since=self._now())
         self._suspended[key] = found, self._size()
-        self.changed(found, True)
+        self._changed(*key)
 
     def holding(self, chain: Chain, pod: PodView, now: float) -> tuple[Suspension, ...]:
         """The suspended policies that govern a pod at a time of day."""
@@ -221,8 +226,8 @@ class PolicyBudget:
             del self._watched[key]
         self._rename()
         for key in self._suspended.keys() - there:
-            suspension, _ = self._suspended.pop(key)
-            self.changed(suspension, False)
+            del self._suspended[key]
+            self._changed(*key)
 
     def review(self) -> bool:
         """Whether some policy is tried again from now on: its pause has ended, or the cluster has another size."""
@@ -231,9 +236,9 @@ class PolicyBudget:
         now, size = self._monotonic(), self._size()
         found = [key for key, (_, then) in self._suspended.items() if self._due(key, now) or _resized(then, size)]
         for key in found:
-            suspension, _ = self._suspended.pop(key)
+            del self._suspended[key]
             self._watched[key].try_again()
-            self.changed(suspension, False)
+            self._changed(*key)
         return bool(found)
 
     def _due(self, key: Key, now: float) -> bool:

@@ -23,8 +23,8 @@ class Entry:
     """What a source offers under a key, and the version that holds meanwhile.
 
     `candidate` is the last version that was accepted by itself; `held` the one that decides since `since`, or the one that was restored
-    from `stored`. They differ while `objection` says why the candidate cannot hold beside other policies. `told` is how the policy fared,
-    and with which revision, when that was last told.
+    from `stored`. They differ while `objection` says why the candidate cannot hold beside other policies. `announced` are state and
+    revision as they were last announced.
     """
 
     source: str
@@ -40,7 +40,7 @@ class Entry:
     stored: Record | None = None
     newly: bool = False
     now: tuple[Finding, ...] = ()
-    told: tuple[str, str | None] | None = None
+    announced: tuple[str, str | None] | None = None
 
     @property
     def mode(self) -> Mode:
@@ -53,8 +53,8 @@ class Entry:
             return True
         return any(digest(texts.get(name)) != known for name, known in self.outcome.needs.items())
 
-    def took(self, outcome: Outcome, now: float) -> None:
-        """None; this has come of the text."""
+    def take_outcome(self, outcome: Outcome, now: float) -> None:
+        """Take over the outcome of building the text."""
         self.outcome = outcome
         self.attempted = now
         self.newly = True
@@ -62,30 +62,30 @@ class Entry:
         if outcome.version is not None:
             self.candidate = outcome.version
         else:
-            self.candidate = None if outcome.silent or self._has_changed_hands else self.held
+            self.candidate = None if outcome.silent or self._has_other_authority else self.held
 
     @property
-    def _has_changed_hands(self) -> bool:
-        """Whether what holds was accepted as another's policy, which may have been allowed more."""
+    def _has_other_authority(self) -> bool:
+        """True if what holds was accepted under another authority, which may have been allowed more."""
         return self.held is not None and self.held.policy.authority != self.text.authority
 
     def reviewed(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-        """What is new of this, which was found when what holds was tried on the cluster just now.
+        """The findings that are new since the last trial of what holds, as warnings. A finding that differs in numbers alone is not new.
 
-        It holds nevertheless: without it there would be fewer rules. What only counts otherwise is not new.
+        The policy holds nevertheless: without it there would be fewer rules.
         """
         known = {_NUMBER.sub("#", finding.message) for finding in self.now}
         self.now = tuple(replace(finding, severity="warning") for finding in findings)
         return tuple(finding for finding in self.now if _NUMBER.sub("#", finding.message) not in known)
 
-    def fares_otherwise(self) -> bool:
-        """Whether the policy is in another state than was told last, or holds with another revision; from now on it is told."""
+    def has_changed_state(self) -> bool:
+        """True if state or revision are not those of the last call."""
         status = self.status
-        before, self.told = self.told, (status.state, status.revision)
-        return before is not None and before != self.told
+        before, self.announced = self.announced, (status.state, status.revision)
+        return before is not None and before != self.announced
 
     def hold(self, choice: Choice, now: float) -> None:
-        """None; this holds from now on, and is what `stored` was kept for."""
+        """Let a choice hold from now on; `stored` has then served its purpose."""
         before = None if self.held is None else self.held.policy
         self.objection = choice.objection
         if self.mode is Mode.OFF or (self.candidate is not None and choice.policy is self.candidate.policy):
@@ -99,17 +99,17 @@ class Entry:
 
     @property
     def is_policy(self) -> bool:
-        """Whether anybody wants to know of it as a policy."""
+        """True if the entry is shown as a policy."""
         return self.candidate is not None or self.held is not None or (self.outcome is not None and not self.outcome.silent)
 
     @property
     def accepted(self) -> bool:
-        """Whether the last text holds, or would if its mode let it."""
+        """True if the last text holds, or would hold if its mode were not off."""
         return self.outcome is not None and self.outcome.version is not None and not self.objection
 
     @property
     def status(self) -> PolicyStatus:
-        """The entry as people are to see it."""
+        """The status of the entry, as it is shown."""
         held = None if self.mode is Mode.OFF else self.held
         outcome = self.outcome or Outcome(version=None)
         findings = outcome.findings
@@ -135,11 +135,11 @@ class Entry:
             report=report,
             now=() if held is None else self.now,
             about=self.text.about,
-            held=None if held is None else self._remembered(held),
+            held=None if held is None else self._former(held),
             authority=self.text.authority,
         )
 
-    def _remembered(self, held: Version) -> FormerText | None:
+    def _former(self, held: Version) -> FormerText | None:
         if len(held.needed) > 1:
             return None
         return FormerText(content=held.text.content, params=held.text.params, generation=held.text.generation, since=self.since or 0.0)
@@ -156,7 +156,7 @@ class Supply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What a source said last: its texts, or None and why it is lost."""
+    """The last offer of a source: its texts, or None and why it cannot be read."""
 
     texts: Mapping[str, PolicyText] | None
     notes: tuple[str, ...] = ()
@@ -192,10 +192,10 @@ class Ledger:
         return iter(sorted(self.entries.values(), key=lambda entry: entry.place))
 
     @property
-    def unheard(self) -> frozenset[str]:
-        """The sources of which nothing is known: they have offered nothing yet, and nothing is kept of them.
+    def unknown_sources(self) -> frozenset[str]:
+        """The sources of which nothing is known: they have offered nothing yet, and no record of them is kept.
 
-        One that may be empty may also not be there at all, if it says so.
+        A source that may be empty is also known once it is lost.
         """
         return frozenset(
             name
@@ -205,7 +205,7 @@ class Ledger:
 
     @property
     def sources(self) -> tuple[SourceStatus, ...]:
-        """The sources that have said something, in order."""
+        """The sources that have offered texts or are lost, in order."""
         return tuple(self._sources[name] for name in self.supplies if name in self._sources)
 
     def take(self, source: str, offer: Offer) -> tuple[list[Job], list[Entry], SourceStatus | None]:
@@ -215,18 +215,19 @@ class Ledger:
         if texts is not None and not _wanted(texts) and NONE_MEANT not in texts and self.supplies[source].source.lasting:
             texts, why = None, EMPTIED if self._has(source) or self._kept(source) else EMPTY
         if texts is None:
-            return self._lost(source), [], self._heard(source, why, offer.notes)
-        return self._changed(source, texts), self._removed(source, _wanted(texts)), self._heard(source, "", offer.notes)
+            return self._lost(source), [], self._source_status(source, why, offer.notes)
+        return self._changed(source, texts), self._removed(source, _wanted(texts)), self._source_status(source, "", offer.notes)
 
-    def _heard(self, source: str, why: str, notes: tuple[str, ...]) -> SourceStatus | None:
+    def _source_status(self, source: str, why: str, notes: tuple[str, ...]) -> SourceStatus | None:
+        """The status of a source after an offer; None if it is shown as before."""
         count = sum(1 for entry in self.entries.values() if entry.source == source)
         status = SourceStatus(name=source, lost=why, notes=notes, texts=count)
         before, self._sources[source] = self._sources.get(source), status
-        said = (before.lost, before.notes) if before is not None else ("", ())
-        return None if said == (why, notes) else status
+        shown = (before.lost, before.notes) if before is not None else ("", ())
+        return None if shown == (why, notes) else status
 
     def _lost(self, source: str) -> list[Job]:
-        """What is on disk of a source that cannot be read from the start."""
+        """The jobs to build what is on disk of a source that could never be read."""
         found = [] if self._has(source) else self._kept(source)
         return [self._job(self._entry(record.source, record.key, text_of(record, self._rights)), record) for record in found]
 
@@ -246,18 +247,18 @@ class Ledger:
         return jobs
 
     def _entry(self, source: str, key: str, text: PolicyText) -> Entry:
-        stored = latest(self._stored.pop((source, key), None), _remembered(source, key, text))
+        stored = latest(self._stored.pop((source, key), None), _kept_by_source(source, key, text))
         entry = self.entries[source, key] = Entry(source=source, key=key, place=(self._order[source], key), text=text, stored=stored)
         return entry
 
     def _job(self, entry: Entry, record: Record) -> Job:
-        """The job to build what is on disk of an entry, as the policy of whom its source says it is."""
+        """The job to build what is on disk of an entry, under the authority that its source gives it."""
         supply = self.supplies[entry.source]
         text = replace(text_of(record, self._rights), authority=entry.text.authority)
         return Job(entry=entry, text=text, texts=TextSet(texts=record.texts, imports=supply.source.imports), params=supply.params)
 
     def fallback(self, entry: Entry) -> Job | None:
-        """The job to build what is on disk of an entry of which nothing holds; None if nothing is."""
+        """The job to build what is on disk of an entry of which nothing holds; None if nothing is on disk."""
         return None if entry.stored is None or entry.held is not None else self._job(entry, entry.stored)
 
     def _removed(self, source: str, texts: Mapping[str, PolicyText]) -> list[Entry]:
@@ -265,7 +266,7 @@ class Ledger:
         for entry in gone:
             del self.entries[entry.source, entry.key]
         for place in [place for place in self._stored if place[0] == source]:
-            record = self._stored.pop(place)  # removed while nobody was running
+            record = self._stored.pop(place)  # removed while no process was running
             text = text_of(record, self._rights)
             gone.append(Entry(source=source, key=record.key, place=(self._order[source], record.key), text=text, stored=record))
         return gone
@@ -277,8 +278,8 @@ class Ledger:
         return [record for record in self._stored.values() if record.source == source]
 
 
-def _remembered(source: str, key: str, text: PolicyText) -> Record | None:
-    """The record of what a place itself remembers of a policy."""
+def _kept_by_source(source: str, key: str, text: PolicyText) -> Record | None:
+    """The record of the former version that a source itself keeps, as in the status of a custom resource."""
     former = text.former
     if former is None:
         return None
@@ -313,26 +314,29 @@ def _wanted(texts: Mapping[str, PolicyText]) -> dict[str, PolicyText]:
 
 def _differs(entry: Entry, text: PolicyText, by_name: Mapping[str, bytes]) -> bool:
     old = entry.text
-    said = [(each.name, each.params, each.trouble, each.authority) for each in (old, text)]
-    return said[0] != said[1] or entry.stale(by_name)
+    offers = [(each.name, each.params, each.trouble, each.authority) for each in (old, text)]
+    return offers[0] != offers[1] or entry.stale(by_name)
 
 
-MOST_TROUBLES = 20
+MOST_ERRORS = 20
 
 
 class Records:
-    """The records of entries. `loaded` are those of the process before; `troubles` what went wrong, the latest last."""
+    """The records of entries, kept in step with what holds; without a folder nothing outlasts a restart.
+
+    `loaded` are the records of the process before; `errors` says what went wrong, the latest last.
+    """
 
     def __init__(self, kept: LastKnownGood | None) -> None:
         self._kept = kept
-        self.troubles: list[str] = []
+        self.errors: list[str] = []
         self.loaded: list[Record] = []
         self._written: dict[tuple[str, str], Record] = {}
         if kept is not None:
-            self.loaded, self.troubles = kept.load()
+            self.loaded, self.errors = kept.load()
 
     def write(self, entries: Sequence[Entry], removed: Sequence[Entry]) -> None:
-        """None; the records say what holds now. What cannot be written is a trouble, and nothing worse."""
+        """Write what holds now. A record that cannot be written adds to `errors`."""
         if self._kept is None:
             return
         for entry in removed:
@@ -347,21 +351,21 @@ class Records:
             kept.keep(record)
             self._written[record.source, record.key] = record
         except OSError as error:
-            self._trouble(f"{record.source}: {record.key} cannot be kept for a restart: {error}")
+            self._add_error(f"{record.source}: {record.key} cannot be kept for a restart: {error}")
 
     def _drop(self, kept: LastKnownGood, entry: Entry) -> None:
         self._written.pop((entry.source, entry.key), None)
         try:
             kept.drop(entry.source, entry.key)
         except OSError as error:
-            self._trouble(f"{entry.source}: {entry.key} cannot be forgotten: {error}")
+            self._add_error(f"{entry.source}: {entry.key} cannot be forgotten: {error}")
 
-    def _trouble(self, sentence: str) -> None:
-        self.troubles = [*self.troubles, sentence][-MOST_TROUBLES:]
+    def _add_error(self, sentence: str) -> None:
+        self.errors = [*self.errors, sentence][-MOST_ERRORS:]
 
 
 def record_of(entry: Entry) -> Record | None:
-    """What makes the version that holds for an entry again; None if none does."""
+    """What the version that holds for an entry can be made of again; None if no version holds."""
     held = entry.held
     if held is None:
         return None

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from operator import methodcaller
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol
 
 from wharfinger.event_loop import BuildThread, free_one_by_one
 from wharfinger.framework.policy_status import Finding, Mode, PolicyObserver, PolicyStatus, PolicyText, SilentPolicyObserver, SourceStatus
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from wharfinger.policies.last_known_good import LastKnownGood
     from wharfinger.policies.ledger import Entry
 
-SETTLE = 0.05
+GATHER = 0.05
 """Seconds to wait after an offer for others, so that changes made together are adopted together."""
 
 REVIEW = 15.0
@@ -38,12 +39,47 @@ MOST_REVIEWED = 20
 """Policies that are tried at each look: a tenth of a second in a thread."""
 
 
+class Scheduling(Protocol):
+    """The scheduler in which the policies of a store decide, as the store knows it."""
+
+    @property
+    def suspended(self) -> Mapping[tuple[str, str], object]:
+        """The policies that are suspended, and why, by name and revision."""
+
+    def adopt(self, active: ActivePolicies) -> None:
+        """Decide with these policies from now on; called on the event loop."""
+
+    def sample(self) -> Sample | None:
+        """A part of the live cluster to try policies on; None before the cluster is known."""
+
+    def failed(self, where: str, error: BaseException) -> None:
+        """Report an error that should not have happened."""
+
+
+class _NoScheduling:
+    """No scheduler yet: nothing decides, and errors are raised."""
+
+    suspended: Mapping[tuple[str, str], object] = MappingProxyType({})
+
+    def adopt(self, active: ActivePolicies) -> None:
+        """Do nothing: `connect` passes on the set of that moment."""
+
+    def sample(self) -> Sample | None:
+        """None."""
+
+    def failed(self, _where: str, error: BaseException) -> None:
+        """Raise the error."""
+        raise error
+
+
+_NO_SCHEDULING = _NoScheduling()
+
+
 class PolicyStore:
     """A `PolicySink` for the sources of its supplies. `chains` are those without policies, by profile.
 
-    `failed` is told of what should not have happened. `heard` is set once something is known of every source: before that nobody should
-    decide. `adopt` is told of every new set, on the event loop; `sample` gives a part of the live cluster to try policies on, None as long
-    as there is none. `beside` is where policies are built; `rights` are those of namespaces.
+    `all_sources_known` is set once something is known of every source: nothing should be decided before. `build_thread` builds policies;
+    `rights` are those of namespaces.
     """
 
     def __init__(  # noqa: PLR0913 — what policies are made of, and who is told
@@ -62,133 +98,137 @@ class PolicyStore:
         self._observers = [observer or SilentPolicyObserver()]
         self._pending: dict[str, Offer] = {}
         self._offered = asyncio.Event()
-        self._settled = asyncio.Lock()
-        self._meanwhile: tuple[PolicyStatus, ...] | None = None
-        self._unsaid: list[Callable[[PolicyObserver], None]] | None = None
-        self.beside = BuildThread(clock)
-        self.heard = asyncio.Event()
+        self._building = asyncio.Lock()
+        self._statuses_before: tuple[PolicyStatus, ...] | None = None
+        self._held_back: list[Callable[[PolicyObserver], None]] | None = None
+        self._scheduling: Scheduling = _NO_SCHEDULING
+        self.build_thread = BuildThread(clock)
+        self.all_sources_known = asyncio.Event()
         self.active = ActivePolicies(chains=dict(chains), shadows={profile: {} for profile in chains})
-        self.adopt: Callable[[ActivePolicies], None] = lambda _active: None
-        self.sample: Callable[[], Sample | None] = lambda: None
-        self.failed: Callable[[str, BaseException], None] = _raised
-        self.suspended: Callable[[], Mapping[tuple[str, str], object]] = dict
         self.reloads = 0
         self._reviewed = 0
-        if not self.unheard:
-            self.heard.set()
+        if not self.unknown_sources:
+            self.all_sources_known.set()
+
+    def connect(self, scheduling: Scheduling) -> None:
+        """Let the policies decide in a scheduler; called once, before `run`. The present set is adopted at once."""
+        if self._scheduling is not _NO_SCHEDULING:
+            raise RuntimeError("the policies of a store decide in one scheduler")
+        self._scheduling = scheduling
+        scheduling.adopt(self.active)
 
     def observe(self, observer: PolicyObserver) -> None:
-        """None; this observer is told too, from now on."""
+        """Call this observer too, from now on."""
         self._observers.append(observer)
 
     @contextmanager
-    def untold(self) -> Iterator[None]:
-        """Observers are told at the end what happens inside, and nothing if it ends in an error."""
-        unsaid: list[Callable[[PolicyObserver], None]] = []
-        self._unsaid = unsaid
+    def announce_later(self) -> Iterator[None]:
+        """A context after which observers are called for what happened inside; they are not called if it ends in an error."""
+        held_back: list[Callable[[PolicyObserver], None]] = []
+        self._held_back = held_back
         try:
             yield
         finally:
-            self._unsaid = None
-        for tell in unsaid:
-            self._say(tell)
+            self._held_back = None
+        for call in held_back:
+            self._announce(call)
 
-    def _say(self, tell: Callable[[PolicyObserver], None]) -> None:
-        """Tells every observer something, now or when they may be told."""
-        if self._unsaid is not None:
-            self._unsaid.append(tell)
+    def _announce(self, call: Callable[[PolicyObserver], None]) -> None:
+        """Call every observer, now or at the end of `announce_later`."""
+        if self._held_back is not None:
+            self._held_back.append(call)
             return
         for observer in self._observers:
-            tell(observer)
+            call(observer)
 
-    # ── what sources say ──
+    # ── offers of sources ──
 
     def offer(self, source: str, texts: Mapping[str, PolicyText], *, notes: tuple[str, ...] = ()) -> None:
-        """None, at once; these are all the texts of a source, to be built soon."""
+        """Take all the texts of a source, to be built soon; returns at once."""
         self._pending[source] = Offer(texts=dict(texts), notes=notes)
         self._offered.set()
 
     def lose(self, source: str, why: str) -> None:
-        """None, at once; the source cannot be read, and what it had stays."""
+        """Note that a source cannot be read; its former texts stay. Returns at once."""
         self._pending[source] = Offer(texts=None, why=why)
         self._offered.set()
 
     async def run(self) -> None:
-        """None, when cancelled: listens to all sources and keeps the set up to date."""
+        """Run all sources and keep the set of policies up to date, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for supply in self._ledger.supplies.values():
                 group.create_task(supply.source.run(self), name=f"policies of {supply.source.name}")
             while True:
                 await self._offered.wait()
-                await self._clock.sleep(SETTLE)
-                await self._settle_safely()
+                await self._clock.sleep(GATHER)
+                await self._build_safely()
 
-    async def _settle_safely(self) -> None:
-        """None; whatever goes wrong with new policies, those that hold go on, and so does everybody else."""
+    async def _build_safely(self) -> None:
+        """Build what is offered; an error is reported, and the policies that decide go on."""
         try:
-            await self.settle()
+            await self.build_offers()
         except Exception as error:  # noqa: BLE001 — as it says
-            self.failed("policies", error)
+            self._scheduling.failed("policies", error)
 
-    # ── what there is ──
+    # ── status ──
 
     @property
     def statuses(self) -> tuple[PolicyStatus, ...]:
         """Every policy, in the order of sources and keys; while texts are being built, as it was before them."""
-        known = self._last_known() if self._meanwhile is None else self._meanwhile
-        suspended = self.suspended()
+        known = self._statuses_now() if self._statuses_before is None else self._statuses_before
+        suspended = self._scheduling.suspended
         return tuple(_as_of_now(status, suspended) for status in known) if suspended else known
 
-    def _last_known(self) -> tuple[PolicyStatus, ...]:
+    def _statuses_now(self) -> tuple[PolicyStatus, ...]:
         return tuple(entry.status for entry in self._ledger if entry.is_policy)
 
     def suspension_changed(self, policy: str, revision: str) -> None:
-        """None; the policy of that name and revision is suspended from now on, or is not any more."""
+        """Announce that the policy of that name and revision is suspended, or is not any more."""
         for status in self.statuses:
             if (status.name, status.revision) == (policy, revision) and status.mode is Mode.ENFORCE:
-                self._say(methodcaller("policy_suspended", status))
+                self._announce(methodcaller("policy_suspended", status))
 
     @property
     def sources(self) -> tuple[SourceStatus, ...]:
-        """The sources that have said something, in order."""
+        """The sources that have offered texts or are lost, in order."""
         return self._ledger.sources
 
     @property
-    def unheard(self) -> frozenset[str]:
-        """Sources of which nothing is known yet; nobody should decide without them."""
-        return self._ledger.unheard
+    def unknown_sources(self) -> frozenset[str]:
+        """Sources of which nothing is known yet; nothing should be decided without them."""
+        return self._ledger.unknown_sources
 
     @property
-    def troubles(self) -> Sequence[str]:
-        """What went wrong with the files that outlast a restart."""
-        return self._records.troubles
+    def record_errors(self) -> Sequence[str]:
+        """What went wrong with the files of the last known good versions, the latest last."""
+        return self._records.errors
 
     # ── building and adopting ──
 
-    async def settle(self) -> None:
-        """None, once everything offered so far has been built and what holds of it has been adopted."""
-        async with self._settled:
+    async def build_offers(self) -> None:
+        """Build everything offered so far, and adopt what holds of it."""
+        async with self._building:
             while self._pending:
                 self._offered.clear()
-                self._meanwhile = self._last_known()
+                self._statuses_before = self._statuses_now()
                 try:
                     await self._reload()
                 finally:
-                    self._meanwhile = None
+                    self._statuses_before = None
 
     async def keep_reviewing(self) -> None:
-        """Never returns: tries the policies that hold on the cluster as it is, every so often."""
+        """Try the policies that hold on the cluster as it is, every `REVIEW` seconds, until cancelled."""
         while True:
             await self._clock.sleep(REVIEW)
             try:
                 await self.review(MOST_REVIEWED)
-            except Exception as error:  # noqa: BLE001 — what policies are told about themselves must not end the process
-                self.failed("policies", error)
+            except Exception as error:  # noqa: BLE001 — warnings about policies must not end the process
+                self._scheduling.failed("policies", error)
 
     async def review(self, most: int | None = None) -> None:
-        """None, once policies that hold have been tried on the cluster as it is: all, or of many the `most` whose turn it is."""
-        async with self._settled:
-            sample = self.sample()
+        """Try policies that hold on the cluster as it is: all, or of many the `most` whose turn it is."""
+        async with self._building:
+            sample = self._scheduling.sample()
             entries = [entry for entry in self._ledger if entry.held is not None]
             if sample is None or not entries:
                 return
@@ -196,11 +236,11 @@ class PolicyStore:
                 first = self._reviewed % len(entries)
                 entries = [*entries[first:], *entries[:first]][:most]
                 self._reviewed = first + most
-            found = await self.beside.run(_tried, [(entry.held.policy, entry.text.name) for entry in entries if entry.held], sample)
+            found = await self.build_thread.run(_tried, [(entry.held.policy, entry.text.name) for entry in entries if entry.held], sample)
             for entry, findings in zip(entries, found, strict=True):
                 warnings = entry.reviewed(findings)
                 if warnings:
-                    self._say(methodcaller("policy_reviewed", entry.status, warnings))
+                    self._announce(methodcaller("policy_reviewed", entry.status, warnings))
 
     async def _reload(self) -> None:
         began = self._clock.monotonic()
@@ -208,21 +248,21 @@ class PolicyStore:
         jobs: list[Job] = []
         removed: list[Entry] = []
         for source, offer in pending.items():
-            more, gone, said = self._ledger.take(source, offer)
+            more, gone, status = self._ledger.take(source, offer)
             jobs += more
             removed += gone
-            if said is not None:
-                self._say(methodcaller("source_changed", said))
-        sample = self.sample() if jobs else None
-        outcomes = await self.beside.run(_built, jobs, sample)
+            if status is not None:
+                self._announce(methodcaller("source_changed", status))
+        sample = self._scheduling.sample() if jobs else None
+        outcomes = await self.build_thread.run(_built, jobs, sample)
         self._take(zip(jobs, outcomes, strict=True), removed)
         await self._restore(job.entry for job in jobs)
         await self._choose(removed)
         self.reloads += 1
-        if not self.unheard:
-            self.heard.set()
+        if not self.unknown_sources:
+            self.all_sources_known.set()
         seconds = self._clock.monotonic() - began
-        self._say(methodcaller("policies_hold", self.statuses, seconds))
+        self._announce(methodcaller("policies_hold", self.statuses, seconds))
 
     def _take(self, built: Iterable[tuple[Job, Outcome]], removed: Sequence[Entry]) -> None:
         now = self._clock.now()
@@ -232,12 +272,12 @@ class PolicyStore:
             if entry.held is None and outcome.version is None and outcome.title in leaving:  # the file was renamed, and broken
                 former = leaving.pop(outcome.title)
                 entry.held, entry.since = former.held, former.since
-            entry.took(outcome, now)
+            entry.take_outcome(outcome, now)
 
     async def _restore(self, entries: Iterable[Entry]) -> None:
-        """Build from disk what was accepted before the process began, where nothing better is at hand."""
+        """Build from disk what was accepted before the process began, where no other version is accepted."""
         jobs = [job for entry in entries if entry.candidate is None and (job := self._ledger.fallback(entry)) is not None]
-        outcomes = await self.beside.run(_built, jobs, None)
+        outcomes = await self.build_thread.run(_built, jobs, None)
         for job, outcome in zip(jobs, outcomes, strict=True):
             job.entry.candidate = outcome.version
             if job.entry.stored is not None:
@@ -246,16 +286,16 @@ class PolicyStore:
     async def _choose(self, removed: Sequence[Entry]) -> None:
         entries = [entry for entry in self._ledger if entry.candidate is not None]
         claims = [self._claim(entry) for entry in entries]
-        choices, active = await self.beside.run(_chosen, self.active, claims)
+        choices, active = await self.build_thread.run(_chosen, self.active, claims)
         former: list[object] = [*(claim.held for claim in claims), *(entry.held for entry in entries), self.active]
         del claims
         if active.revision != self.active.revision:
             self.active = active
-            self.adopt(active)
+            self._scheduling.adopt(active)
         self._hold(entries, choices)
-        self._tell(removed)
-        await self.beside.unhurried(self._records.write, list(self._ledger), removed)
-        await self.beside.unhurried(free_one_by_one, former)
+        self._announce_changes(removed)
+        await self.build_thread.run_without_rest(self._records.write, list(self._ledger), removed)
+        await self.build_thread.run_without_rest(free_one_by_one, former)
 
     def _claim(self, entry: Entry) -> Claim:
         assert entry.candidate is not None  # noqa: S101 — asked by the caller
@@ -275,17 +315,17 @@ class PolicyStore:
         for entry in self._ledger:
             if entry.candidate is None:
                 entry.held = None
-        self._meanwhile = None  # what was found in the texts and what holds belong together again
+        self._statuses_before = None  # what was found in the texts and what holds belong together again
 
-    def _tell(self, removed: Sequence[Entry]) -> None:
+    def _announce_changes(self, removed: Sequence[Entry]) -> None:
         tried = [entry for entry in self._ledger if entry.newly and entry.is_policy]
-        changed = [entry for entry in self._ledger if entry.is_policy and entry.fares_otherwise() and not entry.newly]
+        changed = [entry for entry in self._ledger if entry.is_policy and entry.has_changed_state() and not entry.newly]
         for entry in removed:
-            self._say(methodcaller("policy_removed", entry.status))
+            self._announce(methodcaller("policy_removed", entry.status))
         for entry in tried:
-            self._say(methodcaller("policy_tried", entry.status))
+            self._announce(methodcaller("policy_tried", entry.status))
         for entry in changed:
-            self._say(methodcaller("policy_changed", entry.status))
+            self._announce(methodcaller("policy_changed", entry.status))
         for entry in self._ledger:
             entry.newly = False
 
@@ -299,10 +339,6 @@ def _as_of_now(status: PolicyStatus, suspended: Mapping[tuple[str, str], object]
     return replace(status, suspended=str(why), findings=(*status.findings, found), report=f"{status.report}warning: {found}\n")
 
 
-def _raised(_where: str, error: BaseException) -> None:
-    raise error
-
-
 def _built(jobs: Sequence[Job], sample: Sample | None) -> list[Outcome]:
     return [build(job.text, job.texts, job.params, sample) for job in jobs]
 
@@ -314,5 +350,5 @@ def _tried(policies: Sequence[tuple[CompiledPolicy, str]], sample: Sample) -> li
 def _chosen(before: ActivePolicies, claims: Sequence[Claim]) -> tuple[list[Choice], ActivePolicies]:
     choices = choose(claims)
     active = activated(before, claims, choices)
-    _ = active.revision  # worked out here, where nobody waits for it
+    _ = active.revision  # computed here, in the thread
     return choices, active

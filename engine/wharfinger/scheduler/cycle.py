@@ -12,7 +12,7 @@ from wharfinger.scheduler import hints, pod_status
 from wharfinger.scheduler.ports import NOT_DECIDED, DecisionSummary, LiveCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from wharfinger.framework.decision import Decision
     from wharfinger.framework.extension import Plugin
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SchedulingCycle:
-    """Decides about pods on the live state and acts on what was decided. Those `beside` are shown every decision before that."""
+    """Decides about pods on the live state and acts on the decisions. `watchers` are called with every decision before that."""
 
     def __init__(  # noqa: PLR0913, PLR0917 — the parts that an attempt touches
         self,
@@ -37,6 +37,7 @@ class SchedulingCycle:
         failures: Failures,
         preemptor: Preemptor,
         budget: PolicyBudget,
+        watchers: Sequence[Callable[[str, Decision], None]],
     ) -> None:
         self._world = world
         self._clock = world.ports.clock
@@ -45,7 +46,7 @@ class SchedulingCycle:
         self._failures = failures
         self._preemptor = preemptor
         self._budget = budget
-        self.beside: tuple[Callable[[str, Decision], None], ...] = ()
+        self._watchers = watchers
 
     def schedule(self, queued: QueuedPod) -> None:
         """Try a pod that was just popped; afterwards it is being bound, waits again, or is no longer queued."""
@@ -58,8 +59,8 @@ class SchedulingCycle:
             decision = queued.profile.decider.decide(self._world.snapshot(), queued.pod)
             queued.stages["decide"] = spent = self._clock.monotonic() - started
             self._budget.decided(decision.evaluation.lineup.governing, spent)
-            for shown in self.beside:
-                shown(queued.profile.name, decision)
+            for watcher in self._watchers:
+                watcher(queued.profile.name, decision)
             if decision.node is None:
                 self._rejected(queued, decision)
             else:

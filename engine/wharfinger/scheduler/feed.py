@@ -28,7 +28,11 @@ FEW, MANY = 100, 10_000
 
 
 class ClusterFeed:
-    """A `ClusterSink`. `leaving` is told the uid of every pod that is gone or going, `stirred` that something has changed."""
+    """A `ClusterSink`.
+
+    `leaving` is called with the uid of every pod that is deleted (True) or terminating (False), `changed` after every change, and
+    `unreadable` with every pending pod of this scheduler that cannot be read.
+    """
 
     def __init__(  # noqa: PLR0913 — what it feeds and whom it tells
         self,
@@ -38,7 +42,7 @@ class ClusterFeed:
         profiles: Profiles,
         observer: Observer,
         leaving: Callable[[str, bool], None],
-        stirred: Callable[[], None],
+        changed: Callable[[], None],
         unreadable: Callable[[PodView, BaseException], None],
     ) -> None:
         self._state = state
@@ -46,7 +50,7 @@ class ClusterFeed:
         self._profiles = profiles
         self._observer = observer
         self._leaving = leaving
-        self._stirred = stirred
+        self._changed = changed
         self._pod_unreadable = unreadable
         self._listed_unreadable: dict[str, set[str]] = {}
         self._known: dict[str, dict[str, Any]] = {"Pod": {}, "Node": {}}  # pods as PodView
@@ -58,7 +62,7 @@ class ClusterFeed:
             self._upsert(kind, obj)
         except InvalidObject as error:
             self._observer.failed(f"{kind} {objects.key_of(obj)}", error)
-        self._stirred()
+        self._changed()
 
     def delete(self, kind: str, obj: Any) -> None:
         """Let go of an object; a pod only if it is the one of that uid."""
@@ -73,7 +77,7 @@ class ClusterFeed:
                 self._pod_gone(known)
         else:
             self._gone(kind, key)
-        self._stirred()
+        self._changed()
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
         """Make these all that there are of a kind."""
@@ -100,7 +104,7 @@ class ClusterFeed:
             for obj in portion:
                 self.upsert(kind, obj)
             yield
-        self._stirred()
+        self._changed()
 
     def _vanished(self, kind: str, key: str) -> None:
         known = self._known[kind].get(key)
@@ -131,7 +135,7 @@ class ClusterFeed:
     def synced(self, kind: str) -> None:
         """Everything of the kind that existed has been told."""
         self.synced_kinds.add(kind)
-        self._stirred()
+        self._changed()
 
     @property
     def known_pods(self) -> Collection[PodView]:
@@ -261,32 +265,32 @@ _MEASURED = Change(events=ClusterEvent.METRIC, label="MetricUpdate")
 class Measurements:
     """A `Sink` of signals, on the event loop that decides."""
 
-    def __init__(self, world: LiveCluster, queue: SchedulingQueue, stirred: Callable[[], None]) -> None:
-        self._world = world
+    def __init__(self, cluster: LiveCluster, queue: SchedulingQueue, changed: Callable[[], None]) -> None:
+        self._cluster = cluster
         self._queue = queue
-        self._stirred = stirred
+        self._changed = changed
         self._nodes: NodeNames | None = None
 
     def nodes(self) -> NodeNames:
         """The nodes as they are now."""
-        layout, names, nodes = self._world.state.nodes_listed()
+        layout, names, nodes = self._cluster.state.nodes_listed()
         self._nodes = NodeNames(layout, names, nodes, self._nodes)
         return self._nodes
 
     def publish(self, key: str, found: Mapped) -> None:
         """None; decisions read these samples of a signal from now on, and pods that others rejected are tried again."""
-        self._world.state.put_metric(key, found.column, found.samples, found.layout)
+        self._cluster.state.put_metric(key, found.column, found.samples, found.layout)
         self.stir()
 
     def drop(self, key: str) -> None:
         """None; nobody reads this signal any more."""
-        self._world.state.drop_metric(key)
+        self._cluster.state.drop_metric(key)
 
     def stir(self) -> None:
         """None; pods that samples rejected are tried again."""
         self._queue.notify(_MEASURED)
-        self._stirred()
+        self._changed()
 
     def snapshot(self) -> Snapshot:
         """The cluster as decisions see it now."""
-        return self._world.snapshot()
+        return self._cluster.snapshot()

@@ -1,16 +1,16 @@
-"""Explanations by a scheduler that is running: on a copy of its state, made in short steps, and decided in a thread.
+"""Explanations by a running scheduler: on a copy of its state, made in short slices, and decided in a thread.
 
-One at a time, as each takes memory for a second cluster; who has to wait longer than `PATIENCE` is told to ask again.
+One at a time, as each takes memory for a second cluster. A request that waits longer than `PATIENCE` ends with an error.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
-from wharfinger.event_loop import BuildThread
+from wharfinger.event_loop import BuildThread, in_slices
 from wharfinger.explain.explained_pod import ExplainedPod, explained
 from wharfinger.language import suggest
 from wharfinger.model.state.copies import copied
@@ -22,16 +22,12 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.scheduler import Scheduler
 
 PATIENCE = 20.0
-SLICE = 0.002
-"""Seconds of copying between two turns of everybody else."""
 MOST_SUGGESTED = 5000
-"""Pods among which a name that was meant is looked for."""
-
-T = TypeVar("T")
+"""Pods among which a similar name is looked for."""
 
 
 class ExplanationBusy(WharfingerError):
-    """Other explanations take all the time there is for them."""
+    """No explanation within `PATIENCE` seconds: other explanations take the time."""
 
 
 class LiveExplanations:
@@ -40,7 +36,7 @@ class LiveExplanations:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._turn = asyncio.Lock()
-        self._beside = BuildThread(clock)
+        self._thread = BuildThread(clock)
 
     async def of(self, scheduler: Scheduler, key: str, nodes: Sequence[str] = ()) -> ExplainedPod:
         """The explanation of a pod (`namespace/name`) as it stands now.
@@ -51,22 +47,10 @@ class LiveExplanations:
             async with asyncio.timeout(PATIENCE), self._turn:
                 pod, chain = _question(scheduler, key)
                 now = float(int(self._clock.now()))
-                state = await self._in_slices(copied(scheduler.state.snapshot(now)))
-                return await self._beside.run(explained, chain, state, pod, now, nodes)
+                state = await in_slices(copied(scheduler.state.snapshot(now)), self._clock)
+                return await self._thread.run(explained, chain, state, pod, now, nodes)
         except TimeoutError:
             raise ExplanationBusy(f"no explanation within {PATIENCE:g} s; too many are asked for, ask again later") from None
-
-    async def _in_slices(self, steps: Generator[None, None, T]) -> T:
-        ends_at = self._clock.monotonic() + SLICE
-        while True:
-            try:
-                next(steps)
-            except StopIteration as finished:
-                found: T = finished.value
-                return found
-            if self._clock.monotonic() >= ends_at:
-                await self._clock.sleep(0)
-                ends_at = self._clock.monotonic() + SLICE
 
 
 def _question(scheduler: Scheduler, key: str) -> tuple[PodView, Chain]:

@@ -124,7 +124,7 @@ class DryRunSink:
     """A `ClusterSink` that hands on what it is told, except where it is supposed to have changed. `sink` is the scheduler's."""
 
     def __init__(self) -> None:
-        self.sink: ClusterSink | None = None
+        self._sink: ClusterSink | None = None
         self._gone: set[str] = set()  # uids of pods
         self._instead: dict[tuple[str, str], Any] = {}
 
@@ -173,11 +173,15 @@ class DryRunSink:
         instead = self._instead.get((kind, objects.key_of(obj)))
         return instead if instead is not None and instead.metadata.uid == obj.metadata.uid else obj
 
+    def connect(self, sink: ClusterSink) -> None:
+        """Pass events on to the scheduler's sink; called once, before the first event."""
+        self._sink = sink
+
     @property
     def _scheduler(self) -> ClusterSink:
-        if self.sink is None:
-            raise RuntimeError("nobody is to be told")
-        return self.sink
+        if self._sink is None:
+            raise RuntimeError("no scheduler is connected")
+        return self._sink
 
 
 class DryRunBinder:

@@ -43,16 +43,22 @@ class QueueSettings:
     longest_wait: float = 300.0
 
 
-class QueuePlaces:
-    """The places of the queue. `stirred` is told when a pod becomes ready or its backoff begins."""
+GateFailed = Callable[[QueuedPod, PluginFault], None]
+"""Called with a pod that waits because a plugin failed to say whether it may be tried."""
 
-    def __init__(self, clock: Clock, settings: QueueSettings, observer: Observer, stirred: Callable[[], None]) -> None:
+
+class QueuePlaces:
+    """The places of the queue. `wake` is called when a pod becomes ready or its backoff begins."""
+
+    def __init__(
+        self, clock: Clock, settings: QueueSettings, observer: Observer, wake: Callable[[], None], gate_failed: GateFailed
+    ) -> None:
         self._clock = clock
         self._after_rejection = settings.backoff
         self._after_error = settings.error_backoff
-        self.faulty_gate: Callable[[QueuedPod, PluginFault], None] = lambda queued, fault: observer.failed(f"pod {queued.pod.key}", fault)
+        self._gate_failed = gate_failed
         self._observer = observer
-        self._stirred = stirred
+        self._wake = wake
         self._active = ReadyHeap()
         self._backoff = ReadyHeap()
         self._error_backoff = ReadyHeap()
@@ -120,7 +126,7 @@ class QueuePlaces:
         queued.gate_faults += 1
         now = self._clock.monotonic()
         self._back_off(queued, Place.ERROR_BACKOFF, self._after_error.ready_at(now, queued.gate_faults), REJECTED)
-        self.faulty_gate(queued, fault)
+        self._gate_failed(queued, fault)
 
     def shelve(self, queued: QueuedPod) -> None:
         """Put a pod that is nowhere among those that fit nowhere."""
@@ -134,7 +140,7 @@ class QueuePlaces:
         queued.queued_at = self._clock.monotonic()
         self._active.push(queued, self._key(queued))
         self._observer.queued("active", event)
-        self._stirred()
+        self._wake()
 
     def back_off(self, queued: QueuedPod, ready_at: float) -> None:
         """Put a pod that is nowhere into a backoff that lasts until `ready_at`, also when nothing else is ready."""
@@ -146,7 +152,7 @@ class QueuePlaces:
         heap = self._backoff if place is Place.BACKOFF else self._error_backoff
         heap.push(queued, (ready_at, *self._key(queued)))
         self._observer.queued("backoff", event)
-        self._stirred()
+        self._wake()
 
     def _key(self, queued: QueuedPod) -> tuple[object, ...]:
         self._entered += 1
@@ -186,34 +192,34 @@ SWEEP = 30.0
 class SchedulingQueue:
     """Pods waiting to be placed.
 
-    `snapshot` gives the cluster as it is, for hints that look closer at an event; `stirred` is told when a pod becomes ready or its
-    backoff begins.
+    `snapshot` gives the cluster as it is, for hints that look closer at an event. `wake` is called when a pod becomes ready or its backoff
+    begins. `gate_failed` is called with each pod that waits because a plugin failed to say whether it may be tried.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 — what the queue asks and calls
         self,
         clock: Clock,
         snapshot: Callable[[], Snapshot],
         *,
         settings: QueueSettings | None = None,
         observer: Observer | None = None,
-        stirred: Callable[[], None] = lambda: None,
+        wake: Callable[[], None] = lambda: None,
+        gate_failed: GateFailed | None = None,
     ) -> None:
         self._clock = clock
         self._snapshot = snapshot
         self._settings = settings or QueueSettings()
         self._observer: Observer = observer or SilentObserver()
         self._pods: dict[str, QueuedPod] = {}
-        self._places = QueuePlaces(clock, self._settings, self._observer, stirred)
+        self._places = QueuePlaces(clock, self._settings, self._observer, wake, gate_failed or self._report_gate)
         self._unschedulable = self._places.unschedulable
         self._in_flight = self._places.in_flight
-        self._stirred = stirred
+        self._wake_scheduler = wake
         self._waking: dict[str, tuple[str, Callable[[QueuedPod], bool] | None]] = {}
         self._next_sweep = 0.0
 
-    def on_faulty_gate(self, told: Callable[[QueuedPod, PluginFault], None]) -> None:
-        """None; from now on this is told of pods that wait because a plugin failed to say whether they may be tried."""
-        self._places.faulty_gate = told
+    def _report_gate(self, queued: QueuedPod, fault: PluginFault) -> None:
+        self._observer.failed(f"pod {queued.pod.key}", fault)
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -296,7 +302,7 @@ class SchedulingQueue:
         if len(waiting) > PORTION:
             waiting.sort(key=lambda queued: queued.sort_key)
             self._waking.update((queued.uid, (label, concerned)) for queued in waiting[PORTION:])
-            self._stirred()
+            self._wake_scheduler()
         woken = sum(self._let_in(queued, label, concerned) for queued in waiting[:PORTION])
         return woken + max(0, len(waiting) - PORTION)
 

@@ -27,6 +27,7 @@ from wharfinger.scheduler.profiles import Profiles
 from wharfinger.scheduler.queue import QueueSettings, SchedulingQueue
 
 if TYPE_CHECKING:
+    from wharfinger.errors import PluginFault
     from wharfinger.framework.decision import Decision
     from wharfinger.framework.ports import ClusterSink
     from wharfinger.model.objects.pod_view import PodView
@@ -91,35 +92,48 @@ class SchedulerSettings:
 
 
 class Scheduler:
-    """Places the pods of its profiles; `sink` is to be told what the cluster is like, `measurements` what was measured of it.
+    """Places the pods of its profiles; `sink` takes watch events, `measurements` takes metric samples.
 
-    `state` is an empty one, for whoever wants to know of its changes. `rest` says for how many seconds to decide nothing after a slice.
+    `state` is an empty state, for callers that record its changes. `rest` returns for how many seconds to decide nothing after a slice.
+    `suspension_changed` is called with name and revision of each policy that is suspended, or is not any more.
     """
 
-    def __init__(
-        self, chains: Mapping[str, Chain], ports: Ports, settings: SchedulerSettings | None = None, state: ClusterState | None = None
+    def __init__(  # noqa: PLR0913 — settings, and what the scheduler shares with the policy store
+        self,
+        chains: Mapping[str, Chain],
+        ports: Ports,
+        settings: SchedulerSettings | None = None,
+        state: ClusterState | None = None,
+        *,
+        rest: Callable[[], float] = lambda: 0.0,
+        suspension_changed: Callable[[str, str], None] = lambda _policy, _revision: None,
     ) -> None:
         self.settings = settings or SchedulerSettings()
         self.state = ClusterState() if state is None else state
         self._ports = ports
-        self._world = LiveCluster(state=self.state, ports=ports)
+        self._cluster = LiveCluster(state=self.state, ports=ports)
         self._wake = asyncio.Event()
         self.queue = SchedulingQueue(
-            ports.clock, self._world.snapshot, settings=self.settings.queue, observer=ports.observer, stirred=self._wake.set
+            ports.clock,
+            self._cluster.snapshot,
+            settings=self.settings.queue,
+            observer=ports.observer,
+            wake=self._wake.set,
+            gate_failed=self._gate_failed,
         )
-        self.budget = PolicyBudget(self.settings.budget, ports.clock.now, ports.clock.monotonic, self._size)
+        self.budget = PolicyBudget(self.settings.budget, ports.clock.now, ports.clock.monotonic, self._size, suspension_changed)
         self.profiles = Profiles(chains, ports.observer, self.budget)
-        self.rest: Callable[[], float] = lambda: 0.0
+        self._rest = rest
+        self._watchers: list[Callable[[str, Decision], None]] = []
         self._stopping = False
         self._writes = StatusWrites(ports.writer, ports.leadership, ports.observer, self.settings.most_writes)
         permits = Permits(ports.clock)
-        failures = Failures(self._world, self.queue, self._writes)
-        self.queue.on_faulty_gate(failures.gate_failed)
+        self._failures = failures = Failures(self._cluster, self.queue, self._writes)
         self._binding = BindingCycle(
-            self._world, queue=self.queue, writes=self._writes, failures=failures, permits=permits, most=self.settings.most_binds
+            self._cluster, queue=self.queue, writes=self._writes, failures=failures, permits=permits, most=self.settings.most_binds
         )
-        self._preemptor = Preemptor(self._world, self.queue, self._writes, permits)
-        self._cycle = SchedulingCycle(self._world, self.queue, self._binding, failures, self._preemptor, self.budget)
+        self._preemptor = Preemptor(self._cluster, self.queue, self._writes, permits)
+        self._cycle = SchedulingCycle(self._cluster, self.queue, self._binding, failures, self._preemptor, self.budget, self._watchers)
         self._feed = ClusterFeed(
             state=self.state,
             queue=self.queue,
@@ -127,9 +141,9 @@ class Scheduler:
             observer=ports.observer,
             leaving=self._leaving,
             unreadable=failures.unreadable,
-            stirred=self._wake.set,
+            changed=self._wake.set,
         )
-        self.measurements = Measurements(self._world, self.queue, self._wake.set)
+        self.measurements = Measurements(self._cluster, self.queue, self._wake.set)
 
     @property
     def sink(self) -> ClusterSink:
@@ -175,9 +189,9 @@ class Scheduler:
         self.budget.adopted(profile.chain for profile in self.profiles)
         return self.queue.policies_changed(Concerned(changed, self._ports.clock.now())) if changed else 0
 
-    def show_decisions(self, beside: Callable[[str, Decision], None]) -> None:
-        """None; from now on `beside` too sees every decision, with the name of its profile, on the state it was made on."""
-        self._cycle.beside = (*self._cycle.beside, beside)
+    def show_decisions(self, watcher: Callable[[str, Decision], None]) -> None:
+        """Call `watcher` with every decision from now on, and the name of its profile, while the state is that of the decision."""
+        self._watchers.append(watcher)
 
     async def run(self) -> None:
         """None, after `stop`, when what was under way has ended or `stop_seconds` have passed. Cancelling stops everything at once."""
@@ -210,14 +224,14 @@ class Scheduler:
         if not self._binding.room.is_set():
             await until(self._binding.room, self._ports.clock, LONGEST_NAP)
         elif self._schedule_slice():
-            await self._ports.clock.sleep(self.rest())
+            await self._ports.clock.sleep(self._rest())
         else:
             await until(self._wake, self._ports.clock, self._nap())
 
     def _schedule_slice(self) -> bool:
         """Whether there may be more to do after a slice of time; False when no pod is ready."""
         clock = self._ports.clock
-        ends_at = clock.monotonic() + self.settings.slice_seconds / (SHORTER if self.rest() else 1)
+        ends_at = clock.monotonic() + self.settings.slice_seconds / (SHORTER if self._rest() else 1)
         while self._binding.room.is_set():
             queued = self.queue.pop()
             if queued is None:
@@ -234,6 +248,9 @@ class Scheduler:
     def _size(self) -> tuple[int, int]:
         snapshot = self.state.snapshot()
         return snapshot.n_nodes, int(snapshot.pod_count.sum())
+
+    def _gate_failed(self, queued: QueuedPod, fault: PluginFault) -> None:
+        self._failures.gate_failed(queued, fault)
 
     def _leaving(self, uid: str, gone: bool) -> None:
         self._preemptor.leaving(uid)

@@ -69,11 +69,27 @@ class Seen:
         self.sources.append((status.name, status.lost))
 
 
+class Scheduling:
+    """A scheduler that keeps what it adopts; `sample` and `failed` may be set."""
+
+    def __init__(self):
+        self.adopted = []
+        self.failures = []
+        self.suspended = {}
+        self.sampled = lambda: None
+        self.adopt = self.adopted.append
+
+    def sample(self):
+        return self.sampled()
+
+    def failed(self, where, error):
+        self.failures.append((where, str(error)))
+
+
 class World:
-    def __init__(self, *places, state=None, profiles=("wharfinger",), params=None):
+    def __init__(self, *places, state=None, profiles=("wharfinger",), params=None, scheduling=None):
         self.clock = ManualClock()
         self.seen = Seen()
-        self.adopted = []
         places = places or (Place(),)
         supplies = [
             place if isinstance(place, Supply) else Supply(source=place, profiles=frozenset(profiles), params=params or {})
@@ -81,7 +97,10 @@ class World:
         ]
         kept = None if state is None else LastKnownGood(state)
         self.store = PolicyStore(supplies, dict.fromkeys(profiles, BASE), self.clock, observer=self.seen, kept=kept)
-        self.store.adopt = self.adopted.append
+        self.scheduling = scheduling or Scheduling()
+        self.store.connect(self.scheduling)
+        self.scheduling.adopted.clear()
+        self.adopted = self.scheduling.adopted
 
     async def offer(self, texts, source="folder", **more):
         """Offer texts (by key; or PolicyText) and wait for what comes of it."""
@@ -91,11 +110,11 @@ class World:
         }
         self.clock.move(1)
         self.store.offer(source, made)
-        await self.store.settle()
+        await self.store.build_offers()
 
     async def lose(self, why="gone", source="folder"):
         self.store.lose(source, why)
-        await self.store.settle()
+        await self.store.build_offers()
 
     def deciding(self, profile="wharfinger"):
         """The labels that policies want, by name."""

@@ -63,7 +63,7 @@ async def test_while_its_source_is_lost_it_belongs_to_whom_it_did(tmp_path):
     await before.offer({"a": text(policy("p"), TENANT)})
     after = World(state=tmp_path)
     after.store.lose("folder", "unreadable")
-    await after.store.settle()
+    await after.store.build_offers()
 
     assert held(after) == [("p", TENANT)]
 

@@ -2,7 +2,7 @@
 
 import gc
 
-from tests.unit.policies.stores import World, policy, story
+from tests.unit.policies.stores import Scheduling, World, policy, story
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
@@ -23,15 +23,16 @@ def alive():
 async def test_a_thousand_reloads_leave_nothing_behind():
     things = [node("a", labels={"pool": "a"}), pod("stuck", nodeSelector={"pool": "none"})]
     async with running(*things) as cluster:
-        world = World()
         shadows = Shadows(cluster.clock)
         cluster.scheduler.show_decisions(shadows.compare)
+        scheduling = Scheduling()
 
         def adopt(active):
             cluster.scheduler.adopt(active.chains)
             shadows.adopt(active)
 
-        world.store.adopt = adopt
+        scheduling.adopt = adopt
+        world = World(scheduling=scheduling)
         counted = []
         for reload in range(RELOADS):
             broken = reload % 5 == 4

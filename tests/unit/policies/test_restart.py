@@ -43,7 +43,7 @@ async def test_a_source_that_is_lost_at_the_start_has_what_it_had(tmp_path):
     await after.offer({}, "two")
     assert after.deciding() == {"a": "one"}
     assert set(after.store.active.shadows["wharfinger"]) == {"b"}
-    assert not after.store.unheard
+    assert not after.store.unknown_sources
     assert [source.lost for source in after.store.sources] == ["no such folder", EMPTIED]
 
 
@@ -96,8 +96,8 @@ def test_a_record_that_is_damaged_is_passed_over_and_said(tmp_path, damage):
         after = World(state=tmp_path)
         await after.lose()
         assert after.deciding() == {"b": "one"}
-        assert len(after.store.troubles) == 1
-        assert path.name in after.store.troubles[0]
+        assert len(after.store.record_errors) == 1
+        assert path.name in after.store.record_errors[0]
 
     scenario()
 
@@ -108,7 +108,7 @@ async def test_a_disk_that_is_full_is_said_and_stops_nothing(tmp_path):
     world = World(state=tmp_path)
     await world.offer({"a.policy": policy("a")})
     assert world.deciding() == {"a": "a"}
-    assert "cannot be kept" in world.store.troubles[-1]
+    assert "cannot be kept" in world.store.record_errors[-1]
 
 
 @story
@@ -168,7 +168,7 @@ async def test_a_policy_that_imports_is_not_remembered_by_its_text_alone():
 async def test_while_texts_are_built_nobody_is_told_of_a_policy_that_is_kept_as_of_one_that_is_refused(tmp_path):
     await World(state=tmp_path).offer({"a.policy": policy("a", "one")})
     after, told = World(state=tmp_path), []
-    run = after.store.beside.run
+    run = after.store.build_thread.run
 
     async def watched(*asked):
         told.append(after.states())
@@ -176,7 +176,7 @@ async def test_while_texts_are_built_nobody_is_told_of_a_policy_that_is_kept_as_
         told.append(after.states())
         return built
 
-    after.store.beside.run = watched
+    after.store.build_thread.run = watched
     await after.offer({"a.policy": BROKEN})
     assert len(told) >= 4
     assert not any(told)
@@ -189,6 +189,6 @@ async def test_having_no_policies_is_meant_where_a_marker_says_so(tmp_path):
     await before.offer({"a.policy": policy("a")})
     after = World(state=tmp_path)
     await after.offer({NONE_MEANT: text("", wanted=False)})
-    assert (after.deciding(), after.states(), after.store.unheard) == ({}, {}, frozenset())
+    assert (after.deciding(), after.states(), after.store.unknown_sources) == ({}, {}, frozenset())
     assert after.store.sources[0].lost == ""
-    assert World(state=tmp_path).store.unheard == {"folder"}, "the former policies are forgotten"
+    assert World(state=tmp_path).store.unknown_sources == {"folder"}, "the former policies are forgotten"

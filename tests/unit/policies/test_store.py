@@ -24,13 +24,13 @@ async def test_a_policy_that_is_suspended_says_so_as_long_as_it_is():
     world = World()
     await world.offer({"a.policy": policy("a"), "b.policy": policy("b"), "c.policy": text(policy("c"), name="c.policy", mode=Mode.SHADOW)})
     revisions = {status.name: status.revision for status in world.store.statuses}
-    world.store.suspended = lambda: {(name, revisions[name]): "it takes too long" for name in "ac"}
+    world.scheduling.suspended = {(name, revisions[name]): "it takes too long" for name in "ac"}
     assert world.states() == {"a.policy": "suspended", "b.policy": "active", "c.policy": "shadow"}
     found = world.status("a.policy")
     assert [(each.severity, each.code, each.message) for each in found.findings] == [("warning", "budget", "it takes too long")]
     assert found.report == "warning: budget: it takes too long\n"
     world.store.suspension_changed("a", revisions["a"])
-    world.store.suspended = dict
+    world.scheduling.suspended = {}
     world.store.suspension_changed("a", revisions["a"])
     assert world.seen.suspended == [("a", True), ("a", False)]
     assert world.states()["a.policy"] == "active"
@@ -140,7 +140,7 @@ async def test_where_the_last_policy_may_be_removed_on_purpose_it_is():
     await world.offer({"a": policy("a")}, "resources")
     await world.offer({}, "resources")
     assert world.deciding() == {}
-    assert not world.store.unheard
+    assert not world.store.unknown_sources
 
 
 @story
@@ -196,7 +196,7 @@ async def test_a_policy_that_was_kept_and_holds_again_is_told_once():
 @story
 async def test_what_is_untold_is_told_at_the_end_in_its_order_or_never():
     world = World()
-    with world.store.untold():
+    with world.store.announce_later():
         await world.offer({"a.policy": policy("a")})
         await world.offer({})
         await world.offer({"a.policy": BROKEN})
@@ -206,7 +206,7 @@ async def test_what_is_untold_is_told_at_the_end_in_its_order_or_never():
     assert [len(statuses) for statuses in world.seen.held] == [1, 1, 1]
 
     async def end_in_an_error():
-        with world.store.untold():
+        with world.store.announce_later():
             await world.offer({"a.policy": policy("other")})
             {}["nothing"]
 
@@ -224,7 +224,7 @@ async def test_of_two_that_come_together_the_order_of_sources_and_keys_decides()
     world.store.offer(
         "one", {"b.policy": text(policy("same", "one"), name="b.policy"), "c.policy": text(policy("same", "c"), name="c.policy")}
     )
-    await world.store.settle()
+    await world.store.build_offers()
     assert world.deciding() == {"same": "one"}
 
 
@@ -360,11 +360,11 @@ async def test_each_profile_has_its_own_policies():
 async def test_nobody_decides_before_every_source_has_spoken():
     world = World(Place("one"), Place("two"))
     await world.offer({"a.policy": policy("a")}, "one")
-    assert world.store.unheard == {"two"}
+    assert world.store.unknown_sources == {"two"}
     await world.lose("no such ConfigMap", "two")
-    assert world.store.unheard == {"two"}
+    assert world.store.unknown_sources == {"two"}
     await world.offer({"b.policy": policy("b")}, "two")
-    assert not world.store.unheard
+    assert not world.store.unknown_sources
 
 
 @story
@@ -379,7 +379,7 @@ async def test_policies_are_tried_on_the_cluster_as_soon_as_it_is_known():
     world = World()
     await world.offer({"a.policy": policy("a", "nowhere"), "b.policy": policy("b", "a")})
     assert not world.status("a.policy").findings
-    world.store.sample = lambda: sample_of(state.snapshot(), [view("p")])
+    world.scheduling.sampled = lambda: sample_of(state.snapshot(), [view("p")])
     await world.store.review()
     (found,) = world.status("a.policy").now
     assert "a rejects all 2 nodes for every pod" in found.message
@@ -416,7 +416,7 @@ async def test_of_many_policies_only_some_are_tried_at_a_time_and_all_have_their
     world = World()
     names = [f"{number}.policy" for number in range(5)]
     await world.offer({name: policy(f"p{name[0]}", "nowhere") for name in names})
-    world.store.sample = lambda: sample_of(state.snapshot(), [view("p")])
+    world.scheduling.sampled = lambda: sample_of(state.snapshot(), [view("p")])
     counts = []
     for _ in range(3):
         await world.store.review(2)
@@ -429,16 +429,15 @@ async def test_of_a_hundred_edits_in_a_moment_the_last_is_built():
     world = World()
     for edit in range(100):
         world.store.offer("folder", {"a.policy": text(policy("a", str(edit)))})
-    await world.store.settle()
+    await world.store.build_offers()
     assert world.deciding() == {"a": "99"}
     assert world.seen.tried == [("a.policy", "accepted")]
 
 
 @story
 async def test_what_should_not_happen_is_told_and_what_holds_goes_on(monkeypatch):
-    failures = []
     world = World()
-    world.store.failed = lambda where, error: failures.append((where, str(error)))
+    failures = world.scheduling.failures
     await world.offer({"a.policy": policy("a", "one")})
     task = asyncio.create_task(world.store.run())
     await asyncio.sleep(0)

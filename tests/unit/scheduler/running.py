@@ -78,11 +78,12 @@ def view(*arguments, **more):
 class Running:
     """A running scheduler with everything around it."""
 
-    def __init__(self, chains=None, settings=None, volumes=True, observer=None, state=None):
+    def __init__(self, chains=None, settings=None, volumes=True, observer=None, *, state=None, rest=lambda: 0.0):
         self.cluster = InMemoryCluster()
         self.clock = ManualClock()
         self.seen = Watching()
         self.office = Office()
+        self.suspensions = []
         ports = Ports(
             binder=self.cluster,
             writer=self.cluster,
@@ -92,7 +93,17 @@ class Running:
             observer=observer or self.seen,
             volumes=self.cluster if volumes else None,
         )
-        self.scheduler = Scheduler(chains or {"wharfinger": assemble()}, ports, settings or SchedulerSettings(), state)
+        self.scheduler = Scheduler(
+            chains or {"wharfinger": assemble()},
+            ports,
+            settings or SchedulerSettings(),
+            state,
+            rest=rest,
+            suspension_changed=self._suspension_changed,
+        )
+
+    def _suspension_changed(self, policy, revision):
+        self.suspensions.append((policy, revision))
 
     async def calm(self):
         """Let everything run that can without time passing."""
@@ -111,8 +122,8 @@ class Running:
 
 
 @asynccontextmanager
-async def running(*things, chains=None, settings=None, volumes=True, observer=None, state=None):
-    world = Running(chains, settings, volumes, observer)
+async def running(*things, chains=None, settings=None, volumes=True, observer=None, state=None, rest=lambda: 0.0):
+    world = Running(chains, settings, volumes, observer, state=state, rest=rest)
     for thing in things:
         world.cluster.put(thing)
     world.cluster.connect(world.scheduler.sink)

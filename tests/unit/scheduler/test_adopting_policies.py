@@ -102,8 +102,7 @@ def test_the_rules_of_a_policy_that_stays_are_shared():
 
 @story
 async def test_the_scheduler_rests_between_two_slices_when_it_is_asked_to():
-    async with started([], settings=SchedulerSettings(slice_seconds=0.0)) as world:
-        world.scheduler.rest = lambda: 0.5
+    async with started([], settings=SchedulerSettings(slice_seconds=0.0), rest=lambda: 0.5) as world:
         for name in "pq":
             world.cluster.put(pod(name))
         await world.calm()
@@ -114,9 +113,8 @@ async def test_the_scheduler_rests_between_two_slices_when_it_is_asked_to():
 
 @story
 async def test_and_decides_in_shorter_slices_then():
-    async with started([], settings=SchedulerSettings(slice_seconds=1.0)) as world:
+    async with started([], settings=SchedulerSettings(slice_seconds=1.0), rest=lambda: 100.0) as world:
         world.scheduler.show_decisions(lambda *_: world.clock.move(0.3))
-        world.scheduler.rest = lambda: 100.0
         for index in range(8):
             world.cluster.put(pod(f"p{index}"))
         await world.calm()
