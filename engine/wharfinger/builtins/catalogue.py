@@ -38,7 +38,7 @@ FUNCTIONS = (
 
 
 class Builtins:
-    """The catalogue of the language (`language.catalogue.Catalogue`); its order is the order of the reference page."""
+    """The catalogue of the language (`language.catalogue.Catalogue`), in the order of the reference page."""
 
     @cached_property
     def _functions(self) -> dict[str, Function]:
@@ -65,7 +65,7 @@ class Builtins:
         return tuple(self._functions.values())
 
     def regex_fault(self, pattern: str) -> str | None:
-        """What is wrong with a regular expression (not RE2 syntax, or too costly), or None."""
+        """What is wrong with a regular expression: no RE2 syntax, or too costly; None if nothing."""
         return texts.regex_fault(pattern)
 
     def score_plugins(self) -> Mapping[str, frozenset[str]]:

@@ -1,12 +1,12 @@
-"""`exp` and `log`, the same to the last bit for one number and for a column, on every machine.
+"""`exp`, `log` and `sigmoid` with the same last bit for one number and for a column, on every machine.
 
-The C library's functions and NumPy's are both good, but their last bit depends on the library and on the processor. A score that was
-computed for one row is compared with scores that were computed for all rows, so both must be one sequence of operations that IEEE 754
-rounds in one way: sums, products, quotients, `floor`, and the exact `frexp` and `ldexp`. Each is a step of its own in Python and in
-NumPy, so that no compiler joins a product and a sum into one rounding.
+The functions of the C library and of NumPy are accurate, but their last bit depends on the library and on the processor. A score computed
+for one row is compared with scores computed for all rows, so both must be one sequence of operations that IEEE 754 rounds in one way: sums,
+products, quotients, `floor`, and the exact `frexp` and `ldexp`. Each operation is a separate step in Python and in NumPy, so that no
+compiler fuses a product and a sum into one rounding.
 
-The formulas are those of FDLIBM 5.3 (Sun Microsystems, `e_exp.c` and `e_log.c`), which Go's `math.Log` uses too. They are wrong by less
-than one unit in the last place.
+The formulas are those of FDLIBM 5.3 (Sun Microsystems, `e_exp.c` and `e_log.c`), which Go's `math.Log` uses too. Their error is less than
+one unit in the last place.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LOWEST_EXPONENT = -750.0  # exp(-746) is 0 in float64
 
 
 def exp(x: float) -> float:
-    """The number e to the power of `x` (of 700, where `x` is larger); 0 where `x` is NaN."""
+    """Euler's number to the power of `x` (of 700, where `x` is larger); 0 where `x` is NaN."""
     x = min(HIGHEST_EXPONENT, max(LOWEST_EXPONENT, x))  # in this order of arguments NaN becomes the lowest
     power = math.floor(x * INVERSE_LN2 + 0.5)
     return math.ldexp(_exp_of_remainder(x - power * LN2_HIGH, power * LN2_LOW), power)
 
 
 def exp_column(x: Any) -> Any:
-    """`exp` of each number."""
+    """`exp` of each number, a new array."""
     x = np.where(np.greater(x, LOWEST_EXPONENT), x, LOWEST_EXPONENT)
     x = np.where(np.less(x, HIGHEST_EXPONENT), x, HIGHEST_EXPONENT)
     power = np.floor(x * INVERSE_LN2 + 0.5)
@@ -44,7 +44,7 @@ def exp_column(x: Any) -> Any:
 
 
 def log(x: float) -> float:
-    """The natural logarithm of a number above 0; infinite where `x` is."""
+    """The natural logarithm of a number above 0; infinite where `x` is infinite."""
     if x == math.inf:
         return x
     fraction, power = math.frexp(x)
@@ -55,7 +55,7 @@ def log(x: float) -> float:
 
 
 def log_column(x: Any) -> Any:
-    """`log` of each number; any number where one is not above 0."""
+    """`log` of each number, a new array; arbitrary where a number is not above 0."""
     fraction, power = np.frexp(x)
     low = np.less(fraction, math.sqrt(0.5))
     found = _log_of_parts(np.where(low, fraction * 2, fraction) - 1, np.where(low, power - 1, power))
@@ -69,7 +69,7 @@ def sigmoid(x: float) -> float:
 
 
 def sigmoid_column(x: Any) -> Any:
-    """`sigmoid` of each number."""
+    """`sigmoid` of each number, a new array."""
     e = exp_column(-np.abs(x))
     return np.where(np.greater_equal(x, 0), 1, e) / (1 + e)
 

@@ -1,4 +1,4 @@
-"""Functions of what a node object says: images that it already has, and taints (with the pod's tolerations)."""
+"""Functions of a node's images and taints."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ TAINT = re.compile(r"(?P<key>[^=:]+)(?:=(?P<value>[^:]*))?:(?P<effect>[A-Za-z]+)
 
 
 def effect_fault(effect: object) -> str | None:
-    """What is wrong with the name of a taint effect, or None; the empty name stands for all effects."""
+    """What is wrong with the name of a taint effect, None if nothing; the empty name stands for all effects."""
     return None if effect in (*EFFECTS, "") else f"not a taint effect; use one of {', '.join(EFFECTS)}"
 
 
 def taint_fault(taint: object) -> str | None:
-    """What is wrong with a taint written as kubectl writes it, or None."""
+    """What is wrong with a taint written as kubectl writes it, None if nothing."""
     found = TAINT.fullmatch(str(taint))
     if found is None:
         return 'not a taint; write it as "key=value:NoSchedule" or "key:NoSchedule"'
@@ -69,7 +69,7 @@ def taint_fault(taint: object) -> str | None:
 
 
 def tolerates(pod: PodView, taint: str) -> bool:
-    """Whether one of the pod's tolerations tolerates `key=value:Effect` (component-helpers `scheduling/corev1`, `ToleratesTaint`, 1.36)."""
+    """True if a toleration of the pod tolerates `key=value:Effect` (component-helpers `scheduling/corev1`, `ToleratesTaint`, 1.36)."""
     found = TAINT.fullmatch(taint)
     if found is None:
         return False

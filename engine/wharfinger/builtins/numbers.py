@@ -1,7 +1,7 @@
 """Arithmetic: functions of numbers only.
 
-Scalar and vector forms are the same IEEE operations in the same order, so that both evaluators agree to the last bit on every
-machine; see `elementary` for `exp`, `log` and `sigmoid`.
+Scalar and vector forms are the same IEEE operations in the same order, so that both evaluators agree to the last bit on every machine; see
+`elementary` for `exp`, `log` and `sigmoid`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _greatest(*values: float) -> float:
 
 
 def _lower(a: Any, b: Any) -> Any:
-    """The smaller of each pair, the first where they are equal, as Python's `min` has it: `np.minimum` may give either of 0 and -0."""
+    """The smaller of each pair, the first where they are equal, as Python's `min` does; `np.minimum` may return either of 0 and -0."""
     return np.where(np.less(b, a), b, a)
 
 

@@ -1,8 +1,8 @@
 """How full a node would be with the pod on it.
 
-The formulas are those of Kubernetes' own plugins (pkg/scheduler/framework/plugins/noderesources, 1.36), with real numbers
-instead of integers: two nodes that differ by less than a whole point still differ. A resource counts on a node when the node
-has some of it to give and, for extended resources, when the pod asks for it.
+The formulas are those of Kubernetes' own plugins (pkg/scheduler/framework/plugins/noderesources, 1.36) with real numbers instead of
+integers: two nodes that differ by less than one point still differ. A resource counts on a node if the node has some of it and, for
+extended resources, if the pod requests it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WEIGHTS = {"*": plain("weight")}
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """One resource on one node (floats) or on many (arrays): what there is, and what is asked for without and with the pod."""
+    """One resource on one node (floats) or on many (arrays): allocatable, requested before and after the pod, and whether it counts."""
 
     allocatable: Any
     before: Any
@@ -40,7 +40,7 @@ class Fill:
 
 
 def weights_of(names: tuple[str, ...], weights: Mapping[str, float]) -> dict[str, float]:
-    """Weight by Kubernetes resource name; cpu and memory alike where nothing is named."""
+    """Weight by Kubernetes resource name; cpu and memory with equal weights if none is named."""
     named = dict.fromkeys(names, 1.0) | {SPELLING.get(name, name): float(weight) for name, weight in weights.items()}
     return named or {"cpu": 1.0, "memory": 1.0}
 
@@ -52,7 +52,7 @@ def _asked(pod: PodView, resource: str, *, nonzero: bool) -> int:
 
 
 def _fill_at(context: AtNode, resource: str, *, nonzero: bool) -> Fill | None:
-    """How full one node is; None when no node of the cluster has that resource."""
+    """How full one node is; None if no node of the cluster has that resource."""
     index = context.snapshot.resource_index(resource)
     if index is None:
         return None
@@ -63,7 +63,7 @@ def _fill_at(context: AtNode, resource: str, *, nonzero: bool) -> Fill | None:
 
 
 def _fill_rows(context: AtRows, resource: str, *, nonzero: bool) -> Fill | None:
-    """How full the nodes are; None when no node of the cluster has that resource."""
+    """How full the nodes are; None if no node of the cluster has that resource."""
     index = context.snapshot.resource_index(resource)
     if index is None:
         return None
@@ -142,7 +142,7 @@ def _deviation(fractions: list[float]) -> float:
 
 
 def _added(numbers: Iterable[float]) -> float:
-    """The sum, one number after the other as in the kernel: Python's `sum` corrects its rounding from version 3.12 on."""
+    """The sum, added in order as in the kernel: since Python 3.12 `sum` compensates rounding errors."""
     return reduce(operator.add, numbers, 0.0)
 
 

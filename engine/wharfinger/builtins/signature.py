@@ -31,7 +31,7 @@ NOT_NEGATIVE: Interval = (0.0, math.inf)
 
 
 def numeric(name: str) -> Parameter:
-    """A parameter that takes any number, whatever it measures."""
+    """A parameter that takes a number of any dimension."""
     return Parameter(name=name, kinds=NUMERIC)
 
 
@@ -41,12 +41,12 @@ def plain(name: str) -> Parameter:
 
 
 def text(name: str, *, literal: bool = False, validate: Callable[[object], str | None] | None = None, steps: int = 1) -> Parameter:
-    """A parameter that takes a string; checking a literal one takes as long as so many steps of the check."""
+    """A parameter that takes a string; `steps` is what checking a literal costs (`Parameter.steps`)."""
     return Parameter(name=name, kinds=frozenset({Kind.STRING}), literal=literal, validate=validate, steps=steps)
 
 
 def always(kind: Kind, *, optional: bool = False, shape: Shape = Shape.CONST) -> type_of:
-    """A result function that gives the same type for all arguments."""
+    """A result function that returns the same type for all arguments."""
     return lambda _types: Type(kind, shape=shape, optional=optional)
 
 
@@ -66,12 +66,12 @@ def common(types: tuple[Type, ...]) -> Kind:
 
 
 def same_dimension(types: tuple[Type, ...]) -> Type:
-    """The type of something taken from among its arguments, which must all measure the same."""
+    """The type of one of the arguments, which must all have the same dimension."""
     return Type(common(types))
 
 
 def quotient(types: tuple[Type, ...]) -> Type:
-    """The type of one argument in relation to another of the same dimension: a percent, missing where there is nothing to relate to."""
+    """The type of one argument divided by another of the same dimension: a percent, missing where the divisor is 0."""
     common(types)
     return Type(Kind.PERCENT, optional=True)
 
@@ -81,14 +81,14 @@ Rows = slice | NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class AtMoment:
-    """A point in time and nothing else: for what is asked about a pod alone (`for pods where`, `pods where`)."""
+    """A point in time: the context of functions that are evaluated for a pod alone (`for pods where`, `pods where`)."""
 
     now: float
 
 
 @dataclass(frozen=True, slots=True)
 class AtNode:
-    """One candidate node; `memo` keeps what is the same for every candidate, so that a reference need not recount the cluster per node."""
+    """One candidate node; `memo` keeps what is the same for all candidates, so that it is computed once."""
 
     snapshot: Snapshot
     pod: PodView
@@ -116,5 +116,5 @@ class AtRows:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self.snapshot.n_nodes if isinstance(self.rows, slice) else len(self.rows)

@@ -1,10 +1,9 @@
 """Spreading pods over topology domains.
 
-`spread` gives a node the points `100 · (max + min − n) / max`, where `n` is the number of selected pods in the node's domain
-and `max` and `min` are the largest and smallest such number over all domains of that key (100 everywhere while no domain has
-any). It is the formula of Kubernetes' PodTopologySpread (plugins/podtopologyspread/scoring.go, NormalizeScore, 1.36) on plain
-counts: the emptiest domain gets 100, fewer pods never give fewer points, and a difference of one pod weighs less the more pods
-there are.
+`spread` gives a node `100 · (max + min − n) / max` points, where `n` is the number of selected pods in the node's domain and `max` and
+`min` are the largest and smallest such number over all domains of that key (100 everywhere if all are 0). It is the formula of Kubernetes'
+PodTopologySpread (plugins/podtopologyspread/scoring.go, NormalizeScore, 1.36) on plain counts: the emptiest domain gets 100 points, more
+pods give fewer points, and the more pods there are the less one pod of difference changes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from wharfinger.model.objects.pod_view import PodView
 
 
 def _count_by_domain(context: AtNode, selected: Sequence[tuple[int, PodView]], by: str) -> dict[str, int]:
-    """Selected pods in each domain, domains without any included."""
+    """The number of selected pods in each domain, 0 included."""
     counts: dict[str, int] = {}
     snapshot = context.snapshot
     for row in range(snapshot.n_nodes):
@@ -49,22 +48,22 @@ def _spread(context: AtNode, selected: Sequence[tuple[int, PodView]], by: str) -
 
 
 class DomainTotals(Protocol):
-    """What is counted in each domain (`model.domain_counts.DomainCounts`): `counts` (n_domains,) float64 and their extremes."""
+    """Totals by domain (`model.columns.domains`): `counts` (n_domains,) float64 and their extremes."""
 
     counts: NDArray[np.float64]
 
     def lowest(self) -> float | None:
-        """The smallest count, None where there is no domain."""
+        """The smallest count; None if there is no domain."""
 
     def highest(self) -> float | None:
-        """The largest count, None where there is no domain."""
+        """The largest count; None if there is no domain."""
 
 
 class Counted(Protocol):
-    """A selection that is counted per domain (`model.selection.Selection`)."""
+    """A selection that is counted by domain (`model.columns.selection.Selection`)."""
 
     def domains(self, topology_key: str) -> DomainTotals:
-        """What is counted in each domain of a topology key."""
+        """The counts in the domains of a topology key."""
 
 
 def _spread_kernel(context: AtRows, selection: Counted, by: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

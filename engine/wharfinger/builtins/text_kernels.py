@@ -1,8 +1,8 @@
-"""Kernels of string functions: evaluated once per distinct text, then gathered.
+"""Kernels of string functions: evaluated once per distinct string, then looked up.
 
-Strings are interned: a column of labels is an array of small codes, and 5,000 nodes usually share a handful of texts. A function of
-one string column is therefore a table lookup, whatever the function costs. Functions of several string columns are evaluated once per
-distinct combination.
+Strings are interned: a column of labels is an array of small codes, and 5,000 nodes usually share a handful of values. A function of one
+string column is therefore a table lookup, whatever the function costs. A function of several string columns is evaluated once per distinct
+combination.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SPARE = 64  # room for strings that are interned later; the last entry stands fo
 
 
 class CodeTable:
-    """Answers of a function of one text, by the text's code; each is found out when first needed.
+    """Results of a function of one string, by the code of the string; each is computed when first needed.
 
-    `dtype` is what the function returns: `bool`, `float`, or `str` for texts (kept as codes). It may return None: missing.
+    `dtype` is what the function returns: `bool`, `float`, or `str` for strings (kept as codes). It may return None: missing.
     """
 
     __slots__ = ("_answers", "_dtype", "_evaluate", "_states", "_strings")
@@ -36,17 +36,17 @@ class CodeTable:
         self._states: NDArray[np.int8] = np.zeros(0, dtype=np.int8)
 
     def values(self, codes: NDArray[np.int32]) -> NDArray[Any]:
-        """The answer for each code (or the one for a single code); False, 0 or code -1 where it is missing or the text absent."""
+        """The result for each code (or for a single code); False, 0 or code -1 where it is missing or the string is absent."""
         self._learn(np.asarray(codes))
         return self._answers[codes]
 
     def present(self, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Whether there is an answer for each code."""
+        """True where there is a result, for each code."""
         present: NDArray[np.bool_] = self._learn(np.asarray(codes)) == PRESENT
         return present
 
     def _learn(self, codes: NDArray[np.int32]) -> NDArray[np.int8]:
-        """The state of each code, with no unknown ones left."""
+        """The state of each code; results that are not known yet are computed."""
         if len(self._strings) >= len(self._states):
             self._grow()
         states = self._states[codes]
@@ -75,7 +75,7 @@ class CodeTable:
 class Kernel:
     """The kernel of a string function: `(strings, *arguments) -> (values, present)`.
 
-    String columns among the arguments are int32 arrays of codes, arguments that are one for all nodes plain Python values.
+    String columns among the arguments are int32 arrays of codes; arguments that are the same for all nodes are plain Python values.
     """
 
     __slots__ = ("dtype", "scalar")
@@ -85,12 +85,12 @@ class Kernel:
         self.dtype = dtype
 
     def table(self, strings: StringTable, column: int, *rest: Any) -> CodeTable:
-        """The lookup table for argument number `column`, the others being `rest`."""
+        """The lookup table for argument number `column`, with `rest` as the other arguments."""
         before, after = rest[:column], rest[column:]
         return CodeTable(strings, lambda text: self.scalar(*before, text, *after), self.dtype)
 
     def __call__(self, strings: StringTable, *arguments: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """The values and whether they are present, for each row."""
+        """The values, and where they are present, for each row."""
         columns = [index for index, argument in enumerate(arguments) if isinstance(argument, np.ndarray)]
         if len(columns) == 1:
             rest = [argument for index, argument in enumerate(arguments) if index != columns[0]]
@@ -104,7 +104,7 @@ class Kernel:
         return self._packed(answers, strings)[inverse], present[inverse]
 
     def _answer(self, strings: StringTable, arguments: tuple[Any, ...], columns: list[int], codes: list[int]) -> Any:
-        """The answer for one combination of codes; None where one of them is absent."""
+        """The result for one combination of codes; None if a string is absent."""
         if min(codes) < 0:
             return None
         texts = dict(zip(columns, map(strings.text, codes), strict=True))

@@ -28,7 +28,7 @@ DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
-    """The expression, ready to match; re2.error if it is none, or too costly."""
+    """The compiled expression; raises re2.error if it is invalid or too costly."""
     options = re2.Options()
     options.max_mem = REGEX_MEMORY
     options.log_errors = False
@@ -36,7 +36,7 @@ def compiled(pattern: str) -> Any:
 
 
 def regex_fault(pattern: object) -> str | None:
-    """What is wrong with a regular expression (not RE2 syntax, or too costly), or None."""
+    """What is wrong with a regular expression (no RE2 syntax, or too costly), None if nothing."""
     try:
         compiled(str(pattern))
     except re2.error as error:
@@ -137,7 +137,7 @@ Ordered = tuple[int, int, int, bool, tuple[Identifier, ...]]
 
 @lru_cache(maxsize=1024)
 def ordered(version: str) -> Ordered | None:
-    """A tuple that orders as the version does, or None when the text is not a version."""
+    """A tuple that orders as the version does; None if the text is not a version."""
     found = VERSION.fullmatch(version)
     if found is None:
         return None
@@ -152,7 +152,7 @@ def _identifier(part: str) -> Identifier:
 
 
 def version_fault(version: object) -> str | None:
-    """What is wrong with a version written in a policy, or None."""
+    """What is wrong with a version written in a policy, None if nothing."""
     return None if ordered(str(version)) else 'not a version; write it as "1.28" or "1.28.3-rc.1"'
 
 

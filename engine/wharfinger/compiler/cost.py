@@ -1,11 +1,12 @@
-"""What a policy costs to decide, known before it decides: a pure function of its text, the same on every machine.
+"""What a policy costs to decide, estimated before it decides: a pure function of its text, the same on every machine.
 
-Three things are counted. *Operations per node*: how many numbers are computed for each node at each decision. What depends on node objects
-and the pod's template alone is kept between decisions and not counted. *Operations per placed pod*: what is asked of every placed pod,
-because no index answers a selection. *Kept*: what is computed once and then kept, for each node (until its object changes) and for each
-template of placed pods (while there are any). An operation on a column of nodes takes about 2 ns; one on a placed pod about 200 ns.
+Three things are counted. *Operations per node*: how many numbers are computed for each node at each decision; columns that depend on node
+objects and the pod's template alone are kept between decisions and not counted. *Operations per placed pod*: what is computed for every
+placed pod because no index answers a selection. *Kept*: what is computed once and then kept, for each node (until its object changes) and
+for each template of placed pods (while there are any). An operation on a column of nodes takes about 2 ns; one on a placed pod about 200
+ns.
 
-What a policy may cost is fixed here, and is no setting: a text is accepted everywhere or nowhere.
+The limits are constants and not settings: a policy is accepted everywhere or nowhere.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ TYPICAL_PODS = 10_000  # the cluster that messages speak of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a policy may cost at most: `operations` per node and `kept` ones, `selections` that differ, `asked` operations per placed pod.
+    """What a policy may cost at most.
 
-    `counted` are operations for each template of placed pods, `recounted` those of them that are repeated for other templates of the pod
-    to be placed, `evicting` for each placed pod that may be evicted when room is made.
+    `operations` and `kept` are per node, `selections` is the number of different selections, `asked` are operations for each placed pod.
+    `counted` are operations for each template of placed pods, `recounted` those of them that are repeated for other templates of the pod to
+    be placed, `evicting` for each placed pod that may be evicted.
     """
 
     operations: int
@@ -59,15 +61,15 @@ OF_NAMESPACE = Budget(operations=2_000, kept=5_000, selections=50, asked=0, coun
 
 
 def budget_of(authority: Authority) -> Budget:
-    """What a policy of an authority may cost."""
+    """What a policy with this authority may cost."""
     return OF_NAMESPACE if authority.restricted else OF_CLUSTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected:
-    """One selection of placed pods: where it is written, how it is answered, and how many operations that takes for each pod asked.
+    """One selection of placed pods: where it is written, how it is answered, and its operations for each pod.
 
-    `captures` says that it needs a value of the pod to be placed, so that it is another selection for each such value.
+    `captures`: it needs a value of the pod to be placed, so it is another selection for each such value.
     """
 
     span: Span
@@ -77,12 +79,12 @@ class Selected:
 
     @property
     def asked(self) -> int:
-        """The operations for every placed pod; 0 where counts are kept by template."""
+        """The operations for each placed pod; 0 if counts are kept by template."""
         return self.operations if self.lookup in {Lookup.SCAN, Lookup.PODS} else 0
 
     @property
     def counted(self) -> int:
-        """The operations for each template of placed pods; 0 where every pod is asked."""
+        """The operations for each template of placed pods; 0 if they are for each placed pod."""
         return 0 if self.asked else self.operations
 
     @property
@@ -95,8 +97,8 @@ class Selected:
 class Amounts:
     """What some rules cost together.
 
-    `operations` per node at each decision, and `kept` ones that are computed only when a node object changes. `per_pod` says that each pod
-    is decided for itself, and not once with all others of its template.
+    `operations` are per node at each decision, `kept` those computed only when a node object changes. `per_pod`: each pod is decided
+    separately, and not once for all pods of its template.
     """
 
     operations: int
@@ -106,7 +108,7 @@ class Amounts:
 
     @property
     def asked(self) -> int:
-        """The operations for every placed pod."""
+        """The operations for each placed pod."""
         return sum(selection.asked for selection in self.selections)
 
     @property
@@ -116,13 +118,13 @@ class Amounts:
 
     @property
     def recounted(self) -> int:
-        """Those of them that are repeated for other values of the pod to be placed."""
+        """Those of `counted` that are repeated for other values of the pod to be placed."""
         return sum(selection.recounted for selection in self.selections)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleCost(Amounts):
-    """What one rule costs, with what it shares with others."""
+    """What one rule costs, including what it shares with others."""
 
     rule: str
     span: Span
@@ -130,7 +132,7 @@ class RuleCost(Amounts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost(Amounts):
-    """What a policy costs: rule by rule, and all together, where what rules share is counted once.
+    """What a policy costs: each rule, and all together with shared operations counted once.
 
     `evicting` are the operations of its `preemption` for each placed pod that may be evicted.
     """
@@ -143,18 +145,18 @@ class Cost(Amounts):
 
 
 def of_policy(policy: typed.Policy) -> Cost:
-    """The cost of a policy whatever the values of its params are."""
+    """The cost of a policy for any values of its params."""
     roots = PolicyRoots(policy)
     return estimate(policy, optimized(roots.module, {}, selection_parts.take_apart), roots.groups)
 
 
 def of_compiled(policy: CompiledPolicy) -> Cost:
-    """The cost of a policy with the values that its params have."""
+    """The cost of a compiled policy, with the values of its params."""
     return estimate(policy.policy, policy.program.module, policy.program.groups)
 
 
 def estimate(policy: typed.Policy, module: Module, groups: Mapping[str, Sequence[str]]) -> Cost:
-    """The cost of a policy in its optimised form; `groups` are the names of what each rule computes."""
+    """The cost of a policy in its optimised form; `groups` are the names of the roots of each rule."""
     found = _Estimate(module)
     rules = [
         *((f"filter {i}", f"filter {rule.name}", rule.span) for i, rule in enumerate(policy.filters)),
@@ -175,7 +177,7 @@ def estimate(policy: typed.Policy, module: Module, groups: Mapping[str, Sequence
 
 
 def _item_operations(outputs: Iterable[Node]) -> int:
-    """How many operations a program takes for one placed pod."""
+    """The number of operations of a program for one placed pod."""
     inner = (node for node in ordered(outputs) if node.stage is Stage.ITEM and node.op is not leaves.ITEM)
     return sum(REGEX if node.op.name == _REGEX else 1 for node in inner)
 
@@ -211,12 +213,12 @@ class _Estimate:
 
 
 def _adds_up(node: Node) -> bool:
-    """Whether values of placed pods are added up or compared, and not only counted."""
+    """True if values of placed pods are added or compared, and not only counted."""
     return len(selection_parts.counted(node)) > 1
 
 
 def _is_kept(node: Node) -> bool:
-    """Whether a column is kept between decisions: only node objects change it, and it is the same for all pods of a template."""
+    """True if a column is kept between decisions: only node objects change it, and it is the same for all pods of a template."""
     return node.volatility is Volatility.STATIC and not node.own
 
 
@@ -234,7 +236,7 @@ _POD_TEXTS = dict.fromkeys(_TEXTS, 10) | {_REGEX: 100}
 
 
 def weight(node: Node) -> int:
-    """The operations of one step for each node of the cluster."""
+    """The operations of one step for each node."""
     name = node.op.name
     if node.op is ops.LOOKUP:  # in a table that asks each text of the column once
         return MEMBER if node.args[0].op.name in {ops.MEMBERSHIP.name, "table satisfies"} else TEXT
@@ -249,7 +251,7 @@ def weight(node: Node) -> int:
 
 
 def report(policy: typed.Policy, diagnostics: Diagnostics, cost: Cost | None = None) -> None:
-    """Reports what makes a policy slow, and refuses one that costs more than its authority may."""
+    """Warns of what makes a policy slow, and refuses a policy that costs more than its authority allows."""
     cost = of_policy(policy) if cost is None else cost
     restricted, budget = policy.authority.restricted, budget_of(policy.authority)
     for selection in cost.selections:
@@ -292,7 +294,7 @@ _ASKED_HELP = (
 
 
 def affordable(policy: CompiledPolicy) -> CompiledPolicy:
-    """The policy itself; raises PolicyError where it costs more than its authority may."""
+    """The policy itself; raises PolicyError if it costs more than its authority allows."""
     diagnostics = Diagnostics()
     report(policy.policy, diagnostics, of_compiled(policy))
     if diagnostics.has_errors:
@@ -301,7 +303,7 @@ def affordable(policy: CompiledPolicy) -> CompiledPolicy:
 
 
 def _is_allowed(policy: typed.Policy, span: Span) -> bool:
-    """Whether `@allow` keeps the warning about a selection away."""
+    """True if `@allow` silences the warning about a selection."""
     return any(Code.L501.name in codes and (whole is None or _holds(whole, span)) for whole, codes in policy.allowed)
 
 

@@ -1,7 +1,8 @@
 """Reference evaluator of the policy language: one node at a time, plain Python values, None for missing.
 
-It is slow and obvious. It shares nothing with the compiled form but the typed tree, the schema and the scalar references of the builtins,
-and serves as the oracle of property tests, explains decisions and fills in messages. Nothing on the path of a decision may import it.
+It is slow and obvious. With the compiled form it shares the typed tree, the records of operators, attributes and builtins (of which it uses
+the scalar references), and the texts of messages. It is the oracle of property tests, explains decisions and fills in messages. No module
+on the path of a decision may import it.
 
 `EVALUATE` holds the meaning of each kind of expression, as a function of the interpreter, the expression and a place.
 """
@@ -31,24 +32,24 @@ Pods = list[tuple[int, PodView]]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What an expression is evaluated at: a candidate node, and inside a selection a placed pod."""
+    """Where an expression is evaluated: at a candidate node, and inside a selection for a placed pod."""
 
     row: int
     item: PodView | None = None
 
 
 def _plain(value: Any, type_: Type) -> Any:
-    """A value with the language's numbers as floats."""
+    """A value with numbers as floats."""
     return float(value) if value is not None and type_.kind in NUMERIC else value
 
 
 def _number(value: float | None) -> float | None:
-    """A number; None, missing, for what is none: the difference of two infinities and the like."""
+    """A number; None (missing) for NaN, such as the difference of two infinities."""
     return None if value is None or math.isnan(value) else value
 
 
 def _number_or_missing(value: Any) -> Any:
-    """A value of any kind; None for what is no number."""
+    """A value of any kind; None (missing) for NaN."""
     return _number(value) if isinstance(value, float) else value
 
 
@@ -130,7 +131,7 @@ def _matches(self: Interpreter, expr: typed.Matches, place: Place) -> bool:
 
 
 def holds(requirement: typed.Requirement, value: str | None) -> bool:
-    """Whether a requirement of a selector holds of the value of a label, None where there is none."""
+    """True if the value of a label satisfies a requirement of a selector; None stands for no such label."""
     match requirement.op:
         case typed.SelectorOp.EXISTS:
             return value is not None
@@ -145,7 +146,7 @@ def holds(requirement: typed.Requirement, value: str | None) -> bool:
 
 
 def _compares(op: typed.SelectorOp, value: str, bound: str) -> bool:
-    """Gt and Lt of label selectors: both sides must spell an int64 in decimal digits."""
+    """Gt and Lt of label selectors: both sides must be int64 numbers in decimal digits."""
     try:
         left, right = (int(text) for text in (value, bound) if text.isascii() and not set(text) & set(" _"))
     except ValueError:
@@ -175,7 +176,7 @@ def _aggregate(self: Interpreter, expr: typed.Aggregate, place: Place) -> float 
 
 
 def _rows_over(self: Interpreter, expr: typed.Aggregate, place: Place) -> Collection[int] | None:
-    """The nodes that an aggregate is taken over; None on a node that is in no domain."""
+    """The nodes that an aggregate is computed over; None if the node is in no domain."""
     everything = range(self.snapshot.n_nodes)
     if expr.per is typed.Per.CLUSTER:
         return everything
@@ -187,7 +188,7 @@ def _rows_over(self: Interpreter, expr: typed.Aggregate, place: Place) -> Collec
 
 
 def _sum(values: list[tuple[int, float]]) -> float:
-    """The sum of each node's sum, as a sum over a domain is one over its nodes."""
+    """The sum of the sums of each node, added in the order in which domains are added."""
     by_row: dict[int, list[float]] = {}
     for row, value in values:
         by_row.setdefault(row, []).append(value)
@@ -233,7 +234,7 @@ EVALUATE: Mapping[type[typed.Expr], Callable[[Interpreter, Any, Place], Any]] = 
 
 
 class Outcome(Enum):
-    """What a score may be besides a number and missing."""
+    """Results of a score other than a number or missing."""
 
     SKIP = "skip"
 
@@ -257,34 +258,34 @@ class Interpreter:
     # ── rules ──
 
     def filter(self, rule: typed.Filter, row: int) -> list[tuple[typed.Clause, bool | None]]:
-        """What each clause of a filter says of a node: true, false, or None for missing; nothing where the rule does not apply."""
+        """The result of each clause for a node: true, false, or None (missing); empty if the rule does not apply."""
         if self._has_no_say(rule.when, [clause.condition for clause in rule.clauses], row):
             return []
         return [(clause, self.value(clause.condition, row)) for clause in rule.clauses]
 
     def score(self, rule: typed.Score, row: int) -> float | Outcome | None:
-        """The raw value of a score at a node; None where it is missing, SKIP where the rule leaves the node alone."""
+        """The raw value of a score at a node; None if missing, SKIP if the rule does not apply."""
         if self._has_no_say(rule.when, [rule.value], row):
             return SKIP
         value = self.value(rule.value, row)
         return None if value is None or not math.isfinite(value) else float(value)
 
     def tie_key(self, key: typed.TieKey, row: int) -> float | None:
-        """The value of a key of the tie break; None where it is missing."""
+        """The value of a key of the tie break; None if missing."""
         if self._uses_suspended([key.value]):
             return None
         value = self.value(key.value, row)
         return None if value is None else float(value)
 
     def evictable(self, victim: PodView, row: int) -> bool:
-        """Whether every rule of `preemption` lets a pod placed on a node be evicted for this one."""
+        """True if every rule of `preemption` lets a pod placed on a node be evicted for this one."""
         if self.policy.victims and not self._visible(victim):
             return False
         answers = [(rule, self.value(rule.condition, row, victim)) for rule in self.policy.victims]
         return all(answer is True or (answer is None and rule.missing_evicts is True) for rule, answer in answers)
 
     def message(self, clause: typed.Clause, row: int) -> str:
-        """What a clause says to a node that it rejects, with every value filled in."""
+        """The message of a clause for a node that it rejects, with all values filled in."""
         if self.value(clause.condition, row) is None:
             return messages.missing_text(clause.condition, self._lets)
         return messages.filled(clause.message, lambda expr: messages.shown(self.value(expr, row), expr.type))
@@ -302,14 +303,14 @@ class Interpreter:
     # ── expressions ──
 
     def value(self, expr: typed.Expr, row: int, item: PodView | None = None) -> Any:
-        """The value of an expression at a node (inside a selection: of a placed pod), None where it is missing.
+        """The value of an expression at a node (inside a selection: for a placed pod), None if missing.
 
         A selection is a list of `(row, pod)`.
         """
         return EVALUATE[type(expr)](self, expr, Place(row, item))
 
     def trace(self, expr: typed.Expr, row: int) -> list[tuple[str, Any]]:
-        """Every sub-expression as text, with its value at a node, outermost first; what is inside selections is left out."""
+        """Every sub-expression as text with its value at a node, outermost first, without the inside of selections."""
         lines: dict[str, Any] = {}
         pending = [expr]
         while pending:
@@ -321,7 +322,7 @@ class Interpreter:
         return list(lines.items())
 
     def _operands(self, expr: typed.Expr) -> tuple[typed.Expr, ...]:
-        """The parts of an expression that have a value at a node."""
+        """The sub-expressions that have a value at a node."""
         if isinstance(expr, typed.LetRef):
             return (self._lets[expr.name],)
         return () if isinstance(expr, (typed.Select, typed.Aggregate)) else reads.children(expr)
@@ -331,7 +332,7 @@ class Interpreter:
         return EVALUATE[type(expr)](self, expr, place)
 
     def let(self, name: str, place: Place) -> Any:
-        """The value of a let, evaluated once per place."""
+        """The value of a let; evaluated once per place."""
         at = (place.row, None if place.item is None else place.item.uid)
         if ("let", name, at) not in self._memo:
             for earlier in self._needed(name):  # in order, so that a long chain of lets does not nest
@@ -340,7 +341,7 @@ class Interpreter:
         return self._memo["let", name, at]
 
     def _needed(self, name: str) -> list[str]:
-        """A let and those it uses, in the order of the file."""
+        """A let and the lets that it uses, in the order of the file."""
         if ("needed", name) not in self._memo:
             used = {inner.name for inner in reads.walk(self._lets[name], self._lets) if isinstance(inner, typed.LetRef)}
             self._memo["needed", name] = [let for let in self._lets if let in used or let == name]
@@ -348,7 +349,7 @@ class Interpreter:
         return found
 
     def selected(self, expr: typed.Select, place: Place) -> Pods:
-        """The pods of a selection, in row order; the pod being decided is never one of them."""
+        """The pods of a selection in row order, without the pod to be placed."""
         key = ("select", id(expr))
         if key not in self._memo:
             everywhere = [(row, pod) for row in range(self.snapshot.n_nodes) for pod in self.snapshot.pods_on(row)]
@@ -360,7 +361,7 @@ class Interpreter:
         return found
 
     def _visible(self, pod: PodView) -> bool:
-        """Whether the policy may look at a placed pod."""
+        """True if the policy may read a placed pod."""
         return self.policy.authority.confined_to in (None, pod.namespace)
 
     def domain(self, key: str, value: str) -> frozenset[int]:
@@ -373,11 +374,11 @@ class Interpreter:
         return found
 
     def metric_key(self, name: str) -> typed.MetricKey:
-        """Where the samples of a metric are."""
+        """The key of the samples of a metric."""
         return self._metrics[name].key
 
     def metric(self, name: str, row: int) -> float | None:
-        """The sample of a metric at a node, None where there is none or it is too old."""
+        """The sample of a metric at a node; None if there is none or it is too old."""
         metric = self._metrics[name]
         samples = self.snapshot.metric(*metric.key.names)
         if samples is None or not samples.present[row] or self.snapshot.now - samples.times[row] > metric.max_age:
@@ -385,12 +386,12 @@ class Interpreter:
         return float(samples.values[row])
 
     def context(self, place: Place) -> AtNode | AtMoment:
-        """What a builtin that reads the cluster is given."""
+        """The context of a builtin that reads the cluster."""
         if place.item is not None:
             return AtMoment(self.snapshot.now)
         return AtNode(self.snapshot, self.pod, place.row, self._memo)
 
 
 def _has_one_value(expr: typed.Expr) -> bool:
-    """Whether an expression is worth a line of its own in a trace."""
+    """True if an expression gets a line of its own in a trace."""
     return not isinstance(expr, (typed.Const, typed.SubjectRef)) and expr.type.kind not in (Kind.LABELS, Kind.PODS)

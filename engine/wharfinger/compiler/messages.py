@@ -27,7 +27,7 @@ MOST_LETTERS = 1000  # of a message: what an event holds
 
 
 def shown(value: Any, type_: Type) -> str:
-    """A value as people read it in a message: `500m`, `2Gi`, `10%`, `web`; `<none>` when it is missing."""
+    """A value as people read it: `500m`, `2Gi`, `10%`, `web`; `<none>` if it is missing."""
     if value is None:
         return NONE
     if isinstance(value, bool):
@@ -41,9 +41,9 @@ def shown(value: Any, type_: Type) -> str:
 
 
 def filled(message: typed.Message, value_of: Callable[[typed.Expr], str]) -> str:
-    """The text of a message, each hole being what `value_of` says; cut where it is longer than anybody reads.
+    """The text of a message with `value_of` for each placeholder, cut at the length of an event's message.
 
-    A hole takes three letters in the policy and may stand for an annotation of 256 KiB, so the values of further holes are not asked for.
+    A placeholder takes three letters in the policy and may stand for an annotation of 256 KiB, so no values are computed beyond the cut.
     """
     said: list[str] = []
     room = MOST_LETTERS
@@ -57,7 +57,7 @@ def filled(message: typed.Message, value_of: Callable[[typed.Expr], str]) -> str
 
 
 def missing_text(condition: typed.Expr, lets: Mapping[str, typed.Expr]) -> str:
-    """Why a condition can be neither true nor false: `node.labels["zone"] is missing`."""
+    """Why a condition is neither true nor false: `node.labels["zone"] is missing`."""
     absent = [describe(expr) for expr in reads.possibly_absent(condition, lets)] or [describe(condition)]
     shown_ = absent if len(absent) <= MOST_NAMED else [*absent[: MOST_NAMED - 1], "another value"]
     return f"{' or '.join(shown_)} is missing"
@@ -69,7 +69,7 @@ REST = "one of the filter's further requirements does not hold"
 class Reasons:
     """The sentences of a policy's filters.
 
-    Messages are seldom asked for, so they have a program of their own, made at the first question.
+    They are seldom needed, so their program is compiled at the first call.
     """
 
     def __init__(self, policy: typed.Policy, params: Mapping[str, Any], filters: Sequence[CompiledFilter]) -> None:
@@ -116,7 +116,7 @@ class Reasons:
 
 
 def _holes(lowering: Lowering, prefix: str, message: typed.Message) -> dict[str, Node]:
-    """The holes of a message whose values do not depend on the node."""
+    """The placeholders of a message whose values do not depend on the node."""
     roots: dict[str, Node] = {}
     for number, hole in enumerate(part for part in message.parts if isinstance(part, typed.Expr)):
         value = lowering(hole)

@@ -1,31 +1,55 @@
-"""Metrics that too few nodes have: the rules that use them are suspended.
+"""Samples of metrics: which are fresh, and which metrics too few nodes have.
 
-Where only some nodes have a fresh value, ranking by it would rank who has metrics. Below `min_coverage` a metric therefore
-counts for nobody: filters that use it let every node pass, scores leave every node alone.
+Where only some nodes have a fresh value, ranking by it would rank which nodes have metrics. A metric whose coverage is below `min_coverage`
+is therefore suspended: filters that use it let every node pass, scores leave every node out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.builtins.signature import AtNode, AtRows, Rows
 from wharfinger.language import typed
+from wharfinger.model.columns.metric_table import MetricColumn
 from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.state.snapshot import Snapshot
 
 
 def coverage(snapshot: Snapshot, metric: typed.Metric) -> float:
-    """The fraction of nodes that have a fresh value of a metric; 1 where there are no nodes."""
+    """The fraction of nodes that have a fresh value of a metric; 1 if there are no nodes."""
     samples = snapshot.metric(*metric.key.names)
     if not snapshot.n_nodes:
         return 1.0
     if samples is None:
         return 0.0
-    fresh = samples.present & (snapshot.now - samples.times <= metric.max_age)
-    return float(fresh.sum()) / snapshot.n_nodes
+    return float(_is_fresh(samples, slice(None), snapshot.now, metric.max_age).sum()) / snapshot.n_nodes
+
+
+def fresh_samples(frame: AtRows, names: Sequence[str], max_age: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The samples of a metric `(n_rows,) float64`, and where there is one that is fresh `(n_rows,) bool`."""
+    samples = frame.snapshot.metric(*names)
+    if samples is None:
+        return np.zeros(frame.n_rows), np.zeros(frame.n_rows, dtype=np.bool_)
+    return samples.values[frame.rows], _is_fresh(samples, frame.rows, frame.now, max_age)
+
+
+def fresh_sample(frame: AtNode, names: Sequence[str], max_age: float) -> tuple[float, bool]:
+    """The sample of a metric at one node, and whether there is one that is fresh."""
+    samples, row = frame.snapshot.metric(*names), frame.row
+    if samples is None or not samples.present.item(row):
+        return 0.0, False
+    return samples.values.item(row), frame.now - samples.times.item(row) <= max_age
+
+
+def _is_fresh(samples: MetricColumn, rows: Rows, now: float, max_age: float) -> NDArray[np.bool_]:
+    return samples.present[rows] & (now - samples.times[rows] <= max_age)
 
 
 class Freshness:
-    """Which metrics of a policy are suspended; worked out again when samples, rows or the time change."""
+    """The suspended metrics of a policy, computed again when samples, rows or the time change."""
 
     __slots__ = ("_key", "_last", "_metrics", "_strings", "_suspended")
 
@@ -37,7 +61,7 @@ class Freshness:
         self._suspended: frozenset[str] = frozenset()
 
     def suspended(self, snapshot: Snapshot) -> frozenset[str]:
-        """The names of the metrics whose coverage is below what their policy demands."""
+        """The names of the metrics whose coverage is below their `min_coverage`."""
         if not self._metrics or snapshot is self._last:
             return self._suspended
         self._last = snapshot  # a snapshot can be read only while nothing changes, so its answer is always the same

@@ -2,17 +2,15 @@
 
     none     the value itself
     max      100 · value / the highest value (Kubernetes' DefaultNormalizeScore); the value itself where the highest is 0
-    minmax   100 · (value − lowest) / (highest − lowest); 50 for all nodes where the spread is smaller than the rule's smallest one
+    minmax   100 · (value − lowest) / (highest − lowest); 50 for all nodes if the spread is below the rule's smallest spread
 
-Points end up in 0..100 whatever the policy's author did. Nodes without a value get what `on missing` says: the mean of the
-others' points (50 if there are none), fixed points, or nothing: then neither the points nor the weight of the rule count for
-them.
+Points are always in 0..100. Nodes without a value get what `on missing` says: the mean of the others' points (50 if there are none), a
+fixed number of points, or nothing: then neither the points nor the weight of the rule count for them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +34,7 @@ SMALLEST_SPREADS = {
 
 
 def default_spread(kind: Kind) -> float:
-    """The smallest spread that `normalize minmax` stretches unless the rule names one: 1%, 10m, 1Mi, 1s, 1; 1e-9 for numbers."""
+    """The smallest spread that `minmax` stretches, unless the rule says otherwise: 1%, 10m, 1Mi, 1s, 1; 1e-9 for numbers."""
     return SMALLEST_SPREADS.get(kind, 1e-9)
 
 
@@ -60,7 +58,7 @@ class Extent:
 
 
 def extent(raw: NDArray[np.float64], state: NDArray[np.uint8], feasible: NDArray[np.bool_], scaling: Scaling) -> Extent:
-    """The extent over the feasible nodes that have a value; (0, 0, 50) if there are none. Arrays are `(n_nodes,)`."""
+    """The extent over the feasible nodes that have a value, (0, 0, 50) if there are none. Arrays are `(n_nodes,)`."""
     values = raw[feasible & (state == VALUE)]
     if not len(values):
         return Extent(0.0, 0.0, MIDDLE)
@@ -73,7 +71,7 @@ def extent(raw: NDArray[np.float64], state: NDArray[np.uint8], feasible: NDArray
 def points(
     raw: NDArray[np.float64], state: NDArray[np.uint8], within: Extent, scaling: Scaling
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The points `(n_rows,)` float64 in 0..100, and whether the rule counts for each node `(n_rows,)` bool."""
+    """The points `(n_rows,) float64` in 0..100, and where the rule counts `(n_rows,) bool`."""
     missing = np.equal(state, MISSING)
     filled = np.where(missing, _instead(within.mean, scaling), scaled(raw, within.low, within.high, scaling))
     counted = np.not_equal(state, SKIPPED)
@@ -83,7 +81,7 @@ def points(
 
 
 def scaled(raw: NDArray[np.float64], low: float, high: float, scaling: Scaling) -> NDArray[np.float64]:
-    """The points of nodes that have a value, (n_rows,) float64, a new array."""
+    """The points of nodes that have a value, `(n_rows,) float64`, a new array."""
     with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float64 ends up as 0 or 100 like any other value
         if scaling.normalize is Normalize.MAX:
             raw = raw * MOST / high if high else raw
@@ -93,38 +91,9 @@ def scaled(raw: NDArray[np.float64], low: float, high: float, scaling: Scaling) 
 
 
 def stretches(low: float, high: float, min_spread: float) -> bool:
-    """Whether values so far apart are told apart by `minmax`."""
+    """True if the spread is large enough for `minmax` to stretch it."""
     return high > low and high - low >= min_spread
 
 
 def _instead(mean: float, scaling: Scaling) -> float:
     return min(max(scaling.missing_points, 0.0), MOST) if scaling.on_missing is MissingAction.POINTS else mean
-
-
-def reference_points(values: Sequence[float | None], feasible: Sequence[bool], scaling: Scaling) -> list[float | None]:
-    """The points of each node, one node at a time; None where the rule does not count. `values` has None where it is missing.
-
-    The slow, obvious definition of `extent` and `points` together.
-    """
-    known = [value for value, there in zip(values, feasible, strict=True) if there and value is not None]
-    scaled = [_scaled_one(value, known, scaling) for value in known]
-    result: list[float | None] = []
-    for value in values:
-        if value is not None:
-            result.append(_scaled_one(value, known or [0.0], scaling))
-        elif scaling.on_missing is MissingAction.POINTS:
-            result.append(min(max(scaling.missing_points, 0.0), MOST))
-        elif scaling.on_missing is MissingAction.NEUTRAL:
-            result.append(math.fsum(scaled) / len(scaled) if scaled else MIDDLE)
-        else:
-            result.append(None)
-    return result
-
-
-def _scaled_one(value: float, known: Sequence[float], scaling: Scaling) -> float:
-    low, high = min(known), max(known)
-    if scaling.normalize is Normalize.MAX and high != 0:
-        value = value * MOST / high
-    if scaling.normalize is Normalize.MINMAX:
-        value = (value - low) * MOST / (high - low) if high > low and high - low >= scaling.min_spread else MIDDLE
-    return min(value, MOST) if value > 0.0 else 0.0

@@ -41,7 +41,8 @@ LITERAL = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)\s*")
 def resolve(policy: typed.Policy, given: Mapping[str, Any]) -> dict[str, Any]:
     """The value of each param of a policy, in base units.
 
-    `given` holds texts as on a command line (`"10%"`, `"a,b"` for a set) or plain values in base units. Raises UsageError.
+    `given` holds texts as on a command line (`"10%"`, `"a,b"` for a set) or plain values in base units. Raises UsageError for a param that
+    is unknown, has no value or a wrong one.
     """
     known = {param.name: param for param in policy.params}
     for name in given:
@@ -84,7 +85,7 @@ def _plain(value: Any, type_: Type) -> Any:
 
 
 def _read(value: Any, type_: Type) -> Any:
-    """A value of that type, or None when it is none."""
+    """The value as one of that type; None if it is not."""
     if type_.kind is Kind.SET:
         return _members(value, Type(type_.element or Kind.STRING))
     if type_.kind is Kind.BOOL:
@@ -105,7 +106,7 @@ def _members(value: Any, element: Type) -> frozenset[Any] | None:
 
 
 def _number(text: str, kind: Kind) -> float | None:
-    """A literal of that kind in base units; a bare number is one only for kinds without a unit."""
+    """The number of a literal of that kind in base units; None if it is not one. Only kinds without a unit take a bare number."""
     found = LITERAL.fullmatch(text)
     if found is None:
         return None
@@ -118,7 +119,7 @@ def _number(text: str, kind: Kind) -> float | None:
 
 
 def revision(policy: typed.Policy, params: Mapping[str, Any]) -> str:
-    """The sha256 of the canonical text of a policy and the values of its params, 64 hexadecimal digits."""
+    """The SHA-256 of the canonical text of a policy and the values of its params, 64 hexadecimal digits."""
     return hashlib.sha256("\n".join(_lines(policy, params)).encode()).hexdigest()
 
 
@@ -169,7 +170,7 @@ SCOPE = "scope"
 
 
 def compile_policy(policy: typed.Policy, params: Mapping[str, Any] | None = None) -> CompiledPolicy:
-    """The compiled policy with these values of its params (texts or plain values in base units).
+    """The compiled policy for these values of its params (texts or plain values in base units).
 
     Raises UsageError for a param that is unknown, has no value or a wrong one.
     """
@@ -178,14 +179,14 @@ def compile_policy(policy: typed.Policy, params: Mapping[str, Any] | None = None
 
 
 class CompiledPolicy:
-    """A policy ready to decide; prints as its intermediate representation.
+    """A policy ready to decide; `str` is its intermediate representation.
 
-    `filters`, `scores`, `tie_break` and `base` are its rules with every number resolved, `params` the values of its params in base units;
-    `victims` are its rules about preemption, None without any; `authority` says whose policy it is.
-    `reads` are the attributes it reads, as (subject, path, key).
+    `filters`, `scores`, `tie_break` and `base` are its rules with all numbers resolved, `params` the values of its params in base units,
+    `victims` its rules of preemption (None without any), `authority` the namespace it belongs to, and `reads` the attributes it reads, as
+    (subject, path, key).
 
-    Of pods of one template it may govern one and not the other (`scope_reads_identity`), or one now and not later (`scope_timed`); its
-    rules may treat those that it governs differently (`rules_read_identity`).
+    The policy may govern one pod of a template and not another (`scope_reads_identity`), or a pod now and not later (`scope_timed`); its
+    rules may give pods of one template different answers (`rules_read_identity`).
     """
 
     def __init__(self, policy: typed.Policy, params: Mapping[str, Any]) -> None:
@@ -225,11 +226,11 @@ class CompiledPolicy:
 
     @property
     def scope_varies(self) -> bool:
-        """Whether the policy may govern a pod and not another of its template, or the same pod at another time."""
+        """True if the policy may govern one pod of a template and not another, or the same pod at another time."""
         return self.scope_timed or self.scope_reads_identity
 
     def governs(self, pod: PodView, now: float) -> bool:
-        """Whether the policy applies to a pod (`for pods where`, and its authority); `now` is what ages in the scope are relative to."""
+        """True if the policy applies to a pod, by its authority and `for pods where`; ages are relative to `now`."""
         if not self.authority.covers(pod.namespace):
             return False
         if self._scope is None:
@@ -238,11 +239,11 @@ class CompiledPolicy:
         return bool(registers[self._scope.registers[SCOPE]])
 
     def bind(self, pod: PodView, snapshot: Snapshot) -> BoundPolicy:
-        """The policy for one pod on one cluster: everything that depends on the pod alone is worked out now."""
+        """The policy for one pod on one cluster; everything that depends on the pod alone is computed now."""
         return BoundPolicy(self, pod, snapshot.strings)
 
     def static_columns(self, strings: StringTable) -> StaticColumns:
-        """The columns kept for the cluster that has these strings."""
+        """The kept columns of the cluster that has these strings."""
         found = self._static.get(id(strings))
         if found is None:
             found = self._static[id(strings)] = (strings, StaticColumns())
@@ -252,7 +253,7 @@ class CompiledPolicy:
 
 
 def _scope(policy: typed.Policy, params: Mapping[str, Any]) -> schedule.Program | None:
-    """The program that says whether a pod is governed; None where every pod is."""
+    """The program for the root `SCOPE`, true if a pod is governed; None if all pods are."""
     if policy.scope is None:
         return None
     lowering = Lowering(policy, Graph(), given_time=True)
@@ -261,12 +262,12 @@ def _scope(policy: typed.Policy, params: Mapping[str, Any]) -> schedule.Program 
 
 
 def _timed(scope: schedule.Program) -> bool:
-    """Whether a scope reads the time that it is asked about."""
+    """True if a scope reads the time."""
     return any(node.op is leaves.NOW_GIVEN for node in ordered(scope.module.roots.values()))
 
 
 def _expressions(policy: typed.Policy) -> Iterator[typed.Expr]:
-    """Every expression of the rules that a decision or a message depends on."""
+    """Yields all expressions of the rules that a decision or a message depends on."""
     optional = [*(rule.when for rule in policy.filters), *(score.when for score in policy.scores)]
     yield from (expr for expr in optional if expr is not None)
     for rule in policy.filters:

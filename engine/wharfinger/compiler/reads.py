@@ -1,4 +1,4 @@
-"""What an expression reads: found by walking the typed tree, lets included."""
+"""What an expression reads, found by walking the typed tree and the lets that it uses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def children(expr: typed.Expr) -> tuple[typed.Expr, ...]:  # noqa: PLR0911  # on
 
 
 def walk(expr: typed.Expr, lets: Lets) -> Iterator[typed.Expr]:
-    """The expression and everything under it; a let is followed once, however often it is used."""
+    """Yields the expression and everything under it; a let is followed once, however often it is used."""
     pending, followed = [expr], set[str]()
     while pending:
         inner = pending.pop()
@@ -50,7 +50,7 @@ def walk(expr: typed.Expr, lets: Lets) -> Iterator[typed.Expr]:
 
 
 def attributes_read(expr: typed.Expr, lets: Lets) -> frozenset[Read]:
-    """Every attribute that an expression reads; label selectors count for each of their keys."""
+    """All attributes that an expression reads; a label selector counts for each of its keys."""
     found: set[Read] = set()
     for inner in walk(expr, lets):
         if isinstance(inner, typed.Matches) and isinstance(inner.labels, typed.AttributeRef):
@@ -68,13 +68,13 @@ def metrics_read(expr: typed.Expr, lets: Lets) -> frozenset[str]:
 
 
 def reads_identity(expr: typed.Expr, lets: Lets) -> bool:
-    """Whether an expression may differ between two pods of one template: it reads the name, uid or times of the pod to be placed."""
+    """True if the value may differ between pods of one template: it reads the name, uid or times of the pod to be placed."""
     pods = (inner.attribute for inner in walk(expr, lets) if isinstance(inner, typed.AttributeRef))
     return any(attribute.identity and attribute.subject.value == "pod" for attribute in pods)
 
 
 def possibly_absent(expr: typed.Expr, lets: Lets) -> tuple[typed.Expr, ...]:
-    """The parts that may make an expression missing, each once, in the order in which they are written."""
+    """The sub-expressions that can make an expression missing, each once, in the order in which they are written."""
     found: dict[str, typed.Expr] = {}
     pending, followed = [expr], set[str]()
     while pending:
@@ -92,7 +92,7 @@ def possibly_absent(expr: typed.Expr, lets: Lets) -> tuple[typed.Expr, ...]:
 
 
 def _is_absent_itself(expr: typed.Expr) -> bool:
-    """Whether an expression may be missing although everything in it is present."""
+    """True if an expression can be missing although everything in it is present."""
     if isinstance(expr, typed.Call):
         return not any(argument.type.optional for argument in children(expr))
     return isinstance(expr, (typed.AttributeRef, typed.MetricRef, typed.Aggregate))

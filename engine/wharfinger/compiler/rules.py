@@ -33,9 +33,9 @@ from wharfinger.model.objects.pod_view import PodView
 
 @dataclass(frozen=True, slots=True)
 class Bit:
-    """One way to fail a filter: a clause that is false, or (`missing`) one that is missing and rejects then.
+    """One way to fail a filter: a clause that is false, or (`missing`) one whose missing value rejects the node.
 
-    A `clause` of None stands for all clauses that found no place among the 64 bits.
+    A `clause` of None stands for all clauses beyond the 64 bits.
     """
 
     clause: int | None
@@ -45,10 +45,10 @@ class Bit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What filters, scores and tie keys have in common: `metrics` are those it uses, any of which may suspend it.
+    """What filters, scores and tie keys have in common; `metrics` are those it uses, any of which may suspend it.
 
-    `plan` computes the rule's parts; where it has one, its last output says whether the rule applies (`guarded`). A guard that
-    only looks at the pod is in the register `pod_guard` instead.
+    `plan` computes the rule's parts; if the rule is `guarded`, its last output says where the rule applies. A guard that reads the pod
+    alone is in the register `pod_guard` instead.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledFilter(Rule):
-    """A filter. Bit k of its result is `bits[k]`."""
+    """A filter; bit k of its result is `bits[k]`."""
 
     bits: tuple[Bit, ...]
     clauses: tuple[typed.Clause, ...]
@@ -71,7 +71,7 @@ class CompiledFilter(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledScore(Rule):
-    """A score. `min_spread` is in the unit of the raw value, `missing_points` in points."""
+    """A score; `min_spread` is in the unit of the raw value, `missing_points` in points."""
 
     tier: int
     weight: float
@@ -91,7 +91,7 @@ class CompiledTieKey(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseWeight:
-    """What a policy says of one of Kubernetes' score plugins; a weight of None leaves it as it is."""
+    """What a policy says of one of Kubernetes' score plugins; a weight of None does not change it."""
 
     plugin: str
     span: Span
@@ -106,8 +106,8 @@ BitMeaning = tuple[int | None, bool]
 class PolicyRoots:
     """The roots of one policy.
 
-    `groups` lists the names that are computed together, `bits` for each filter what its bits mean: (number of the clause,
-    whether it is missing).
+    `groups` lists the roots that are computed together, `bits` for each filter the meaning of its bits: (number of the clause, whether it
+    is missing).
     """
 
     def __init__(self, policy: typed.Policy) -> None:
@@ -152,7 +152,7 @@ class PolicyRoots:
         self._guard(group, rule.when)
 
     def _fails(self, clause: typed.Clause) -> list[tuple[Node, bool]]:
-        """Where a clause is false (False) and, if missing rejects, where it is missing (True); in the order of the rule's bits."""
+        """Where a clause is false (False) and, if missing rejects, where it is missing (True), in the order of the bits."""
         condition = self._lower(clause.condition)
         false = self._lower.negated(condition.node)
         if condition.present is None:
@@ -183,7 +183,7 @@ HEAVIEST = 1e9  # times 100 points, a float64 still tells millionths apart: the 
 
 
 class Resolved:
-    """The compiled rules of one policy."""
+    """The compiled rules of one policy, with all weights, spreads and points as numbers."""
 
     def __init__(self, policy: typed.Policy, program: Program, bits: list[list[BitMeaning]]) -> None:
         self._program = program
@@ -254,9 +254,9 @@ ALLOWED = "allowed"
 
 
 class Victims:
-    """The rules of one policy about victims; `timed` says that an answer may change with time alone.
+    """The rules of one policy about victims; `timed`: an answer may change with time alone.
 
-    Those of a namespace can only be about its own pods. Of others nothing says that they may go, so they stay.
+    Rules of a namespace apply to its own pods alone; pods of other namespaces are never evicted for it.
     """
 
     def __init__(self, policy: typed.Policy, params: Mapping[str, Any]) -> None:
@@ -267,26 +267,26 @@ class Victims:
         self.timed = any(node.op is leaves.NOW_GIVEN for node in ordered(module.roots.values()))
 
     def allowed(self, pod: PodView, now: float) -> Callable[[PodView], bool]:
-        """The predicate that says of a placed pod whether it may be evicted for `pod` at time `now`."""
+        """The predicate that is true of placed pods that may be evicted for `pod` at time `now`."""
         registers = schedule.bound(self._captured, pod, now=now)
         captured = [registers[self._captured.registers[str(place)]] for place in range(len(self._item.captures))]
         return lambda placed: bool(self._item.run(captured, placed))
 
 
 def lowered(policy: typed.Policy, params: Mapping[str, Any]) -> Module:
-    """The optimised program whose root `ALLOWED` says whether a placed pod may be evicted; of a policy that has rules about it."""
+    """The optimised program of a policy that has rules about victims; its root `ALLOWED` is true if a placed pod may be evicted."""
     lowering = Lowering(policy, Graph(), given_time=True)
     allowed = visible(lowering, lowering.conjunction(*(_allowed(lowering, rule) for rule in policy.victims)))
     return optimized(Module(graph=lowering.graph, roots={ALLOWED: allowed}), params)
 
 
 def victims_of(policy: typed.Policy, params: Mapping[str, Any]) -> Victims | None:
-    """The compiled rules; None where the policy has none."""
+    """The compiled rules; None if the policy has none."""
     return Victims(policy, params) if policy.victims else None
 
 
 def _allowed(lowering: Lowering, rule: typed.VictimRule) -> Node:
-    """Where a rule lets a pod be evicted."""
+    """The node that says where a rule lets a pod be evicted."""
     condition = lowering(rule.condition)
     if condition.present is None or not rule.missing_evicts:
         return lowering.certainly(condition)

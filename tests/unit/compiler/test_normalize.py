@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -21,6 +22,32 @@ scalings = st.builds(
 values = st.lists(st.tuples(st.one_of(st.none(), st.integers(-10_000, 10_000).map(lambda n: n / 8)), st.booleans()), max_size=6)
 
 
+def reference_points(values: Sequence[float | None], feasible: Sequence[bool], scaling: Scaling) -> list[float | None]:
+    """The points of each node, one node at a time; None where the rule does not count. The obvious definition of `extent` and `points`."""
+    known = [value for value, there in zip(values, feasible, strict=True) if there and value is not None]
+    scaled = [_scaled_one(value, known, scaling) for value in known]
+    result: list[float | None] = []
+    for value in values:
+        if value is not None:
+            result.append(_scaled_one(value, known or [0.0], scaling))
+        elif scaling.on_missing is MissingAction.POINTS:
+            result.append(min(max(scaling.missing_points, 0.0), normalize.MOST))
+        elif scaling.on_missing is MissingAction.NEUTRAL:
+            result.append(math.fsum(scaled) / len(scaled) if scaled else normalize.MIDDLE)
+        else:
+            result.append(None)
+    return result
+
+
+def _scaled_one(value: float, known: Sequence[float], scaling: Scaling) -> float:
+    low, high = min(known), max(known)
+    if scaling.normalize is Normalize.MAX and high != 0:
+        value = value * normalize.MOST / high
+    if scaling.normalize is Normalize.MINMAX:
+        value = (value - low) * normalize.MOST / (high - low) if high > low and high - low >= scaling.min_spread else normalize.MIDDLE
+    return min(value, normalize.MOST) if value > 0.0 else 0.0
+
+
 @settings(deadline=None)
 @given(values, scalings)
 def test_points_are_those_of_the_reference(nodes: list[tuple[float | None, bool]], scaling: Scaling) -> None:
@@ -28,7 +55,7 @@ def test_points_are_those_of_the_reference(nodes: list[tuple[float | None, bool]
     state = np.array([value is None for value, _ in nodes], dtype=np.uint8)
     feasible = np.array([there for _, there in nodes], dtype=np.bool_)
     found, counted = normalize.points(raw, state, normalize.extent(raw, state, feasible, scaling), scaling)
-    wanted = normalize.reference_points([value for value, _ in nodes], feasible.tolist(), scaling)
+    wanted = reference_points([value for value, _ in nodes], feasible.tolist(), scaling)
     for points, counts, expected, there in zip(found.tolist(), counted.tolist(), wanted, feasible.tolist(), strict=True):
         assert counts == (expected is not None)
         assert 0.0 <= points <= 100.0
@@ -53,4 +80,4 @@ def test_points_are_those_of_the_reference(nodes: list[tuple[float | None, bool]
     ],
 )
 def test_reference(raw: list[float | None], scaling: Scaling, points: list[float | None]) -> None:
-    assert normalize.reference_points(raw, [True] * len(raw), scaling) == points
+    assert reference_points(raw, [True] * len(raw), scaling) == points

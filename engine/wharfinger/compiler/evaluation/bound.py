@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from wharfinger.builtins.signature import AtRows, Rows
 from wharfinger.compiler.evaluation import schedule
 from wharfinger.compiler.evaluation.row_code import OneRow
+from wharfinger.compiler.normalize import SKIPPED, VALUE
 from wharfinger.compiler.rules import CompiledScore, Rule
 from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.objects.pod_view import PodView
@@ -70,7 +71,6 @@ def whole(values: Any, n_nodes: int) -> NDArray[Any]:
     return np.array(np.broadcast_to(values, (n_nodes,)))
 
 
-VALUE, MISSING, SKIPPED = range(3)  # states of a raw score
 _NO_ROWS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 
 

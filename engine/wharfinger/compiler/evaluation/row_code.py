@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowCode:
-    """The function `(frame, start, columns) -> answers` and what it needs: the columns of `static`, in order.
+    """The function `(frame, start, columns) -> answers`; `columns` are those of `static`, in order.
 
-    `answers` holds for every filter in `filters` its bits, and for every score in `scores` its raw value (NaN missing, +inf left out), at
-    the given places. `source` is the function's text.
+    `answers` holds the bits of each filter in `filters` and the raw value of each score in `scores` (NaN missing, +inf left out), at the
+    given positions. `source` is the function's text.
     """
 
     run: Callable[[AtNode, Registers, Sequence[Any]], tuple[Any, ...]]
@@ -42,7 +42,7 @@ class RowCode:
 
 
 def row_code(filters: Sequence[CompiledFilter], scores: Sequence[CompiledScore]) -> RowCode | None:
-    """The code of the rules that can be written so and that a row's pods can change; None if there are none."""
+    """The code of all rules for which `is_quick` is true; None if there are none."""
     quick_filters = [index for index, rule in enumerate(filters) if is_quick(rule)]
     quick_scores = [index for index, rule in enumerate(scores) if is_quick(rule)]
     if not quick_filters and not quick_scores:
@@ -58,12 +58,12 @@ def row_code(filters: Sequence[CompiledFilter], scores: Sequence[CompiledScore])
 
 
 def is_quick(rule: Rule) -> bool:
-    """Whether a rule is in the code: no pods of other rows change it, those of its own do, and each operation has a form for one row."""
+    """True if a rule changes with the pods of its own row, not with those of other rows, and each operation has a form for one row."""
     return rule.plan.one_row is not None and rule.volatility in {Volatility.ROW, Volatility.TIMED}
 
 
 class _Text:
-    """The lines of the function as they are written, and the names they use."""
+    """The lines of the function and the names they use."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {"nan": math.nan, "inf": math.inf, "isfinite": math.isfinite}
@@ -126,9 +126,9 @@ Static = Callable[[StaticPart, Snapshot], Any]
 
 
 class OneRow:
-    """The rules of one policy for one pod, one node at a time: all of them at once, kept until another node is asked about.
+    """The rules of one policy for one pod, one node at a time; the answers of all rules are kept for the last node.
 
-    `static` gives the column of a static part for all rows.
+    `static` returns the column of a static part for all rows.
     """
 
     __slots__ = ("_answers", "_code", "_columns", "_pod", "_row", "_since", "_snapshot", "_start", "_static")
@@ -145,14 +145,14 @@ class OneRow:
         self._answers: tuple[Any, ...] = ()
 
     def filter_bits(self, index: int, pod: PodView, snapshot: Snapshot, row: int) -> int:
-        """Why filter number `index` rejects the node of a row: one bit per reason, 0 lets the node pass."""
+        """Why filter number `index` rejects the node of a row: one bit per reason, 0 if it passes."""
         if row != self._row or snapshot is not self._snapshot or pod is not self._pod:
             self._evaluate(pod, snapshot, row)
         bits: int = self._answers[self._code.filters[index]]
         return bits
 
     def score(self, index: int, pod: PodView, snapshot: Snapshot, row: int) -> float:
-        """The raw value of score number `index` at the node of a row; NaN where it is missing, infinite where the rule is left out."""
+        """The raw value of score number `index` at the node of a row; NaN if missing, infinite if the rule is left out."""
         if row != self._row or snapshot is not self._snapshot or pod is not self._pod:
             self._evaluate(pod, snapshot, row)
         value: float = self._answers[self._code.scores[index]]

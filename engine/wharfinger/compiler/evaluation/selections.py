@@ -43,9 +43,9 @@ class Lookup(Enum):
 class Parts:
     """A selection that was taken apart.
 
-    `others` is what is counted of pods for which no comparison holds, `few` what is counted of those that the comparisons find (a single
-    comparison is taken to hold there). `by` is compared with `captured`, place by place; `of_classes` says that pods of one template are
-    alike in all of it.
+    `others` is what is counted of pods for which no comparison holds, `few` what is counted of the pods that the comparisons find (if there
+    is one comparison, `few` assumes it true). `by[i]` is compared with `captured[i]`. `of_classes`: pods of one template give the same
+    answers.
     """
 
     others: tuple[Node, ...]
@@ -68,12 +68,12 @@ class _Layout:
 
 
 def is_selection(node: Node) -> bool:
-    """Whether a node is a selection, taken apart or not."""
+    """True if a node is a selection, taken apart or not."""
     return node.op.name == operations.SELECT.name
 
 
 def parts(node: Node) -> Parts | None:
-    """The parts of a selection that was taken apart; None for one that was not."""
+    """The parts of a selection that was taken apart; None if it was not."""
     layout = node.op.key
     if not isinstance(layout, _Layout):
         return None
@@ -99,24 +99,24 @@ def counted(node: Node) -> tuple[Node, ...]:
 
 
 def captured_nodes(outputs: Sequence[Node]) -> tuple[Node, ...]:
-    """What a program over one placed pod needs that is known before, in order."""
+    """The nodes of earlier stages that a program over one placed pod needs, in order."""
     inner = [node for node in ordered(outputs) if node.stage is Stage.ITEM and node.op is not leaves.ITEM]
     needed = {arg.number: arg for node in inner for arg in node.args} | {node.number: node for node in outputs}
     return tuple(node for node in needed.values() if node.stage is not Stage.ITEM)
 
 
 def is_passing(node: Node) -> bool:
-    """Whether a value may be another one at the next decision about the same template: it reads the identity of the pod, or the time."""
+    """True if the value may be another at the next decision about the same template: it reads the pod's identity, or the time."""
     return node.stage is Stage.RUN or node.own
 
 
 def reads_identity(outputs: Sequence[Node]) -> bool:
-    """Whether a program may differ between placed pods of one template."""
+    """True if a program may give different answers for placed pods of one template."""
     return any(node.stage is Stage.ITEM and node.op.key == IDENTITY for node in ordered(outputs))
 
 
 def take_apart(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
-    """The selection with its parts as operands; None where that is not needed, or would not do."""
+    """The selection with its parts as operands; None if that is not needed or not possible."""
     if node.op is not operations.SELECT or not any(is_passing(capture) for capture in captured_nodes(args)):
         return None
     comparisons = _comparisons(args)
@@ -135,7 +135,7 @@ def take_apart(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def _comparisons(outputs: Sequence[Node]) -> list[tuple[Node, Node, Node]]:
-    """Each `by == captured` whose left side is of the placed pod alone, and whose right side passes."""
+    """Each `by == captured` whose left side reads the placed pod alone, and whose right side `is_passing`."""
     found = []
     for node in ordered(outputs):
         if node.stage is not Stage.ITEM or node.op is not operations.EQ:
@@ -149,13 +149,13 @@ def _comparisons(outputs: Sequence[Node]) -> list[tuple[Node, Node, Node]]:
 
 
 def _of_one_pod(by: Node) -> bool:
-    """Whether a text is the name, the uid or the node of the placed pod itself: few pods have the same."""
+    """True if a string is the name, uid or node of the placed pod: few pods have the same one."""
     (maybe,) = by.args if by.op.name == "given" else (by,)
     return maybe.op.key == IDENTITY and all(arg.op is leaves.ITEM for arg in maybe.args)
 
 
 def _assuming(graph: Graph, outputs: Sequence[Node], known: Mapping[int, bool]) -> tuple[Node, ...]:
-    """The outputs where some conditions are known."""
+    """The outputs with some conditions replaced by constants."""
     done: dict[int, Node] = {}
     for node in ordered(outputs, skip=lambda node: node.stage is not Stage.ITEM):
         args = tuple(done.get(arg.number, arg) for arg in node.args)
@@ -172,8 +172,8 @@ def _assuming(graph: Graph, outputs: Sequence[Node], known: Mapping[int, bool]) 
 class ItemProgram:
     """A computation about one placed pod.
 
-    `captures` are the earlier values it needs, in order; `text` is equal for equal programs whatever policy they come from; `function`
-    takes the captured values and the pod.
+    `captures` are the earlier values it needs, in order. `text` is equal for equal programs of any policies. `function` takes the captured
+    values and the pod.
     """
 
     captures: tuple[Node, ...]
@@ -182,7 +182,7 @@ class ItemProgram:
     per_pod: bool
 
     def run(self, captured: Sequence[Any], pod: PodView) -> Any:
-        """What is computed of one pod."""
+        """The result for one pod."""
         return self.function(captured, pod)
 
 
@@ -192,9 +192,9 @@ def item_program(output: Node) -> ItemProgram:
 
 
 def weighing(outputs: Sequence[Node]) -> ItemProgram:
-    """The program that says what a placed pod counts in a selection: 1 or its value, None where it is not selected or has no value.
+    """The program of what a placed pod counts in a selection: 1 or its value, None if it is not selected or has no value.
 
-    `outputs` are the operands of the selection: whether a pod is selected, and its value and whether that is present, if any.
+    `outputs` are the operands of the selection: whether a pod is selected and, for sums, its value and whether that is present.
     """
     return _program(outputs, "1.0 if {0} else None" if len(outputs) == 1 else "{1} if {0} and {2} else None")
 
@@ -215,7 +215,7 @@ def _program(outputs: Sequence[Node], answer: str) -> ItemProgram:
 
 
 def _function(inner: Sequence[Node], places: dict[int, int], answer: str, n_captures: int) -> Callable[..., Any]:
-    """The program as Python code; `places` number the captured values, the pod and the result of each step."""
+    """The program as a Python function; `places` number the captured values, the pod and the result of each step."""
     names: dict[str, Any] = {"nan": math.nan}
     lines = [f"{''.join(f'v{place}, ' for place in range(n_captures))}= captured"] if n_captures else []
     for node in inner:
@@ -240,7 +240,7 @@ Weigh = Callable[[PodView], float | None]
 
 
 class _Counted:
-    """What a placed pod counts in a selection, as a program whose captured values are among all `captures` of the selection."""
+    """What a placed pod counts in a selection; `captures` are all captured values of the selection."""
 
     def __init__(self, outputs: Sequence[Node], captures: Sequence[Node]) -> None:
         self._program = weighing(outputs)
@@ -248,11 +248,11 @@ class _Counted:
         self._passing = any(is_passing(capture) for capture in self._program.captures)
 
     def weigh(self, captured: Sequence[Any]) -> Weigh:
-        """The function that says what a pod counts, None for nothing."""
+        """The function that returns what a pod counts, None for nothing."""
         return partial(self._program.function, self._own(captured))
 
     def kept(self, snapshot: Snapshot, captured: Sequence[Any]) -> Selection:
-        """The running counts over the cluster's pods."""
+        """The counts of the cluster's pods, which the model keeps up to date."""
         own = self._own(captured)
         key: Hashable = (self._program.text, own)
         value = partial(self._program.function, own)
@@ -273,18 +273,18 @@ class _Comparison:
         self._place = captures.index(captured)
 
     def placements(self, snapshot: Snapshot, captured: Sequence[Any]) -> Collection[Placement]:
-        """The pods with the captured value, where it is another one for each pod."""
+        """The pods with the captured value, if it differs between pods of a template."""
         return snapshot.placements_with(self._key, self._value_of, captured[self._place])
 
     def classes(self, snapshot: Snapshot, captured: Sequence[Any]) -> Collection[PodClass]:
-        """The classes of pods with the captured value, where it is the same for all pods of a template."""
+        """The classes of pods with the captured value, if pods of a template share it."""
         return snapshot.classes_with(self._key, self._value_of, captured[self._place])
 
 
 def select_kernel(node: Node) -> tuple[Callable[..., Selection | CorrectedSelection], tuple[Node, ...]]:
-    """The kernel of a selection, `(frame, *captured) -> selection`, and the nodes of what it captures.
+    """The kernel of a selection, `(frame, *captured) -> selection`, and the nodes that it captures.
 
-    The pod being decided is not selected, where the cluster has it already.
+    The pod being decided is not selected, even if the cluster has it already.
     """
     captures = captured_nodes(node.args)
     apart = parts(node)
@@ -301,7 +301,7 @@ def select_kernel(node: Node) -> tuple[Callable[..., Selection | CorrectedSelect
 
 
 class _Apart:
-    """A selection that was taken apart (`selection_parts`)."""
+    """A selection that was taken apart (`take_apart`)."""
 
     def __init__(self, apart: Parts, captures: Sequence[Node]) -> None:
         self._others = _Counted(apart.others, captures)

@@ -1,16 +1,16 @@
 """The intermediate representation: a graph of operations in which nothing is missing.
 
 Lowering splits every expression that may be missing into two: its value, and whether it is present. Kleene logic, `??` and `on missing`
-become plain boolean operations on the second, so that the kernels know no third truth value and every optimisation of ordinary values
-applies to missing ones too. Where something is not present, its value is arbitrary and nobody looks at it.
+become plain boolean operations on the second, so that kernels know no third truth value and every optimisation of ordinary values applies
+to missing ones too. Where something is not present, its value is arbitrary and never used.
 
-The graph is hash-consed: equal operations on equal operands are one node, so a common subexpression is evaluated once by construction.
-Each node knows the *stage* at which its value is known:
+The graph is hash-consed: equal operations on equal operands are one node, so a common subexpression is evaluated once by construction. Each
+node has the *stage* at which its value is known:
 
     CONST   when the policy is compiled
     POD     when it is bound to a pod; evaluated by the operation's scalar form on plain Python values
     RUN     for each set of candidate rows; evaluated by the operation's vector form on arrays (or a scalar that holds for all rows)
-    ITEM    for each placed pod that `pods where …` looks at; scalar again, with what is known earlier captured
+    ITEM    for each placed pod that `pods where …` selects among; scalar again, with earlier values captured
 
 and its *volatility*: what may change it while the pod stays the same.
 """
@@ -29,7 +29,7 @@ IDENTITY = "identity"  # marks operations that read what differs between pods of
 
 
 class Stage(IntEnum):
-    """When a value is known; the latest stage of its operands is that of an operation."""
+    """When a value is known; an operation has the latest stage of its operands."""
 
     CONST = 0
     POD = 1
@@ -38,7 +38,7 @@ class Stage(IntEnum):
 
 
 class Rep(IntEnum):
-    """How a value is represented: texts are Python strings before RUN and interned codes in it."""
+    """How a value is represented: strings are Python strings before RUN and interned codes in it."""
 
     FLOAT = 0
     BOOL = 1
@@ -49,16 +49,16 @@ class Rep(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
-    """An operation: `scalar` takes and returns plain Python values, `vector` arrays of one entry per row.
+    """An operation: `scalar` takes and returns plain Python values, `vector` arrays with one entry per row.
 
-    A `framed` vector form takes the frame (`builtins.context.AtRows`: snapshot, pod and rows) first: it reads the cluster, where it is
-    `of_pod` also the pod, and where it is `timed` the time or metrics. A `hazardous` one may divide by zero or overflow. Operations made
-    for one policy carry in `key` what tells them apart.
+    The vector form of a `framed` operation takes the frame (`AtRows`: snapshot, pod and rows) first: it reads the cluster, also the pod if
+    it is `of_pod`, and the time or metrics if it is `timed`. A `hazardous` one may divide by zero or overflow. `key` tells operations of
+    one name apart that were made for one policy.
 
-    `row` is the vector form for one row, in plain Python: the same result, without the cost of arrays of one. Its frame is a
-    `builtins.context.AtNode`, and what may be missing is a pair of value and presence as in the vector form. Left out where it is the
-    scalar form; operations with neither have none. `source` and `row_source` are Python expressions on `{0}`, `{1}` and `{2}` that do the
-    same as `scalar` and `row`; None for operations that generated code has to call.
+    `row` is the vector form for one row in plain Python: the same result without the cost of arrays of length one. Its frame is an
+    `AtNode`, and what may be missing is a pair of value and presence as in the vector form. It is left out where it equals the scalar form;
+    operations with neither have none. `source` and `row_source` are Python expressions on `{0}`, `{1}` and `{2}` that do the same as
+    `scalar` and `row`; None for operations that generated code has to call.
     """
 
     name: str
@@ -81,9 +81,9 @@ class Op:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """One operation on the results of others; `value` is set for constants and names leaves. Nodes are compared by identity.
+    """One operation on the results of others; `value` is the value of constants and names leaves. Nodes are compared by identity.
 
-    `own` says that the value may be another one for each pod of a template: it reads the identity of the pod to be placed.
+    `own`: the value may differ between pods of one template, because it reads the identity of the pod to be placed.
     """
 
     number: int
@@ -106,7 +106,7 @@ CONST = Op(name="const")
 
 
 class Graph:
-    """The nodes made so far; asking for an equal node again gives the same one."""
+    """The nodes made so far; asking for an equal node again returns the same one."""
 
     def __init__(self) -> None:
         self._nodes: dict[Hashable, Node] = {}
@@ -121,11 +121,11 @@ class Graph:
         return self.const(True, Rep.BOOL)
 
     def leaf(self, op: Op, stage: Stage, rep: Rep, *, volatility: Volatility = Volatility.STATIC, value: Any = None) -> Node:
-        """A node without operands, told apart from others of its operation by `value`."""
+        """A node without operands; `value` tells it apart from other leaves of its operation."""
         return self._intern((op.name, op.key, value), op, (), stage, rep, volatility=volatility, value=value)
 
     def apply(self, op: Op, args: Iterable[Node], rep: Rep, *, at: Stage | None = None, volatility: Volatility = Volatility.STATIC) -> Node:
-        """An operation on `args`: at the latest of their stages unless `at` says when, and as volatile as the most volatile of them."""
+        """An operation on `args`, at the latest of their stages (or `at`), as volatile as the most volatile of them."""
         operands = tuple(args)
         key = (op.name, op.key, *[arg.number for arg in operands])
         node = self._nodes.get(key)
@@ -146,7 +146,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A lowered expression: its value and whether it is present (None: always)."""
+    """A lowered expression: its value, and where it is present (None: always)."""
 
     node: Node
     present: Node | None = None
@@ -154,9 +154,9 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """A graph and the nodes that are asked for, by name (`filter 0 clause 0 false`, `score 2 value`).
+    """A graph and its roots by name (`filter 0 1`, `score 2 value`).
 
-    `places` says of selections where they are written, by the number of their node.
+    `places` are the source positions of selections, by the number of their node.
     """
 
     graph: Graph
@@ -169,7 +169,7 @@ class Module:
 
 
 def ordered(roots: Iterable[Node], *, skip: Callable[[Node], bool] | None = None) -> list[Node]:
-    """Every node that the roots need, operands first, in a stable order; without those to `skip` and what only they need."""
+    """Every node that the roots need, operands first, in a stable order, without those to `skip` and what only they need."""
     seen: dict[int, Node] = {}
     stack = [(node, False) for node in reversed(list(roots))]
     while stack:

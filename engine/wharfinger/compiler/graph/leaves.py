@@ -1,16 +1,14 @@
 """Leaves of the graph: what a policy reads of the pod, of placed pods, of nodes and of the cluster.
 
-Attributes of pods are read by the schema's own `read`, attributes of nodes by its `column`; nothing here knows any attribute by name.
+Attributes of pods are read by the schema's `read`, attributes of nodes by its `column`; no attribute is known here by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from wharfinger.builtins.signature import AtNode, AtRows
+from wharfinger.compiler import metrics
 from wharfinger.compiler.graph import operations
 from wharfinger.compiler.graph.ir import IDENTITY, Graph, Node, Op, Rep, Stage, Value
 from wharfinger.language import typed
@@ -31,7 +29,7 @@ def pod(graph: Graph) -> Node:
 
 
 def item(graph: Graph) -> Node:
-    """The placed pod that a selection looks at."""
+    """The placed pod that a selection is evaluated for."""
     return graph.leaf(ITEM, Stage.ITEM, Rep.OBJECT)
 
 
@@ -41,7 +39,7 @@ def strings(graph: Graph) -> Node:
 
 
 def now(graph: Graph, *, given: bool) -> Node:
-    """The time: the snapshot's, or (`given`) the one that the question came with."""
+    """The time: the snapshot's, or (`given`) the one passed by the caller."""
     if given:
         return graph.leaf(NOW_GIVEN, Stage.POD, Rep.FLOAT)
     return graph.leaf(NOW, Stage.RUN, Rep.FLOAT, volatility=Volatility.TIMED)
@@ -60,7 +58,7 @@ def rep_of(type_: Type, stage: Stage) -> Rep:
 
 
 def attribute(graph: Graph, expr: typed.AttributeRef, key: Value | None) -> Value:
-    """The value of an attribute, with its key lowered already."""
+    """The value of an attribute; its key is lowered already."""
     if expr.attribute.subject is Subject.NODE:
         return _column(graph, expr.attribute, expr.type, key)
     return _read(graph, expr.attribute, expr.type, key)
@@ -76,14 +74,14 @@ def _read(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> Va
 
 
 def _presence(graph: Graph, record: Attribute, maybe: Node, key: Value | None) -> Node | None:
-    """Where an attribute is there: its key is, and so is what the key stands for."""
+    """Where an attribute is present: its key is, and so is the value under it."""
     may_be_absent = record.type.optional or record.type.kind is Kind.LABELS
     own = graph.apply(operations.KNOWN, (maybe,), Rep.BOOL) if may_be_absent else None
     return both(graph, key.present if key else None, own)
 
 
 def _reader(record: Attribute, type_: Type) -> Any:
-    """`record.read`, giving floats where the language has numbers."""
+    """`record.read` with numbers as floats."""
     if type_.kind not in NUMERIC:
         return record.read
     read = record.read
@@ -125,33 +123,16 @@ def _row_reader(column: Any) -> Any:
 
 
 def metric(graph: Graph, record: typed.Metric) -> Value:
-    """The value of a metric on each node; present where there is a sample that is not older than `max_age`."""
+    """The value of a metric on each node; present where there is a sample no older than `max_age`."""
     names, max_age = record.key.names, record.max_age
     op = Op(
         name=f"metric {record.name}",
-        vector=lambda frame: fresh_samples(frame, names, max_age),
-        row=lambda frame: fresh_sample(frame, names, max_age),
+        vector=lambda frame: metrics.fresh_samples(frame, names, max_age),
+        row=lambda frame: metrics.fresh_sample(frame, names, max_age),
         framed=True,
     )
     pair = graph.leaf(op, Stage.RUN, Rep.OBJECT, volatility=Volatility.TIMED)
     return Value(graph.apply(operations.given(Rep.FLOAT), (pair,), Rep.FLOAT), graph.apply(operations.KNOWN, (pair,), Rep.BOOL))
-
-
-def fresh_samples(frame: AtRows, names: Sequence[str], max_age: float) -> tuple[Any, Any]:
-    """The samples of a metric `(n_rows,)` float64 and whether each is there and fresh `(n_rows,)` bool."""
-    samples = frame.snapshot.metric(*names)
-    if samples is None:
-        return np.zeros(frame.n_rows), np.zeros(frame.n_rows, dtype=np.bool_)
-    fresh = samples.present[frame.rows] & (frame.now - samples.times[frame.rows] <= max_age)
-    return samples.values[frame.rows], fresh
-
-
-def fresh_sample(frame: AtNode, names: Sequence[str], max_age: float) -> tuple[float, bool]:
-    """The sample of a metric at one node and whether it is there and fresh."""
-    samples, row = frame.snapshot.metric(*names), frame.row
-    if samples is None or not samples.present.item(row):
-        return 0.0, False
-    return samples.values.item(row), frame.now - samples.times.item(row) <= max_age
 
 
 # ── presence ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,7 +1,7 @@
-"""Typed expressions to the graph.
+"""Lowers typed expressions to the graph.
 
-Every expression becomes a value and, where it may be missing, a second node that says whether it is present. The rules for missing values
-are here and nowhere else in the fast path; `interpreter` states them a second time, in another way, and the two are compared.
+Every expression becomes a value and, if it may be missing, a second node that says where it is present. This is the only place in the
+compiled form where the rules for missing values are; `interpreter` states them again in another way, and property tests compare the two.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from wharfinger.language.types import NUMERIC, Kind, Type
 
 
 class Lowering:
-    """Lowers the expressions of one policy into one graph. `places` says of selections where they are written, by the number of their node.
+    """Lowers the expressions of one policy into one graph; `places` are source positions of selections, by the number of their node.
 
-    `given_time` is for the scope, which is asked about a pod and a time without any snapshot.
+    `given_time` is for the scope, which is evaluated for a pod and a time without a snapshot.
     """
 
     def __init__(self, policy: typed.Policy, graph: Graph, *, given_time: bool = False) -> None:
@@ -38,7 +38,7 @@ class Lowering:
             self._lets[let.name] = self(let.value)
 
     def __call__(self, expr: typed.Expr) -> Value:
-        """The value of an expression; what is no number is missing."""
+        """The value of an expression; NaN is missing."""
         value = _LOWER[type(expr)](self, expr)
         if value.node.rep is not Rep.FLOAT or not self._magnitudes.may_be_no_number(expr):
             return value
@@ -52,13 +52,13 @@ class Lowering:
     # ── small words ──
 
     def apply(self, op: Op, *args: Node, rep: Rep) -> Node:
-        """An operation whose operands are brought to one representation of text first."""
+        """An operation; strings among its operands are brought to one representation first."""
         if max(arg.stage for arg in args) is Stage.RUN:
             args = tuple(self.code(arg) for arg in args)
         return self.graph.apply(op, args, Rep.CODE if rep is Rep.TEXT and any(arg.rep is Rep.CODE for arg in args) else rep)
 
     def code(self, node: Node) -> Node:
-        """A text as the code it has in string columns; other values as they are."""
+        """A string as its code in string columns; other values unchanged."""
         if node.rep is not Rep.TEXT:
             return node
         return self.graph.apply(operations.CODE, (leaves.strings(self.graph), node), Rep.CODE)
@@ -99,7 +99,7 @@ def constant(lowering: Lowering, value: Any, type_: Type) -> Node:
 
 
 def as_plain(value: Any, type_: Type) -> Any:
-    """A literal as the evaluators hold it: numbers are floats."""
+    """A literal as the evaluators represent it: numbers are floats."""
     if type_.kind in NUMERIC:
         return float(value)
     if type_.kind is Kind.SET:
@@ -148,7 +148,7 @@ def _operation(lowering: Lowering, expr: typed.Operation) -> Value:
 
 
 def _presence(lowering: Lowering, op: typed.Op, operands: Sequence[Value]) -> Node | None:
-    """Where the result of an operator is present: where both operands are, or where one is present and decides by itself."""
+    """Where the result of an operator is present: where all operands are, or where a present operand decides by itself."""
     present = lowering.both(*(operand.present for operand in operands))
     if op is typed.Op.DIV:
         zero = lowering.graph.const(0.0, Rep.FLOAT)
@@ -200,7 +200,7 @@ def _curve(lowering: Lowering, expr: typed.Curve) -> Value:
 
 
 def _matches(lowering: Lowering, expr: typed.Matches) -> Value:
-    """Where every requirement of the selector holds; a requirement is never missing."""
+    """Where every requirement of the selector holds; never missing."""
     if not isinstance(expr.labels, typed.AttributeRef):
         raise TypeError("a label selector is matched against labels or annotations")
     if not expr.requirements:
@@ -222,7 +222,7 @@ def _requirement(lowering: Lowering, labels: typed.AttributeRef, requirement: ty
 
 
 def _satisfies(lowering: Lowering, label: Node, requirement: typed.Requirement) -> Node:
-    """Whether a present label satisfies a requirement (for NotIn: whether it is in)."""
+    """Where a present label satisfies a requirement (for NotIn: where it is among the values)."""
     if len(requirement.values) == 1 and requirement.op in (typed.SelectorOp.IN, typed.SelectorOp.NOT_IN):
         return lowering.apply(operations.EQ, label, lowering.graph.const(requirement.values[0], Rep.TEXT), rep=Rep.BOOL)
     test = operations.requirement_test(requirement)

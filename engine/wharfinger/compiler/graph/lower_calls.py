@@ -68,7 +68,7 @@ def _with_names(function: Any, expr: typed.Call) -> Any:
 
 
 def can_be_absent(expr: typed.Call) -> bool:
-    """Whether the function may be missing although all its arguments are present."""
+    """True if the function can be missing although all its arguments are present."""
     return expr.function.result(tuple(argument.type.present() for argument in expr.arguments)).optional
 
 
@@ -94,14 +94,14 @@ def _framed(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
 
 
 def _vector(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
-    """A call on columns that reads nothing but them."""
+    """A call that reads nothing but its operands."""
     row = _at_row(expr, nodes)
     op = Op(name=f"call {expr.function.name}", vector=_with_names(expr.function.vector, expr), row=row, hazardous=True, key=_names(expr))
     return lowering.graph.apply(op, [lowering.code(node) for node in nodes], _run_rep(expr))
 
 
 def _at_row(expr: typed.Call, nodes: list[Node]) -> Callable[..., Any] | None:
-    """The form for one row: the function's own, or its scalar reference; None where that takes or gives selections, metrics or texts."""
+    """The form for one row: the function's own or its scalar reference; None if that takes or returns selections, metrics or strings."""
     rep = _run_rep(expr)
     if expr.function.row is not None:
         call: Callable[..., Any] = _with_names(expr.function.row, expr)
@@ -120,7 +120,7 @@ def _at_row(expr: typed.Call, nodes: list[Node]) -> Callable[..., Any] | None:
 
 
 def _scalar(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
-    """A call on plain values; a builtin with a context is told the time."""
+    """A call on plain values; a builtin with a context gets the time."""
     call = _with_names(expr.function.scalar, expr)
     name = f"call {expr.function.name}"
     if not expr.function.context:
@@ -139,7 +139,7 @@ def _unpacked(lowering: Lowering, expr: typed.Call, call: Node, present: Node | 
 
 
 def _on_columns(kernel: text_kernels.Kernel, columns: list[int]) -> Callable[..., Any]:
-    """The kernel, told which of its arguments are codes; one code for all rows is a column too."""
+    """The kernel with `columns` as arrays of codes; one code for all rows is an array too."""
 
     def call(strings: StringTable, *arguments: Any) -> Any:
         return kernel(strings, *(np.asarray(argument) if index in columns else argument for index, argument in enumerate(arguments)))
@@ -148,7 +148,7 @@ def _on_columns(kernel: text_kernels.Kernel, columns: list[int]) -> Callable[...
 
 
 def _textual(lowering: Lowering, expr: typed.Call, nodes: list[Node], present: Node | None) -> Value:
-    """A function of texts: of one column, a lookup by code; of several, the kernel itself."""
+    """A function of strings: a lookup by code for one column, the kernel itself for several."""
     kernel = cast("text_kernels.Kernel", expr.function.vector)
     rep = leaves.rep_of(expr.type, Stage.RUN)
     table_of = leaves.strings(lowering.graph)
@@ -171,13 +171,13 @@ VOLATILITY = {typed.Per.NODE: Volatility.ROW, typed.Per.DOMAIN: Volatility.GLOBA
 
 
 def lower_select(lowering: Lowering, expr: typed.Select) -> Value:
-    """The selection itself, as builtins such as `spread` take it; where the predicate is missing a pod is not selected."""
+    """The selection itself, as builtins such as `spread` take it; a pod for which the predicate is missing is not selected."""
     selected = lowering.graph.true() if expr.where is None else lowering.certainly(lowering(expr.where))
     return Value(_select(lowering, expr.span, visible(lowering, selected)))
 
 
 def visible(lowering: Lowering, selected: Node) -> Node:
-    """Where a placed pod is selected and the policy may look at it, whatever its text says."""
+    """Where a placed pod is selected and the policy may read it."""
     namespace = lowering.authority.confined_to
     if namespace is None:
         return selected
@@ -208,14 +208,14 @@ def lower_aggregate(lowering: Lowering, expr: typed.Aggregate) -> Value:
 
 
 def _read(lowering: Lowering, expr: typed.Aggregate, selection: Node, name: str, read: Any) -> Node:
-    """What `read(frame, selection)` gives, as a node."""
+    """The node for `read(frame, selection)`."""
     row = _total_at_row(name, highest=expr.reduction is typed.Reduction.MAX) if expr.per is typed.Per.NODE else None
     op = Op(name=f"{name} per {expr.per.value}", vector=read, row=row, framed=True, key=expr.topology_key)
     return lowering.graph.apply(op, (selection,), Rep.FLOAT, volatility=VOLATILITY[expr.per])
 
 
 def _total_at_row(name: str, *, highest: bool) -> Any:
-    """What is read of one row: taken from the counts of all, which are there anyway."""
+    """The form for one row: looked up in the counts of all nodes, which are kept anyway."""
     if name == "sum":
         return lambda frame, selection: selection.by_node.item(frame.row)
     return lambda frame, selection: selection.extreme_by_node(highest=highest).item(frame.row)
@@ -253,7 +253,7 @@ def _in_a_domain(lowering: Lowering, topology_key: str | None) -> Node:
 
 
 def _mean(lowering: Lowering, expr: typed.Aggregate, weighed: Node, counted: Node) -> Value:
-    """The sum divided by the number; missing where there is none."""
+    """The sum divided by the number of pods; missing where there is none."""
     total = _sum(lowering, expr, weighed)
     number = _sum(lowering, expr, counted)
     some = lowering.apply(operations.GT, number, lowering.graph.const(0.0, Rep.FLOAT), rep=Rep.BOOL)

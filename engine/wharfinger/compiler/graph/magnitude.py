@@ -1,8 +1,8 @@
-"""How large a number of a policy can be, and so where arithmetic may leave the numbers.
+"""Where arithmetic of a policy can leave the finite numbers.
 
-A difference of two infinities, a product of 0 and infinity and a quotient of two infinities are no numbers: such a value is missing. Where
-the operands are known to be finite, nothing has to be looked at, and that is nearly everywhere: what nodes offer and pods request is below
-2^64. The bounds are powers of two, as logarithms; a product of attributes needs a dozen factors to reach infinity.
+The difference of two infinities, the product of 0 and infinity and the quotient of two infinities are NaN: such a value is missing. If the
+operands are known to be finite, nothing needs to be checked, which is nearly always the case: what nodes offer and pods request is below
+2^64, and a product of attributes needs a dozen factors to reach infinity.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Magnitudes:
         self._by_let: dict[str, Magnitude] = {}
 
     def of(self, expr: typed.Expr) -> Magnitude:
-        """The magnitude of an expression that is a number; any for others."""
+        """The magnitude of an expression; UNKNOWN if it is not a number."""
         if expr.type.kind not in NUMERIC:
             return UNKNOWN
         found = self._found.get(id(expr))
@@ -37,7 +37,7 @@ class Magnitudes:
         return found
 
     def may_be_no_number(self, expr: typed.Expr) -> bool:
-        """Whether an operation, curve, call or aggregate may give NaN although all that it is made of are numbers."""
+        """True if an operation, curve, call or aggregate can give NaN although all its operands are numbers."""
         match expr:
             case typed.Operation(op=typed.Op.ADD | typed.Op.SUB | typed.Op.DIV):
                 return not any(self.of(operand).finite for operand in expr.operands)

@@ -73,7 +73,7 @@ LOOKUP_PRESENT = Op(
 
 
 def table(name: str, test: Callable[[str], bool], key: Hashable) -> Op:
-    """The operation that makes a lookup table of a test of texts, given the string table."""
+    """The operation that makes a lookup table of a test of strings, from the string table."""
     return Op(name=f"table {name}", scalar=lambda strings: text_kernels.CodeTable(strings, test, bool), key=key)
 
 
@@ -81,7 +81,7 @@ MEMBERSHIP = Op(name="table member", scalar=lambda strings, members: text_kernel
 
 
 def requirement_test(requirement: typed.Requirement) -> Callable[[str], bool]:
-    """True if the value of a label that is present satisfies a requirement of a label selector; for NotIn, if it is among the values."""
+    """The test of a present label's value: true if it satisfies the requirement; for NotIn, if it is among the values."""
     if requirement.op in (typed.SelectorOp.IN, typed.SelectorOp.NOT_IN):
         return frozenset(requirement.values).__contains__
     return selectors.Requirement(requirement.key, requirement.op.value, requirement.values).matches_value

@@ -1,9 +1,9 @@
-"""What becomes of the graph before it is scheduled.
+"""Passes over the graph before it is scheduled.
 
-Each rule looks at one node, whose operands have been through all rules, and says what stands in its place. So one walk over the graph is
-enough: a param is a constant by the time its sum is looked at, and that is one by the time the curve is.
+Each rule looks at one node whose operands have been through all rules, and returns a node to put in its place. So one walk over the graph
+is enough: a param is a constant by the time its sum is visited, and the sum is a constant by the time the curve is.
 
-Sharing is not among them: the graph is hash-consed, so equal subexpressions are one node before and after.
+There is no pass for common subexpressions: the graph is hash-consed, so they are one node before and after.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Rule = Callable[[Graph, Node, tuple[Node, ...]], Node | None]
 
 
 def optimized(module: Module, params: Mapping[str, Any], *more: Rule) -> Module:
-    """The module after all rules and `more`; of several that say something about a node the first counts."""
+    """The module after all rules and `more`; the first rule that replaces a node counts."""
 
     def substitute(graph: Graph, node: Node, _: tuple[Node, ...]) -> Node | None:
         """Params with a value become constants."""
@@ -28,7 +28,7 @@ def optimized(module: Module, params: Mapping[str, Any], *more: Rule) -> Module:
 
 
 def rewrite(module: Module, rules: Sequence[Rule]) -> Module:
-    """The module with what the first of `rules` says of (graph, node, new operands) in place of each node, operands first."""
+    """The module with the first replacement that `rules` return for (graph, node, new operands), operands first."""
     graph, done = Graph(), dict[int, Node]()
     for node in ordered(module.roots.values()):
         args = tuple([done[arg.number] for arg in node.args])
@@ -53,13 +53,13 @@ def again(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node:
 
 
 def simplify(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
-    """Boolean operations with one constant operand disappear."""
+    """The replacement of a boolean operation with one constant operand."""
     simple = _BOOLEAN.get(node.op.name)
     return None if simple is None else simple(graph, args)
 
 
 def fold_constants(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
-    """Operations on constants are carried out."""
+    """The result of an operation on constants."""
     if not args or node.op.scalar is None:
         return None
     for arg in args:
@@ -69,7 +69,7 @@ def fold_constants(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | N
 
 
 def fix_curves(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
-    """Curves whose points are known by now become one interpolation."""
+    """A curve with known points in place of one whose points were params."""
     if node.op is not operations.CURVE or any(point.op is not CONST for point in args[1:]):
         return None
     return graph.apply(operations.curve([point.value for point in args[1:]]), args[:1], Rep.FLOAT)
