@@ -1,6 +1,6 @@
-"""Writes the pages that are made from the code: `docs/errors/` from the codes and their cases, the tables of `grammar/LANGUAGE.md` and
-`docs/operations.md`, the definitions of custom resources in `deploy/crds/`, the dashboard and the alert rules in `deploy/components/`,
-and the list of the fields of manifests that Kubernetes knows.
+"""Writes the pages that are made from the code: `docs/errors/` from the codes and their cases, the tables of
+`grammar/LANGUAGE.md`, `docs/operations.md` and `docs/running.md`, the definitions of custom resources in `deploy/crds/`,
+the dashboard and the alert rules in `deploy/components/`, and the list of the fields of manifests that Kubernetes knows.
 
 `python -m tests.generate_docs` writes them; tests compare them with what this module would write.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests import manifest_fields, operations_tables, reference_tables
+from tests import manifest_fields, operations_tables, reference_tables, settings_table
 from tests.monitoring import alerts, dashboard
 from tests.unit.language import diagnostic_case
 from wharfinger.crd import definition
@@ -25,8 +25,9 @@ ROOT = Path(__file__).parent.parent
 ERRORS = ROOT / "docs" / "errors"
 LANGUAGE = ROOT / "grammar" / "LANGUAGE.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
+RUNNING = ROOT / "docs" / "running.md"
 CRDS = ROOT / "deploy" / "crds"
-MANIFEST_FIELDS = ROOT / "engine" / "wharfinger" / "model" / "manifest_fields.json"
+MANIFEST_FIELDS = ROOT / "engine" / "wharfinger" / "model" / "reading" / "manifest_fields.json"
 DASHBOARD = ROOT / "deploy" / "components" / "dashboards" / "wharfinger.json"
 ALERTS = ROOT / "deploy" / "components" / "alerts"
 FAMILIES = {
@@ -55,6 +56,7 @@ def pages() -> dict[Path, Callable[[], str]]:
     return {
         LANGUAGE: language,
         OPERATIONS: operations,
+        RUNNING: running,
         MANIFEST_FIELDS: manifest_fields.text,
         ERRORS / "README.md": index,
         **errors,
@@ -71,6 +73,11 @@ def language() -> str:
 def operations() -> str:
     """The page about operating with its tables written anew."""
     return operations_tables.filled(OPERATIONS.read_text(encoding="utf-8"))
+
+
+def running() -> str:
+    """The page about running with its table of settings written anew."""
+    return settings_table.filled(RUNNING.read_text(encoding="utf-8"))
 
 
 def index() -> str:

@@ -10,12 +10,12 @@ tls: {caFile: /etc/wharfinger/prometheus-ca.crt}
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from pydantic import Field, field_validator, model_validator
 
 from wharfinger.daemon import settings_fields
-from wharfinger.daemon.settings_fields import Duration, Part
+from wharfinger.daemon.settings_fields import AnyPath, Duration, FilePath, Part
 from wharfinger.signals.query import PrometheusServer
 
 _SECRET = ("authorization", "cookie", "token", "secret", "password", "api-key", "apikey")
@@ -27,8 +27,8 @@ _API = ("/api/v1", "/api/v1/query")
 class BasicAuth(Part):
     """A user, and the file with the password."""
 
-    username: str = Field(min_length=1)
-    password_file: str = Field(min_length=1)
+    username: str = Field(min_length=1, description="The user")
+    password_file: FilePath = Field(description="The file with the password")
 
     @field_validator("username")
     @classmethod
@@ -39,12 +39,12 @@ class BasicAuth(Part):
 
 
 class Tls(Part):
-    """Whom to trust: `ca_file`, by default what the machine trusts. `cert_file` and `key_file` say who asks."""
+    """TLS for the connection to a server."""
 
-    ca_file: str | None = Field(default=None, min_length=1)
-    cert_file: str | None = Field(default=None, min_length=1)
-    key_file: str | None = Field(default=None, min_length=1)
-    insecure_skip_verify: bool = False
+    ca_file: FilePath | None = Field(default=None, description="The certificates that are trusted; default: those of the machine")
+    cert_file: FilePath | None = Field(default=None, description="The client certificate")
+    key_file: FilePath | None = Field(default=None, description="The key of the client certificate")
+    insecure_skip_verify: bool = Field(default=False, description="Accept any certificate")
 
     @model_validator(mode="after")
     def _whole(self) -> Tls:
@@ -56,15 +56,15 @@ class Tls(Part):
 
 
 class Prometheus(Part):
-    """One server. `headers` are sent as they are, `header_files` with the content of files; `timeout` is that of a whole answer."""
+    """One server."""
 
-    url: str
-    bearer_token_file: str | None = Field(default=None, min_length=1)
+    url: str = Field(description="The URL of the server ([signals](signals.md#servers))")
+    bearer_token_file: FilePath | None = Field(default=None, description="The file with the bearer token")
     basic_auth: BasicAuth | None = None
-    headers: Mapping[str, str] = Field(default_factory=dict)
-    header_files: Mapping[str, str] = Field(default_factory=dict)
+    headers: Mapping[str, str] = Field(default_factory=dict, description="Headers that are sent as they are")
+    header_files: Mapping[str, AnyPath] = Field(default_factory=dict, description="Headers whose values are the contents of files")
     tls: Tls = Tls()
-    timeout: Duration = Field(default=10.0, gt=0, le=300)
+    timeout: Duration = Field(default=10.0, gt=0, le=300, description="Seconds until the whole answer has to be there")
 
     @field_validator("url")
     @classmethod
@@ -126,23 +126,6 @@ class Prometheus(Part):
         if sum(ways) > 1:
             raise ValueError("give one of bearerTokenFile, basicAuth and a header Authorization")
         return self
-
-    def with_paths(self, change: Callable[[str], str]) -> Prometheus:
-        """The same with every path of a file changed."""
-
-        def changed(path: str | None) -> str | None:
-            return None if path is None else change(path)
-
-        auth = self.basic_auth
-        files = {name: changed(getattr(self.tls, name)) for name in ("ca_file", "cert_file", "key_file")}
-        return self.model_copy(
-            update={
-                "bearer_token_file": changed(self.bearer_token_file),
-                "basic_auth": auth and auth.model_copy(update={"password_file": change(auth.password_file)}),
-                "header_files": {name: change(path) for name, path in self.header_files.items()},
-                "tls": self.tls.model_copy(update=files),
-            }
-        )
 
     def server(self, name: str) -> PrometheusServer:
         """The server under its name."""

@@ -7,38 +7,49 @@
       policies: [policies/]
       params: {keep_free: 20%}
 
-Everything has a default; without a policy, pods are placed by Kubernetes' own rules..
+Everything has a default; without a policy, pods are placed by Kubernetes' own rules. The flags of `wharf run` and the
+table in docs/running.md are made from the fields.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from wharfinger.daemon import settings_fields
 from wharfinger.daemon.prometheus_settings import Prometheus
-from wharfinger.daemon.settings_fields import Duration, Part
+from wharfinger.daemon.settings_fields import Duration, FilePath, Flag, Part
 from wharfinger.framework.configuration.faults import exactly
 
 ADMISSION_PORT = 10262
 
 
 class AdmissionSettings(Part):
-    """Files of the certificate with which the webhook is served, and its key; the port, at the bind address; and who may ask.
+    """The validating webhook: its certificate and port, and who may ask.
 
-    Who may ask proves it with a certificate that one of `client_ca_file` has signed, for one of `client_names` if there are any: the API
-    server, which gets its certificate by `--admission-control-config-file`. Where that cannot be set, `any_caller` has to be said.
+    A caller proves with a client certificate that it is the API server, which gets one by `--admission-control-config-file`. Where that
+    cannot be set, `any_caller` has to be.
     """
 
-    certificate: str = Field(min_length=1)
-    key: str = Field(min_length=1)
-    port: int = Field(default=ADMISSION_PORT, ge=0, le=65535)
-    client_ca_file: str | None = Field(default=None, min_length=1)
-    client_names: tuple[str, ...] = ()
-    any_caller: bool = False
+    certificate: Annotated[FilePath, Flag("--admission-certificate", "FILE")] = Field(
+        description="Serve a webhook that refuses SchedulingPolicies which would not become active, with this certificate"
+    )
+    key: Annotated[FilePath, Flag("--admission-key", "FILE")] = Field(description="The key of that certificate")
+    port: Annotated[int, Flag("--admission-port", "PORT")] = Field(
+        default=ADMISSION_PORT, ge=0, le=65535, description="The port of the webhook, at the bind address"
+    )
+    client_ca_file: Annotated[FilePath | None, Flag("--admission-client-ca", "FILE")] = Field(
+        default=None, description="Who signs the client certificate of the API server"
+    )
+    client_names: Annotated[tuple[str, ...], Flag("--admission-client-name", "NAME")] = Field(
+        default=(), description="Common names that the client certificate may have; default: any; repeatable"
+    )
+    any_caller: Annotated[bool, Flag("--admission-any-caller/--no-admission-any-caller")] = Field(
+        default=False, description="Whether the webhook answers anybody"
+    )
 
     @model_validator(mode="after")
     def _callers_are_known(self) -> Self:
@@ -51,34 +62,25 @@ class AdmissionSettings(Part):
             raise ValueError("anyCaller asks nobody for a certificate; leave it out, or clientCaFile and clientNames")
         return self
 
-    def with_paths(self, change: Callable[[str], str]) -> Self:
-        """The same with every path changed."""
-        update = {"certificate": change(self.certificate), "key": change(self.key)}
-        if self.client_ca_file is not None:
-            update["client_ca_file"] = change(self.client_ca_file)
-        return self.model_copy(update=update)
-
 
 MEBIBYTE = 2**20
 
 
 class DecisionLogSettings(Part):
-    """A log of decisions that can be replayed: the file that is written, the size at which another is begun, and how many there are."""
+    """A log of decisions that can be replayed."""
 
-    path: str = Field(min_length=1)
-    max_mebibytes: int = Field(default=256, ge=1, le=1_000_000)
-    max_files: int = Field(default=8, ge=1, le=10_000)
-
-    def with_paths(self, change: Callable[[str], str]) -> Self:
-        """The same with its path changed."""
-        return self.model_copy(update={"path": change(self.path)})
+    path: Annotated[FilePath, Flag("--decision-log", "FILE")] = Field(description="Where decisions are recorded, for `wharf replay`")
+    max_mebibytes: int = Field(default=256, ge=1, le=1_000_000, description="The size at which another file is begun")
+    max_files: int = Field(default=8, ge=1, le=10_000, description="How many files are kept")
 
 
 class TracingSettings(Part):
-    """Traces of pods: the collector that takes OTLP over HTTP, and which part of those is recorded that belong to no trace yet."""
+    """Traces of pods."""
 
-    endpoint: str
-    sampling_ratio: float = Field(default=0.01, ge=0, le=1, strict=True)
+    endpoint: str = Field(description="A collector that takes [traces](seeing.md#traces) as OTLP over HTTP")
+    sampling_ratio: float = Field(
+        default=0.01, ge=0, le=1, strict=True, description="The share of pods that are traced, of those that belong to no trace yet"
+    )
 
     @field_validator("endpoint")
     @classmethod
@@ -109,35 +111,45 @@ def _param(value: Any) -> Any:
 
 
 class ClientConnection(Part):
-    """Which API server, and as whom; without a kubeconfig $KUBECONFIG, ~/.kube/config, or the pod's own account."""
+    """The API server, and the credentials for it."""
 
-    kubeconfig: str | None = Field(default=None, min_length=1)
-    context: str | None = Field(default=None, min_length=1)
+    kubeconfig: Annotated[FilePath | None, Flag("--kubeconfig", "FILE")] = Field(
+        default=None, description="How to connect; default: $KUBECONFIG, ~/.kube/config, the pod's account"
+    )
+    context: Annotated[str | None, Flag("--context", "NAME")] = Field(
+        default=None, min_length=1, description="Which context of the kubeconfig"
+    )
 
 
 class Profile(Part):
-    """How the pods of one `spec.schedulerName` are placed.
+    """How the pods of one `spec.schedulerName` are placed."""
 
-    `policies` are files or folders, and so are `shadow_policies`, which are held against every decision and change none; `params` sets what
-    they declare; `kube_scheduler_configuration` is a file with weights and arguments of the built-in plugins.
-    """
-
-    scheduler_name: str = Field(default=SCHEDULER_NAME, min_length=1)
-    policies: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    shadow_policies: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    params: Mapping[str, Annotated[str, BeforeValidator(_param)]] = Field(default_factory=dict)
-    kube_scheduler_configuration: str | None = Field(default=None, min_length=1)
+    scheduler_name: str = Field(default=SCHEDULER_NAME, min_length=1, description="Whose pods are scheduled; each name once")
+    policies: tuple[FilePath, ...] = Field(default=(), description="Files and folders with policies, as `--policy`")
+    shadow_policies: tuple[FilePath, ...] = Field(
+        default=(), description="Policies that are compared with every decision and change none, as `--shadow`"
+    )
+    params: Mapping[str, Annotated[str, BeforeValidator(_param)]] = Field(
+        default_factory=dict, description="Values of the params that the policies declare, as `--param`"
+    )
+    kube_scheduler_configuration: FilePath | None = Field(
+        default=None,
+        description="A file with weights and arguments of the built-in plugins ([configuration.md](configuration.md)); its profile of the "
+        "same name counts, or its only one",
+    )
 
 
 class LeaderElection(Part):
-    """Of several replicas one acts: the one that holds the Lease."""
+    """Of several replicas one acts: the one that holds the Lease. As kube-scheduler has it."""
 
-    leader_elect: bool = True
-    resource_namespace: str = Field(default="kube-system", min_length=1)
-    resource_name: str = Field(default="wharfinger", min_length=1)
-    lease_duration: Duration = 15.0
-    renew_deadline: Duration = 10.0
-    retry_period: Duration = 2.0
+    leader_elect: Annotated[bool, Flag("--leader-elect/--no-leader-elect")] = Field(
+        default=True, description="Whether to act only while holding a Lease"
+    )
+    resource_namespace: str = Field(default="kube-system", min_length=1, description="The namespace of the Lease")
+    resource_name: str = Field(default="wharfinger", min_length=1, description="The name of the Lease")
+    lease_duration: Duration = Field(default=15.0, description="How long others wait before they take a Lease that is not renewed")
+    renew_deadline: Duration = Field(default=10.0, description="How long the leader tries to renew before it gives up")
+    retry_period: Duration = Field(default=2.0, description="The time between two tries")
 
     @model_validator(mode="after")
     def _in_order(self) -> LeaderElection:
@@ -147,75 +159,92 @@ class LeaderElection(Part):
 
 
 class Limits(Part):
-    """What is under way at a time, and for how long.
+    """How much is in progress at a time, and for how long."""
 
-    `binds` and `writes` are pods being bound and statuses being written; `connections` are those to the API server besides the watches;
-    `grace_period` is how long a stop waits for what is under way. `policy_budget` is what one policy may take of the time of a decision:
-    one that takes more several times in a row is suspended, and pods that it governs wait; 0 sets no limit.
-    """
-
-    binds: int = Field(default=256, ge=1, le=10_000)
-    writes: int = Field(default=32, ge=1, le=10_000)
-    connections: int = Field(default=64, ge=1, le=1_000)
-    grace_period: Duration = Field(default=10.0, ge=0)
-    policy_budget: Duration = Field(default=0.02, ge=0)
+    binds: int = Field(default=256, ge=1, le=10_000, description="Pods that are being bound at a time")
+    writes: int = Field(default=32, ge=1, le=10_000, description="Statuses that are being written at a time")
+    connections: int = Field(default=64, ge=1, le=1_000, description="Connections to the API server besides the watches")
+    grace_period: Duration = Field(default=10.0, ge=0, description="How long a stop waits for what is in progress")
+    policy_budget: Duration = Field(
+        default=0.02,
+        ge=0,
+        description="The time of one decision that one policy may take; one that takes more several times in a row is "
+        "[suspended](operations.md#what-happens-when-something-breaks), and the pods that it governs wait; 0 sets no limit",
+    )
 
 
 class SignalSettings(Part):
-    """How much is asked for metrics of policies.
+    """How often metrics of policies are queried, and how many queries there may be."""
 
-    No query is asked more often than every `min_refresh`, whatever policies say. `queries_of_asker` bounds the distinct queries of one
-    policy of the cluster, and of all policies of one namespace together; `queries` those of all.
-    """
-
-    min_refresh: Duration = Field(default=5.0, ge=1, le=3600)
-    queries_of_asker: int = Field(default=64, ge=1, le=10_000)
-    queries: int = Field(default=512, ge=1, le=10_000)
+    min_refresh: Duration = Field(
+        default=5.0, ge=1, le=3600, description="No query is sent more often ([signals](signals.md#how-much-is-asked))"
+    )
+    queries_of_asker: int = Field(
+        default=64, ge=1, le=10_000, description="Distinct queries of one policy of the cluster, or of all policies of one namespace"
+    )
+    queries: int = Field(default=512, ge=1, le=10_000, description="Distinct queries of all policies together")
 
 
 class Logging(Part):
-    """What is logged, and how: lines for people, or one JSON object per line."""
+    """What is logged, and how."""
 
-    format: Literal["console", "json"] = "console"
-    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Annotated[Literal["console", "json"], Flag("--log-format")] = Field(
+        default="console", description="How the log is written: lines for people, or one JSON object per line"
+    )
+    level: Annotated[Literal["debug", "info", "warning", "error"], Flag("--log-level")] = Field(
+        default="info", description="The lowest level that is logged"
+    )
 
 
 class Settings(Part):
-    """The document. `port` 0 serves nothing. `prometheus` has the servers that metrics name, `default` for those that name none.
-
-    `policy_config_map` is `namespace/name` of a ConfigMap with policies for every profile; `state_directory` is where the last good version
-    of every policy outlasts a restart. `remote_debugging`: what is under `/debug` answers others than the machine itself, too;
-    `remote_ui`: the live page does, and so do `/policies`, `/decisions` and `/explain`.
-    `decision_log` is written, and `tracing` done, where they are given.
-    With `admission` a webhook is served that refuses SchedulingPolicies which would not become active.
-    `tenant_policies` says what inline policies of PolicyApps and those that PlacementPreviews bring along may do: nothing, what concerns
-    only pods of their namespace, or what policies of the cluster may; `tenant_servers` are those of `prometheus` that they may query,
-    `tenant_libraries` files and folders that they may import.
-    """
+    """The document. What is optional (`admission`, `decision_log`, `tracing`) happens where it is given."""
 
     api_version: Annotated[str, exactly(API_VERSION)] = API_VERSION
     kind: Annotated[str, exactly(KIND)] = KIND
     client_connection: ClientConnection = ClientConnection()
     profiles: tuple[Profile, ...] = (Profile(),)
-    policy_config_map: str | None = None
-    state_directory: str | None = Field(default=None, min_length=1)
+    policy_config_map: Annotated[str | None, Flag("--policy-configmap", "NAMESPACE/NAME")] = Field(
+        default=None, description="A ConfigMap with policies for every profile, read through the API server"
+    )
+    state_directory: Annotated[FilePath | None, Flag("--state-dir", "FOLDER")] = Field(
+        default=None, description="Where the last good version of every policy is kept for the next start"
+    )
     leader_election: LeaderElection = LeaderElection()
     limits: Limits = Limits()
     prometheus: Mapping[str, Prometheus] = Field(default_factory=dict)
     signals: SignalSettings = SignalSettings()
-    bind_address: str = Field(default="127.0.0.1", min_length=1)
-    port: int = Field(default=PORT, ge=0, le=65535)
+    bind_address: Annotated[str, Flag("--bind-address", "ADDRESS")] = Field(
+        default="127.0.0.1", min_length=1, description="Where health and metrics are served"
+    )
+    port: Annotated[int, Flag("--port", "PORT")] = Field(
+        default=PORT, ge=0, le=65535, description="The port of health and metrics; 0 serves nothing"
+    )
     admission: AdmissionSettings | None = None
     logging: Logging = Logging()
     decision_log: DecisionLogSettings | None = None
     tracing: TracingSettings | None = None
-    custom_resources: bool = True
-    tenant_policies: Literal["Off", "Restricted", "Trusted"] = "Restricted"
-    tenant_servers: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    tenant_libraries: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    remote_debugging: bool = False
-    remote_ui: bool = False
-    dry_run: bool = False
+    custom_resources: Annotated[bool, Flag("--custom-resources/--no-custom-resources")] = Field(
+        default=True, description="Whether to act on SchedulingPolicies, PlacementPreviews and PolicyApps, once they are defined"
+    )
+    tenant_policies: Annotated[Literal["Off", "Restricted", "Trusted"], Flag("--tenant-policies")] = Field(
+        default="Restricted",
+        description="What policies of PolicyApps and PlacementPreviews may do: nothing, what concerns their namespace only, or what "
+        "policies of the cluster may",
+    )
+    tenant_servers: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(), description="Servers under `prometheus` that such policies may query ([security.md](security.md))"
+    )
+    tenant_libraries: tuple[FilePath, ...] = Field(
+        default=(),
+        description="Files and folders with libraries that such policies may import by the names of the files, read at the start",
+    )
+    remote_debugging: bool = Field(
+        default=False, description="Whether `/debug/cache` and `/debug/profile` answer others than the machine itself"
+    )
+    remote_ui: bool = Field(
+        default=False, description="Whether the live page, `/policies`, `/decisions` and `/explain` answer others than the machine itself"
+    )
+    dry_run: Annotated[bool, Flag("--dry-run")] = Field(default=False, description="Decide and report, but write nothing to the API server")
 
     @model_validator(mode="after")
     def _servers_are_known(self) -> Settings:

@@ -1,19 +1,97 @@
-"""Field types of the settings: the base class, durations such as `15s`, and URLs of servers."""
+"""Field types of the settings: the base class, flags, file paths, durations such as `15s`, and URLs of servers."""
 
 from __future__ import annotations
 
 import re
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationInfo
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 
 
 class Part(BaseModel):
-    """A part of the settings: names in camelCase, nothing unknown."""
+    """A part of the settings: names in camelCase, nothing unknown.
+
+    The definition of a field is all that a setting takes: its type and limits, its description, which is a row of docs/running.md, and its
+    `Flag`, if it has one, whose help is the description too.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True, defer_build=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """The flag of `wharf run` that sets a field, such as `--port` or `--leader-elect/--no-leader-elect`."""
+
+    name: str
+    metavar: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A field of the document: its path, with `[]` after a list and `<name>` for any key of a mapping, and the type of its values."""
+
+    path: tuple[str, ...]
+    field: FieldInfo
+    type: Any
+
+    @property
+    def flag(self) -> Flag | None:
+        """The flag that sets it."""
+        return next((each for each in self.field.metadata if isinstance(each, Flag)), None)
+
+    @property
+    def help(self) -> str:
+        """What it means, and its default."""
+        default = self.field.default
+        if isinstance(default, bool):
+            default = "true" if default else "false"
+        elif isinstance(default, float) and any(isinstance(each, PlainSerializer) for each in self.field.metadata):
+            default = text(default)
+        shown = isinstance(default, str | int | float) and default != ""
+        return f"{self.field.description or ''}; default: {default}." if shown else f"{self.field.description or ''}."
+
+
+def settings_of(model: type[Part], path: tuple[str, ...] = ()) -> Iterator[Setting]:
+    """All fields below a model that are not models themselves."""
+    for name, field in model.model_fields.items():
+        alias = field.alias or name
+        inner, below = _part_of(field.annotation)
+        if inner is None:
+            yield Setting((*path, alias), field, field.annotation)
+        else:
+            yield from settings_of(inner, (*path, alias + below) if below != ".<name>" else (*path, alias, "<name>"))
+
+
+def _part_of(annotation: Any) -> tuple[type[Part] | None, str]:
+    """The model in an annotation, if there is one, and what its place adds to the path."""
+    if isinstance(annotation, type) and issubclass(annotation, Part):
+        return annotation, ""
+    origin, found = typing.get_origin(annotation), [_part_of(each)[0] for each in typing.get_args(annotation)]
+    inner = next((each for each in found if each is not None), None)
+    return inner, "[]" if origin is tuple else ".<name>" if origin is not None and issubclass(_class(origin), typing.Mapping) else ""
+
+
+def _class(origin: Any) -> type:
+    return origin if isinstance(origin, type) else object
+
+
+def _from_folder(path: str, info: ValidationInfo) -> str:
+    """The path, taken from the folder of the file that it was read from."""
+    folder: Path | None = (info.context or {}).get("folder")
+    return path if folder is None or not path else str(folder / Path(path).expanduser())
+
+
+AnyPath = Annotated[str, AfterValidator(_from_folder), PlainSerializer(lambda path: str(Path(path).absolute()), when_used="json")]
+"""A path that is taken from the folder of its file, and written as one from the root."""
+
+FilePath = Annotated[AnyPath, Field(min_length=1)]
 
 
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from wharfinger.cli import streams
-from wharfinger.cli.run_flags import Flags, settings_of, taking_flags
+from wharfinger.cli.run_flags import taking_settings
 from wharfinger.daemon import settings_file
+from wharfinger.daemon.settings import Settings
 
 
 class Action(Enum):
@@ -18,10 +19,10 @@ class Action(Enum):
     PRINT = "print"
 
 
-def _print(flags: Flags) -> int:
+def _print(settings: Settings) -> int:
     """Print the settings of `wharf run` with the same flags, as a file for its --config; nothing is connected to."""
-    streams.out(settings_file.written(settings_of(flags)))
+    streams.out(settings_file.written(settings))
     return 0
 
 
-command = taking_flags(_print, action=Annotated[Action, typer.Argument(help="What to do with them.")])
+command = taking_settings(_print, action=Annotated[Action, typer.Argument(help="What to do with them.")])

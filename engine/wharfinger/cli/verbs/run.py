@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from wharfinger.cli.run_flags import Flags, settings_of, taking_flags
+from wharfinger.cli.run_flags import taking_settings
 from wharfinger.daemon.serve import serve
 from wharfinger.daemon.settings import Settings
 from wharfinger.errors import WharfingerError
@@ -13,9 +13,9 @@ from wharfinger.errors import WharfingerError
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def _run(flags: Flags) -> int:
+def _run(settings: Settings) -> int:
     """Schedule the pods that name this scheduler, until SIGTERM or SIGINT; a second one stops without waiting for anything."""
-    asyncio.run(_until_signalled(settings_of(flags)))
+    asyncio.run(_until_signalled(settings))
     return 0
 
 
@@ -23,7 +23,7 @@ class StoppedAtOnce(WharfingerError):
     """Told to stop while it was stopping."""
 
 
-command = taking_flags(_run)
+command = taking_settings(_run)
 
 
 async def _until_signalled(settings: Settings) -> None:
