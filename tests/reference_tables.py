@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language import grammar
 from wharfinger.language.catalogue import Attribute, Function, Parameter, Subject
-from wharfinger.language.check.metrics import SOURCES, Option
+from wharfinger.language.metric_sources import SOURCES, Option
 from wharfinger.language.test_fields import NODE_FIELDS, POD_FIELDS, Field, Many
 from wharfinger.language.types import NUMERIC, Kind
 
@@ -80,11 +80,11 @@ def plugins() -> str:
 
 def metric_options() -> str:
     """The options of metric sources."""
-    names = dict.fromkeys(name for options in SOURCES.values() for name in options)
+    names = dict.fromkeys(name for source in SOURCES.values() for name in source.options)
     rows = []
     for name in names:
-        option = next(options[name] for options in SOURCES.values() if name in options)
-        sources = ", ".join(f"`{source}`" for source, options in SOURCES.items() if name in options)
+        option = next(source.options[name] for source in SOURCES.values() if name in source.options)
+        sources = ", ".join(f"`{source.name}`" for source in SOURCES.values() if name in source.options)
         rows.append((f"`{name}`", option.kind.value, _default(option), sources))
     return table(("option", "type", "when left out", "of"), rows)
 

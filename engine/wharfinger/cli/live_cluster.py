@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from wharfinger.cli import chosen_policies, streams
 from wharfinger.errors import UsageError
 from wharfinger.language import typed
+from wharfinger.language.metric_sources import SOURCES
 from wharfinger.model.columns.metric_table import Samples
 from wharfinger.model.reading import files
 from wharfinger.simulate import cluster
@@ -147,10 +148,10 @@ async def sources(
     from wharfinger.signals.sources import sources_of  # noqa: PLC0415 — imports that no other verb needs
 
     servers = [server.server(name) for name, server in settings.prometheus.items()]
-    metrics = [metric for policy in policies for metric in policy.metrics]
-    if not servers and any(metric.source == "prometheus" for metric in metrics):
+    asked = [SOURCES[metric.source] for policy in policies for metric in policy.metrics]
+    if not servers and any(source.has_servers for source in asked):
         raise UsageError("which Prometheus server? Give its URL with --prometheus, or a file with --config that names it")
-    if not any(metric.source == "metrics_api" for metric in metrics):
+    if not any(source.through_api_server for source in asked):
         yield sources_of(servers)
         return
     from wharfinger.daemon.active_policies import node_metrics  # noqa: PLC0415 — likewise

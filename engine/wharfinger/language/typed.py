@@ -310,7 +310,7 @@ class Metric:
     policy: str
     span: Span
     type: Type
-    source: str  # "prometheus" or "metrics_api"
+    source: str  # a name of language.metric_sources.SOURCES
     query: str
     options: Mapping[str, Any]  # node label, relabel …, for the signals layer
     refresh: float

@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from wharfinger.builtins import texts
+from wharfinger.language.metric_sources import SOURCES
 from wharfinger.language.types import Kind
 from wharfinger.model.columns.metric_table import MetricColumn, Samples, column_of
 from wharfinger.model.objects import Node
@@ -115,9 +116,6 @@ def _host(text: str) -> str:
     return host if separator and port.isdigit() and ":" not in host else text
 
 
-MILLICORES = 1000.0
-"""Prometheus counts CPU in cores; the language in millicores."""
-
 AHEAD = 5.0
 """Seconds that a clock may be ahead without a word about it."""
 
@@ -207,7 +205,7 @@ class _Mapping:
         self._came = came
         self._pattern = None if query.relabel is None else texts.compiled(query.relabel)
         self._nodes = nodes
-        self._scale = MILLICORES if query.kind is Kind.CPU and query.source == "prometheus" else 1.0
+        self._scale = SOURCES[query.source].units.get(query.kind, 1.0)
         self._never_negative = query.kind in _NEVER_NEGATIVE
         self.samples: dict[str, tuple[float, float] | None] = {}
         self.n_series = 0

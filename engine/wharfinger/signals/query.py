@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from wharfinger.language import typed
 from wharfinger.language.authority import CLUSTER, Authority
+from wharfinger.language.metric_sources import SOURCES
 from wharfinger.language.types import Kind
 from wharfinger.signals.fair_queue import Asker
 
@@ -57,8 +58,6 @@ class SignalLimits:
     of_all: int = 512
 
 
-PROMETHEUS = "prometheus"
-METRICS_API = "metrics_api"
 NOBODY = Asker("")
 
 
@@ -88,8 +87,13 @@ class Query:
     asker: Asker = NOBODY
 
     def __str__(self) -> str:
-        where = f"prometheus {self.server}" if self.source == PROMETHEUS else "metrics.k8s.io"
+        where = f"{self.source} {self.server}" if self.server else self.place
         return f"{where}: {self.text}"
+
+    @property
+    def place(self) -> str:
+        """Who answers: the name of a server of the settings, or the address of the source."""
+        return self.server or SOURCES[self.source].address
 
 
 def queries_of(policies: Iterable[typed.Policy], limits: SignalLimits | None = None) -> Mapping[str, Query]:

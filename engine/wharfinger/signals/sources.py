@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from wharfinger.language.metric_sources import METRICS_API, PROMETHEUS
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.fair_queue import Workers
 from wharfinger.signals.mapping import Mapped, NodeNames, in_turn, mapped
 from wharfinger.signals.metrics_api import node_series
 from wharfinger.signals.ports import Source
-from wharfinger.signals.query import METRICS_API, PROMETHEUS, PrometheusServer, Query
+from wharfinger.signals.query import PrometheusServer, Query
 
 if TYPE_CHECKING:
     from wharfinger.signals.prometheus import Prometheus
@@ -83,4 +84,4 @@ class NoSource:
 def sources_of(servers: Iterable[PrometheusServer], read: ReadNodeMetrics | None = None) -> Mapping[str, Source]:
     """The sources by the name that metrics call them."""
     api: Source = NoSource("there is no connection to the Metrics API") if read is None else MetricsApiSource(read)
-    return {PROMETHEUS: PrometheusSource(servers), METRICS_API: api}
+    return {PROMETHEUS.name: PrometheusSource(servers), METRICS_API.name: api}

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from wharfinger.framework.ports import Clock
 from wharfinger.language import typed, units
+from wharfinger.language.metric_sources import SOURCES
 from wharfinger.language.types import Kind
 from wharfinger.model.columns.metric_table import Samples
 from wharfinger.model.state.cluster_state import ClusterState
@@ -25,7 +26,7 @@ from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.signals.failure import SignalFailed, on_one_line
 from wharfinger.signals.mapping import Mapped, NodeNames
 from wharfinger.signals.ports import Source
-from wharfinger.signals.query import PROMETHEUS, Query, queries_of
+from wharfinger.signals.query import Query, queries_of
 from wharfinger.signals.suspension import Suspension, look
 
 _COUNTABLE = 1e9  # from which on digits tell nobody anything
@@ -139,7 +140,7 @@ async def young(answer: Answered, seconds: float, sources: Mapping[str, Source],
 
 def looks_back(metric: typed.Metric) -> float:
     """The seconds before a sample that its value is made of: the metric's `window`, or the longest range in its query; 0 for none."""
-    ranges = _RANGE.findall(_QUOTED.sub("", metric.query)) if metric.source == PROMETHEUS else []
+    ranges = _RANGE.findall(_QUOTED.sub("", metric.query)) if SOURCES[metric.source].promql else []
     found = [sum(float(number) * _SECONDS[unit] for number, unit in _DURATION.findall(text)) for text in ranges]
     return max([metric.window, *found]) if found else 0.0
 

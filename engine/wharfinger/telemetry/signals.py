@@ -37,7 +37,7 @@ class TelemetrySignalObserver:
 
     def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
         """None; measured, and logged if it failed before or series have something new the matter with them."""
-        self._seconds.labels(place_of(query)).observe(seconds)
+        self._seconds.labels(query.place).observe(seconds)
         if self._failing.pop(query.key, None) is not None:
             self._log.info("signal answered again", **_named(query))
         odd = dict(found.oddities)
@@ -47,8 +47,8 @@ class TelemetrySignalObserver:
 
     def refresh_failed(self, query: Query, error: SignalFailed, seconds: float) -> None:
         """None; counted and measured, and logged unless the time before failed likewise."""
-        self._seconds.labels(place_of(query)).observe(seconds)
-        self._failures.labels(place_of(query), error.kind.value).inc()
+        self._seconds.labels(query.place).observe(seconds)
+        self._failures.labels(query.place, error.kind.value).inc()
         if self._failing.get(query.key) != error.kind.value:
             self._failing[query.key] = error.kind.value
             self._log.warning("signal not refreshed", **_named(query), kind=error.kind.value, why=str(error))
@@ -64,13 +64,8 @@ class TelemetrySignalObserver:
         self._log.info("metric resumed", **_told(what))
 
 
-def place_of(query: Query) -> str:
-    """Who is asked, as metrics call it: the name of a Prometheus server, or metrics.k8s.io."""
-    return query.server if query.source == "prometheus" else "metrics.k8s.io"
-
-
 def _named(query: Query) -> dict[str, Any]:
-    return {"metrics": ", ".join(query.users), "server": place_of(query), "query": query.text}
+    return {"metrics": ", ".join(query.users), "server": query.place, "query": query.text}
 
 
 def _told(what: Suspension) -> dict[str, Any]:

@@ -7,60 +7,32 @@ table.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from wharfinger.language import ast, typed
 from wharfinger.language.check.constants import literal_of
 from wharfinger.language.check.context import Context
 from wharfinger.language.codes import Code
+from wharfinger.language.metric_sources import FRESHNESS, SOURCES, MetricSource, Option
 from wharfinger.language.suggest import listed
 from wharfinger.language.types import Kind, Type
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """An option of a source: its kind, what it is when left out, and between which values it lies."""
-
-    kind: Kind
-    default: Any
-    low: float = 0.0
-    high: float = float("inf")
-
-
-_FRESHNESS = {
-    "refresh": Option(kind=Kind.DURATION, default=15.0, low=1.0),
-    "max_age": Option(kind=Kind.DURATION, default=120.0, low=1.0),
-    "min_coverage": Option(kind=Kind.PERCENT, default=0.8, high=1.0),
-    "window": Option(kind=Kind.DURATION, default=0.0),
-}
-SOURCES: Mapping[str, Mapping[str, Option]] = {
-    "prometheus": {
-        "node": Option(kind=Kind.STRING, default="node"),
-        "relabel": Option(kind=Kind.STRING, default=None),
-        "server": Option(kind=Kind.STRING, default="default"),
-        "times": Option(kind=Kind.STRING, default=None),
-        **_FRESHNESS,
-    },
-    "metrics_api": _FRESHNESS,
-}
-_API_KINDS = {"cpu": Kind.CPU, "memory": Kind.MEMORY}
 
 
 def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typed.Metric | None:
     """The typed metric, or None after reporting why its declaration is wrong."""
     source = item.source
-    options = SOURCES.get(source.function)
-    if options is None:
+    record = SOURCES.get(source.function)
+    if record is None:
         near = context.closest(source.function, SOURCES)
         help_ = f"did you mean `{near}`?" if near else f"sources are {listed(SOURCES)}"
         context.error(
             Code.P603, f"there is no source `{source.function}`", source.function_span, label="unknown source", help=help_, suggestion=near
         )
         return None
-    if not _may_query(context, source):
+    if not _may_query(context, source, record):
         return None
-    query = _query(context, item, type_)
+    options = record.options
+    query = _query(context, item, type_, record)
     given = _given(context, source, options)
     if query is None or given is None:
         return None
@@ -79,7 +51,7 @@ def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typ
         type=type_.maybe(),
         source=source.function,
         query=query,
-        options={key: value for key, value in values.items() if key not in _FRESHNESS and value is not None},
+        options={key: value for key, value in values.items() if key not in FRESHNESS and value is not None},
         refresh=values["refresh"],
         max_age=values["max_age"],
         min_coverage=values["min_coverage"],
@@ -87,34 +59,37 @@ def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typ
     )
 
 
-def _may_query(context: Context, source: ast.Call) -> bool:
-    """Whether a policy of this authority may ask that source; reports that it may not."""
+def _may_query(context: Context, source: ast.Call, record: MetricSource) -> bool:
+    """True if a policy of this authority may ask that source; reports it if not."""
     if not context.authority.restricted:
         return True
-    named = next((a.value for a in source.arguments if a.name == "server"), None)
-    server = named.value if isinstance(named, ast.String) else SOURCES["prometheus"]["server"].default
-    if source.function == "prometheus" and server in context.authority.servers:
-        return True
-    what = f'the server "{server}"' if source.function == "prometheus" else f"`{source.function}`"
+    what = f"`{record.name}`"
+    if record.has_servers:
+        named = next((a.value for a in source.arguments if a.name == "server"), None)
+        server = named.value if isinstance(named, ast.String) else record.options["server"].default
+        if server in context.authority.servers:
+            return True
+        what = f'the server "{server}"'
     help_ = "whoever runs the cluster can allow a server with `tenantServers`, or share the metric in a library"
     context.error(Code.P802, f"policies of a namespace may not query {what}", source.span, label="not allowed", help=help_)
     return False
 
 
-def _query(context: Context, item: ast.Metric, type_: Type) -> str | None:
+def _query(context: Context, item: ast.Metric, type_: Type, record: MetricSource) -> str | None:
     positional = [a for a in item.source.arguments if a.name is None and a.to is None]
-    what = "a query in quotes" if item.source.function == "prometheus" else '`"cpu"` or `"memory"`'
     if len(positional) != 1 or not isinstance(positional[0].value, ast.String) or not positional[0].value.value.strip():
         span = positional[min(1, len(positional) - 1)].span if positional else item.source.span
-        context.error(Code.P603, f"`{item.source.function}` takes {what} and then options by name", span, label="does not fit")
+        context.error(Code.P603, f"`{record.name}` takes {record.argument} and then options by name", span, label="does not fit")
         return None
     query = positional[0].value
-    if item.source.function == "prometheus":
+    if record.resources is None:
         return query.value
-    kind = _API_KINDS.get(query.value)
+    kind = record.resources.get(query.value)
     if kind is None or kind is not type_.kind:
         message = (
-            f"`metrics_api` offers {what}" if kind is None else f'`metrics_api("{query.value}")` is {kind.value}, not {type_.kind.value}'
+            f"`{record.name}` offers {record.argument}"
+            if kind is None
+            else f'`{record.name}("{query.value}")` is {kind.value}, not {type_.kind.value}'
         )
         context.error(Code.P603, message, query.span, label="does not fit")
         return None
