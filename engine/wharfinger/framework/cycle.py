@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wharfinger.framework.best_rows import Arrangements
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.decision import Decision
 from wharfinger.framework.diagnosis import Diagnosis
@@ -49,6 +50,7 @@ class Decider:
         self.chain = chain
         self._most_cells = most_cells
         self._stopwatch = stopwatch
+        self._arrangements = Arrangements()
         self._kept: OrderedDict[Hashable, Evaluation] = OrderedDict()
 
     def decide(self, snapshot: Snapshot, pod: PodView) -> Decision:
@@ -66,7 +68,7 @@ class Decider:
             key = (key, pod.uid)
         evaluation = self._kept.get(key)
         if evaluation is None:
-            evaluation = Evaluation(self.chain.lineup(pod, snapshot.now), self._stopwatch)
+            evaluation = Evaluation(self.chain.lineup(pod, snapshot.now), self._stopwatch, self._arrangements)
             self._kept[key] = evaluation
             self._forget(snapshot.now - IDLE, snapshot.n_nodes * self.chain.n_rules)
         else:

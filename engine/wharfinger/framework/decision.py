@@ -158,7 +158,8 @@ class Decision:
         return row
 
     def _totals(self, row: int) -> tuple[float, ...]:
-        return tuple(tier.total[row].item() for tier in self._current().scoring.tiers)
+        rows = np.array([row], np.intp)
+        return tuple(tier.total_of(rows).item() for tier in self._current().scoring.tiers)
 
     def _current(self) -> Evaluation:
         if self.evaluation.version != self.version:
@@ -170,8 +171,7 @@ class Decision:
 
 
 def _part(slot: ScoreSlot, row: int) -> ScorePart:
-    raw = slot.raw[row].item()
-    points = slot.points[row].item()
+    raw, points = slot.at(row)
     return ScorePart(
         name=slot.plugin.name,
         tier=slot.term.tier,

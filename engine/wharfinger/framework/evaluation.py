@@ -1,6 +1,6 @@
 """Everything the chain has to say of one pod template, kept up to date with the cluster.
 
-    Filtering ─ feasible set ─→ Scoring ─ keys ─→ choose
+    Filtering ─ feasible set ─→ Scoring ─ best rows ─→ choose
 
 An evaluation remembers the revision it stands at. When it is asked again it looks at the rows that changed since; if rows were added, moved
 or removed, or too much happened, it starts afresh. Either way the answer is the same.
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework import question, tie_break
+from wharfinger.framework.best_rows import Arrangements
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.diagnosis import Diagnosis
 from wharfinger.framework.filtering import Filtering
@@ -56,11 +57,11 @@ class Evaluation:
         "version",
     )
 
-    def __init__(self, lineup: Lineup, stopwatch: Stopwatch | None = None) -> None:
+    def __init__(self, lineup: Lineup, stopwatch: Stopwatch | None = None, arrangements: Arrangements | None = None) -> None:
         self.lineup = lineup
         self.cycle = CycleState()
         self.filtering = Filtering(lineup.filters, stopwatch)
-        self.scoring = Scoring(lineup, stopwatch)
+        self.scoring = Scoring(lineup, stopwatch, arrangements)
         self._stopwatch = stopwatch
         self._laps = NO_LAPS
         self.revision = -1
@@ -149,8 +150,10 @@ class Evaluation:
         """The best of all feasible nodes for `pod`; None where there is none."""
         if not self.filtering.count:
             return None
-        keys = self.scoring.keys
-        best = np.flatnonzero(keys == keys.max())
+        feasible = self.filtering.feasible
+        if len(self.scoring.tiers) == 1 and not self.lineup.tie_breaks:
+            return Choice(*self.scoring.best(pod.uid, snapshot, feasible))
+        best = self.scoring.best_rows(feasible)
         if len(best) > 1:
             best = self._narrow(best, pod, snapshot)
         if len(best) == 1:

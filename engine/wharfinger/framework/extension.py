@@ -178,6 +178,14 @@ class ScorePlugin(Plugin, ABC):
         """
         return slice(None)
 
+    def score_domains(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> Sequence[str] | None:
+        """For GLOBAL plugins: the topology keys that alone decide a row's raw score, None if anything else of the row does.
+
+        Asked after `pre_score`. Rows that are in the same domains of all of these keys, or in none, must have the same raw score: one of
+        them is asked about.
+        """
+        return None
+
 
 class QueueSortPlugin(Plugin, ABC):
     """The order in which pending pods are tried; exactly one per chain."""

@@ -192,6 +192,11 @@ class Likings:
         keys = {*_keys(term for _, term in self._encounter.terms.preferred), *self._encounter.keys(*kinds)}
         self._watches = {key: self._watch(snapshot, key) for key in sorted(keys)}
 
+    @property
+    def topology_keys(self) -> tuple[str, ...]:
+        """The topology keys of the terms, sorted."""
+        return tuple(self._watches)
+
     def _watch(self, snapshot: Snapshot, key: str) -> DomainWatch:
         meeting = self._encounter
         value = partial(meeting.score_of, key, self._hard_weight)

@@ -7,7 +7,7 @@ through the cycle state, and with it whatever subexpressions they have in common
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -118,6 +118,10 @@ class PolicyScore(ScorePlugin):
     ) -> Rows | None:
         """The rows on which something changed, unless what changed elsewhere matters to the rule."""
         return _changes(self._policy, self._rule, cycle, pod, snapshot, since)
+
+    def score_domains(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> Sequence[str] | None:  # noqa: ARG002 — the extension point
+        """The topology key that the rule counts pods by, if nothing else of a node matters to it."""
+        return self._rule.plan.domains
 
 
 class QuickPolicyScore(PolicyScore):

@@ -35,6 +35,7 @@ class PolicyScale:
             normalize=rule.normalize, min_spread=rule.min_spread, on_missing=rule.on_missing, missing_points=rule.missing_points
         )
         self._neutral = rule.on_missing is MissingAction.NEUTRAL
+        self.by_class = not self._neutral  # the mean of points depends on how many nodes have each
         self.relative = self._neutral or rule.normalize is not Normalize.NONE
 
     def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:  # noqa: ARG002 — kernels are compared with the interpreter, not checked here

@@ -31,6 +31,10 @@ class Scale(Protocol):
     def relative(self) -> bool:
         """Whether the points of a node depend on the other feasible nodes."""
 
+    @property
+    def by_class(self) -> bool:
+        """Whether they depend on these only by which raw scores there are, and not on how many nodes have each."""
+
     def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:
         """What Score returned for `n_rows` nodes, checked."""
 
@@ -54,6 +58,7 @@ class Plain:
     """The raw scores of a plugin without a normalization: they are the points."""
 
     relative = False
+    by_class = True
 
     def __init__(self, plugin: str) -> None:
         self._plugin = plugin
@@ -90,6 +95,7 @@ class Normalized:
     """The scale of a plugin with a normalization; the extent is (low, high)."""
 
     relative = True
+    by_class = True
 
     def __init__(self, plugin: str, normalization: Normalization) -> None:
         self._plugin = plugin

@@ -1,4 +1,4 @@
-"""One score at every node, kept for one template."""
+"""One score at every node, kept for one template: per row, or per class of rows where it depends on topology domains alone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework import plugin_faults
+from wharfinger.framework.best_rows import Classes
 from wharfinger.framework.extension import ScorePlugin
 from wharfinger.framework.lineup import ScoreTerm
 from wharfinger.framework.question import ALL, NO_ROWS, Changes, Question, union
@@ -19,7 +20,7 @@ N_ENDS = 2  # an extent of two numbers is the lowest and the highest raw score
 
 
 class ScoreSlot:
-    """Raw scores and points `(n_nodes,)`, and the extent the points were made with.
+    """Raw scores and points, and the extent the points were made with; `(n_nodes,)`, or `(n_classes,)` where there are `classes`.
 
     `group` is the number of the group of terms it is summed with (see `totals`). `_holders` counts the feasible nodes at each end of the
     extent, once that is asked for: while there are others, one may go.
@@ -27,6 +28,7 @@ class ScoreSlot:
 
     __slots__ = (
         "_holders",
+        "classes",
         "effort",
         "extent",
         "group",
@@ -53,6 +55,7 @@ class ScoreSlot:
         self.weight = term.weight
         self.volatility = term.plugin.score_volatility
         self.skipped = False
+        self.classes: Classes | None = None
         self.raw: NDArray[Any] = np.empty(0)
         self.points: NDArray[Any] = self.raw
         self.extent: Extent = NO_EXTENT
@@ -68,8 +71,25 @@ class ScoreSlot:
 
     def evaluate(self, asked: Question, feasible: Mask) -> None:
         """Score every node."""
+        self.classes = None
         self.raw = self._ask(asked, ALL, asked.snapshot.n_nodes).copy()  # what a plugin returns stays the plugin's
         self._normalise(self.scale.extent(self.raw, feasible), feasible)
+
+    def evaluate_classes(self, asked: Question, classes: Classes, there: Mask) -> None:
+        """Score one row of each class; `there` (n_classes,) bool says which have feasible rows."""
+        self.classes = classes
+        self.raw = self._ask(asked, classes.rows, len(classes.rows)).copy()
+        self._normalise(self.scale.extent(self.raw, there), there)
+
+    def normalise_classes(self, there: Mask) -> None:
+        """Renew the points where other classes have feasible rows now."""
+        if self.relative:
+            self._normalise(self.scale.extent(self.raw, there), there)
+
+    def at(self, row: int) -> tuple[float, float]:
+        """The raw score and the points of a row."""
+        index = row if self.classes is None else self.classes.ids.item(row)
+        return self.raw.item(index), self.points.item(index)
 
     def patch(self, asked: Question, rows: NDArray[np.intp], flips: NDArray[np.intp], feasible: Mask) -> Rows:
         """Score some rows, and renew the points of those and of the rows that flipped; the rows whose points are new."""

@@ -1,16 +1,20 @@
 """How good each feasible node is for the pods of one template, kept up to date.
 
-Raw scores and points are kept per term and node. After a change only the rows concerned are scored again, as each term's volatility allows;
-a term is normalised again as a whole only if the extent of its raw scores over the feasible nodes has moved.
+Raw scores and points are kept per term and node, or per class of nodes where a term depends on topology domains alone. After a change only
+the rows concerned are scored again, as each term's volatility allows; a term is normalised again as a whole only if the extent of its raw
+scores over the feasible nodes has moved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.framework import tie_break
+from wharfinger.framework.best_rows import Arrangements, BestRows, Classes
 from wharfinger.framework.lineup import Lineup
 from wharfinger.framework.question import ALL, NO_ROWS, Changes, Question, union
 from wharfinger.framework.score_slot import ScoreSlot
@@ -19,18 +23,37 @@ from wharfinger.framework.totals import FIRST_GLOBAL, ROW, STATIC, TierTotals
 from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.catalogue import Volatility
 
+if TYPE_CHECKING:
+    from wharfinger.model.state.snapshot import Snapshot
+
 
 class Scoring:
-    """The scores of one template: `keys` `(n_nodes,) float64` is the first tier's total in quanta, −inf where a node is not feasible."""
+    """The scores of one template: its `tiers` with the totals of each row, and which rows are the best in the first of them."""
 
-    __slots__ = ("_global", "_moment", "_n_groups", "_row", "_static", "_timed", "keys", "laps", "slots", "tiers")
+    __slots__ = (
+        "_arrangements",
+        "_best",
+        "_classes",
+        "_domain_keys",
+        "_global",
+        "_moment",
+        "_n_feasible",
+        "_n_groups",
+        "_row",
+        "_static",
+        "_timed",
+        "laps",
+        "slots",
+        "tiers",
+    )
 
-    def __init__(self, lineup: Lineup, stopwatch: Stopwatch | None = None) -> None:
+    def __init__(self, lineup: Lineup, stopwatch: Stopwatch | None = None, arrangements: Arrangements | None = None) -> None:
         self.slots = tuple(
             ScoreSlot(term, group, None if stopwatch is None else stopwatch.effort(term.plugin))
             for term, group in zip(lineup.scores, _groups(lineup), strict=True)
         )
         self.laps = NO_LAPS
+        self._arrangements = Arrangements() if arrangements is None else arrangements
         self._n_groups = max((slot.group for slot in self.slots), default=ROW) + 1
         self.tiers = tuple(
             TierTotals(tier, lineup.quantum(tier), [slot for slot in self.slots if slot.term.tier == tier], self._n_groups)
@@ -41,16 +64,42 @@ class Scoring:
         self._timed = tuple(slot for slot in self.slots if slot.volatility is Volatility.TIMED)
         self._moment: Hashable = None  # that the TIMED scores were asked at
         self._global = tuple(slot for slot in self.slots if slot.volatility is Volatility.GLOBAL)
-        self.keys: NDArray[np.float64] = np.empty(0)
+        self._domain_keys: dict[ScoreSlot, tuple[str, ...]] = {}  # of the scores that depend on topology domains alone
+        self._classes: Classes | None = None  # that the points of some of these are kept for
+        self._n_feasible: NDArray[np.intp] = NO_ROWS  # feasible rows of each class
+        self._best: BestRows | None = None  # None after every row was scored, until a row changes
 
     def evaluate(self, asked: Question, feasible: Mask) -> None:
         """Score every node by every term."""
+        self._domain_keys.clear()
+        self._classes = self._best = None
         for slot in self.laps.each("Score", self.slots):
+            slot.classes = None
             slot.prepare(asked, feasible)
-            if not slot.skipped:
+            if slot.skipped:
+                continue
+            keys = _domain_keys(slot, asked)
+            if keys is None:
                 slot.evaluate(asked, feasible)
+            else:
+                self._domain_keys[slot] = keys
+        if self._domain_keys:
+            self._evaluate_domains(asked, feasible)
         self._arrange(asked)
-        self._total(asked.snapshot.n_nodes, 0, feasible)
+        self._total(asked.snapshot.n_nodes, 0)
+
+    def _evaluate_domains(self, asked: Question, feasible: Mask) -> None:
+        """Score by the terms that depend on topology domains alone: per class of rows, unless there are too many."""
+        kept = [slot for slot, keys in self._domain_keys.items() if self._arrangements.classes(keys, asked.snapshot) is not None]
+        keys = tuple(sorted({key for slot in kept for key in self._domain_keys[slot]}))
+        self._classes = classes = self._arrangements.classes(keys, asked.snapshot) if kept else None
+        if classes is not None:
+            self._n_feasible = np.bincount(classes.ids[feasible], minlength=len(classes.rows))
+        for slot in self.laps.each("Score", tuple(self._domain_keys)):
+            if classes is not None and slot in kept:
+                slot.evaluate_classes(asked, classes, self._n_feasible > 0)
+            else:
+                slot.evaluate(asked, feasible)
 
     def _arrange(self, asked: Question) -> None:
         """Remember which terms have something to say of the pod, and at which moment the TIMED ones were asked."""
@@ -60,12 +109,28 @@ class Scoring:
 
     def refresh(self, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> None:
         """Bring everything up to date; `flips` are the rows of `feasible` that are not what they were."""
-        if changes.row >= 0 and not len(flips):
+        if len(changes.node_rows) and not self._stands():
+            self.evaluate(asked, feasible)
+        elif changes.row >= 0 and not len(flips):
             self._refresh_one(asked, changes, feasible)
-            return
+        else:
+            self._refresh_rows(asked, changes, flips, feasible)
+
+    def _stands(self) -> bool:
+        """Whether nodes are in the domains that they were in, as far as points depend on it."""
+        if not self._domain_keys:
+            return True
+        return self._classes is not None and self._classes.stands and all(slot.classes is not None for slot in self._domain_keys)
+
+    def _refresh_rows(self, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> None:
+        if len(flips) and self._classes is not None:
+            self._count_flips(flips, feasible)
         whole_from, patched_from = self._renew_timed(asked, feasible), self._n_groups
         patched: NDArray[np.intp] = flips
         for slot, touched in self._renewed(asked, changes, flips, feasible):
+            if touched is None:
+                self.evaluate(asked, feasible)
+                return
             if isinstance(touched, slice):
                 whole_from = min(whole_from, slot.group)
             elif len(touched):
@@ -74,12 +139,26 @@ class Scoring:
         if whole_from == self._n_groups:
             patched_from = min(patched_from, whole_from - 1)
         if len(patched):
-            self._patch(patched, patched_from, whole_from, feasible)
+            self._patch(patched, patched_from, whole_from)
         if whole_from < self._n_groups:
-            self._total(asked.snapshot.n_nodes, whole_from, feasible)
+            self._total(asked.snapshot.n_nodes, whole_from)
+        elif len(patched):
+            self._rank(patched, asked, feasible)
 
-    def _renewed(self, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> list[tuple[ScoreSlot, Rows]]:
-        """Each term with the rows for which its points are new."""
+    def _count_flips(self, flips: NDArray[np.intp], feasible: Mask) -> None:
+        assert self._classes is not None  # noqa: S101 — asked for where there are classes
+        ids, n_classes = self._classes.ids[flips], len(self._classes.rows)
+        now = feasible[flips]
+        before = self._n_feasible
+        self._n_feasible = before + np.bincount(ids[now], minlength=n_classes) - np.bincount(ids[~now], minlength=n_classes)
+        there = self._n_feasible > 0
+        if not np.array_equal(there, before > 0):
+            for slot in self._domain_keys:
+                if slot.classes is not None and not slot.skipped:
+                    slot.normalise_classes(there)
+
+    def _renewed(self, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> list[tuple[ScoreSlot, Rows | None]]:
+        """Each term with the rows for which its points are new; None: everything has to be scored anew."""
         each = self.laps.each
         return [
             *((slot, slot.patch(asked, changes.node_rows, flips, feasible)) for slot in each("Score", self._static)),
@@ -95,15 +174,23 @@ class Scoring:
                 whole_from = ROW
         for slot in self.laps.each("Score", self._global):
             touched = self._refresh_global(slot, asked, changes, NO_ROWS, feasible)
+            if touched is None:
+                self.evaluate(asked, feasible)
+                return
             if isinstance(touched, slice):
                 whole_from = min(whole_from, slot.group)
             elif len(touched) and not changes.only(touched):
                 extra = union(extra, touched)
-        self._patch_one(changes.row, whole_from, feasible)
+        sums = [tier.patch_one(changes.row, ROW, whole_from) for tier in self.tiers]
         if len(extra):
-            self._patch(extra, FIRST_GLOBAL, whole_from, feasible)
+            self._patch(extra, FIRST_GLOBAL, whole_from)
         if whole_from < self._n_groups:
-            self._total(asked.snapshot.n_nodes, whole_from, feasible)
+            self._total(asked.snapshot.n_nodes, whole_from)
+        elif self._best is None or len(extra):
+            self._rank(union(changes.rows, extra), asked, feasible)
+        else:
+            value = sums[0] if self._classes is not None else float(round(sums[0] * self.tiers[0].per_unit))
+            self._best.put(changes.row, value if feasible.item(changes.row) else -np.inf)
 
     def _renew_timed(self, asked: Question, feasible: Mask) -> int:
         """The first group whose points are new because time has passed or samples have come; past the last if neither has."""
@@ -116,36 +203,82 @@ class Scoring:
         self._arrange(asked)
         return ROW
 
-    def _refresh_global(self, slot: ScoreSlot, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> Rows:
+    def _refresh_global(self, slot: ScoreSlot, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> Rows | None:
+        """The rows for which the points of a GLOBAL term are new; None: everything has to be scored anew."""
         changed = slot.plugin.score_changes(*asked, changes.since, flips)
         if changed is None:
-            return NO_ROWS if slot.skipped else slot.patch(asked, NO_ROWS, flips, feasible)
+            return NO_ROWS if slot.skipped or slot.classes is not None else slot.patch(asked, NO_ROWS, flips, feasible)
         toggled = slot.prepare(asked, feasible)
+        if toggled and slot in self._domain_keys:
+            return None
         if slot.skipped:
             return ALL if toggled else NO_ROWS
-        if toggled or isinstance(changed, slice):
+        if _domain_keys(slot, asked) != self._domain_keys.get(slot):
+            return None
+        return self._score_global(slot, asked, changes, flips, feasible, ALL if toggled else changed)
+
+    def _score_global(  # noqa: PLR0913, PLR0917 — what the terms are asked with, and about which rows
+        self, slot: ScoreSlot, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask, changed: Rows
+    ) -> Rows:
+        """Score by a GLOBAL term that has something to say; the rows for which its points are new."""
+        if slot.classes is not None:
+            slot.evaluate_classes(asked, slot.classes, self._n_feasible > 0)
+            return NO_ROWS
+        if isinstance(changed, slice):
             slot.evaluate(asked, feasible)
             return ALL
         if len(changed) and not len(flips) and changes.only(changed):
             return ALL if slot.patch_one(asked, changes, feasible) else changed
         return slot.patch(asked, changed, flips, feasible)
 
-    def _total(self, n_nodes: int, first: int, feasible: Mask) -> None:
+    def _total(self, n_nodes: int, first: int) -> None:
         for tier in self.tiers:
             tier.evaluate(n_nodes, first)
-        self.keys = self.tiers[0].key(ALL)
-        if not feasible.all():
-            self.keys[~feasible] = -np.inf
+        self._best = None
 
-    def _patch(self, rows: NDArray[np.intp], first: int, stop: int, feasible: Mask) -> None:
+    def _patch(self, rows: NDArray[np.intp], first: int, stop: int) -> None:
         for tier in self.tiers:
             tier.patch(rows, first, stop)
-        self.keys[rows] = np.where(feasible[rows], self.tiers[0].key(rows), -np.inf)
 
-    def _patch_one(self, row: int, stop: int, feasible: Mask) -> None:
-        keys = [tier.patch_one(row, ROW, stop) for tier in self.tiers]
-        if feasible.item(row):
-            self.keys[row] = keys[0]
+    def _rank(self, rows: NDArray[np.intp], asked: Question, feasible: Mask) -> None:
+        """Follow new sums of some rows."""
+        if self._best is None:
+            arrangement = self._arrangements.arrangement(self._classes, asked.snapshot)
+            self._best = BestRows(arrangement, self._ranked(ALL), feasible)
+        else:
+            self._best.put_all(rows, np.where(feasible[rows], self._ranked(rows), -np.inf))
+
+    def _ranked(self, rows: Rows) -> NDArray[np.float64]:
+        """What the best rows are found by: sums, or where nothing is added to them per class what is compared."""
+        tier = self.tiers[0]
+        return tier.key(rows) if self._classes is None else tier.sums[rows]
+
+    def best(self, uid: str, snapshot: Snapshot, feasible: Mask) -> tuple[int, int]:
+        """The best row in the first tier for the pod of this uid, by the tie rule, and how many are equal to it."""
+        tier = self.tiers[0]
+        if self._best is None:
+            rows = self.best_rows(feasible)
+            return (int(rows[0]) if len(rows) == 1 else int(rows[tie_break.winner(uid, snapshot.name_hashes[rows])])), len(rows)
+        found = self._best.find(tier.added, tier.per_unit)
+        return self._best.row(found, tie_break.place(uid, found.n_rows) if found.n_rows > 1 else 0), found.n_rows
+
+    def best_rows(self, feasible: Mask) -> NDArray[np.intp]:
+        """All rows that are the best in the first tier."""
+        tier = self.tiers[0]
+        if self._best is not None:
+            return self._best.rows(self._best.find(tier.added, tier.per_unit))
+        keys = tier.key(ALL)
+        if not feasible.all():
+            keys[~feasible] = -np.inf
+        return np.flatnonzero(keys == keys.max())
+
+
+def _domain_keys(slot: ScoreSlot, asked: Question) -> tuple[str, ...] | None:
+    """The topology keys that decide a GLOBAL term's points, None where they depend on more."""
+    if slot.volatility is not Volatility.GLOBAL or not slot.scale.by_class:
+        return None
+    keys = slot.plugin.score_domains(*asked)
+    return None if keys is None else tuple(sorted(keys))
 
 
 def _groups(lineup: Lineup) -> list[int]:

@@ -10,27 +10,21 @@ import pytest
 from tests.unit.framework import fleet
 from wharfinger.framework import cycle, tie_break
 
-MASK = 2**64 - 1
-
-
-def multiplied(value: int) -> int:
-    """Multiplicative hashing in plain integers."""
-    return value * 0x9E3779B97F4A7C15 & MASK
-
 
 def test_the_hash_of_a_name_is_fixed_for_ever():
     assert tie_break.stable_hash("node-1") == 0x29EBA4BC55B7578F  # printf node-1 | b2sum -l 64, bytes reversed
 
 
-def test_mixing_is_multiplicative_hashing():
-    names = np.array([0, 1, 2**63, MASK, 123456789], np.uint64)
-    assert tie_break.mixed(42, names).tolist() == [multiplied(int(name) ^ 42) for name in names]
-    assert names.tolist() == [0, 1, 2**63, MASK, 123456789]
+def test_the_winner_is_at_the_scaled_place_of_the_pods_hash_in_the_order_of_the_name_hashes():
+    hashes = [tie_break.stable_hash(f"node-{number}") for number in range(50)]
+    for number in range(20):
+        place = tie_break.stable_hash(f"uid-{number}") * 50 // 2**64
+        assert hashes[tie_break.winner(f"uid-{number}", np.array(hashes, np.uint64))] == sorted(hashes)[place]
 
 
 def test_the_winner_is_fixed_for_ever():
     names = np.array([tie_break.stable_hash(f"node-{number}") for number in range(100)], np.uint64)
-    assert [tie_break.winner(f"uid-{number}", names) for number in range(8)] == [26, 66, 29, 38, 42, 97, 79, 64]
+    assert [tie_break.winner(f"uid-{number}", names) for number in range(8)] == [65, 35, 86, 73, 35, 26, 40, 5]
 
 
 def test_the_hash_of_a_node_is_the_one_kept_with_its_column():

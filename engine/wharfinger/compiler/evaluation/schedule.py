@@ -67,7 +67,8 @@ class Plan:
     """How to compute some nodes: `steps` for any rows, or for all rows `rest` after the static parts were looked up.
 
     `one_row` is `rest` for one row in plain Python, None where some operation has no such form. `hazardous` plans contain operations that
-    may divide by zero or overflow, which is not worth a warning: the result is not present then.
+    may divide by zero or overflow, which is not worth a warning: the result is not present then. `domains` are the topology keys of which
+    a node's domains decide the result alone; None where anything else about it does.
     """
 
     outputs: tuple[int, ...]
@@ -77,6 +78,7 @@ class Plan:
     one_row: tuple[RowStep, ...] | None
     hazardous: bool
     watch: Watch
+    domains: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +174,7 @@ class _Scheduling:
             one_row=self._one_row(rest),
             hazardous=any(node.op.hazardous for node in nodes),
             watch=self._watch(nodes),
+            domains=_domains(nodes),
         )
 
     def _one_row(self, nodes: Sequence[Node]) -> tuple[RowStep, ...] | None:
@@ -205,6 +208,14 @@ class _Scheduling:
             of_pod=any(inner.op.of_pod for inner in nodes),
             own=node.own,
         )
+
+
+def _domains(nodes: Sequence[Node]) -> tuple[str, ...] | None:
+    """The topology keys that decide the values of all of some RUN nodes; None where one reads anything else of a node, or the time."""
+    readers = [node for node in nodes if node.op.framed and not is_selection(node)]
+    if any(node.op.topology is None for node in readers):
+        return None
+    return tuple(sorted({node.op.topology for node in readers if node.op.topology is not None}))
 
 
 def _pod_values(node: Node) -> set[int]:

@@ -55,6 +55,8 @@ class Op:
     it is `of_pod`, and the time or metrics if it is `timed`. A `hazardous` one may divide by zero or overflow. `key` tells operations of
     one name apart that were made for one policy.
 
+    `topology` is the topology key of an operation that takes a selection and reads nothing of a node but its domain of that key.
+
     `row` is the vector form for one row in plain Python: the same result without the cost of arrays of length one. Its frame is an
     `AtNode`, and what may be missing is a pair of value and presence as in the vector form. It is left out where it equals the scalar form;
     operations with neither have none. `source` and `row_source` are Python expressions on `{0}`, `{1}` and `{2}` that do the same as
@@ -71,6 +73,7 @@ class Op:
     source: str | None = None
     row_source: str | None = None
     row: Callable[..., Any] | None = None
+    topology: str | None = None
     key: Hashable = None
 
     @property

@@ -17,7 +17,7 @@ import numpy as np
 from wharfinger.builtins import text_kernels
 from wharfinger.builtins.signature import AtMoment, AtRows
 from wharfinger.compiler.graph import leaves, operations
-from wharfinger.compiler.graph.ir import Node, Op, Rep, Stage, Value
+from wharfinger.compiler.graph.ir import CONST, Node, Op, Rep, Stage, Value
 from wharfinger.language import typed
 from wharfinger.language.catalogue import Function, Subject, Volatility
 from wharfinger.language.source import Source, Span
@@ -88,9 +88,17 @@ def _framed(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
         of_pod=True,
         timed=expr.function.volatility is Volatility.TIMED,
         hazardous=True,
+        topology=_topology(expr.function, nodes),
         key=_names(expr),
     )
     return lowering.graph.apply(op, nodes, _run_rep(expr), at=Stage.RUN, volatility=expr.function.volatility)
+
+
+def _topology(function: Function, nodes: list[Node]) -> str | None:
+    """The topology key for a function of pods `by` the domains of that key; None for other functions."""
+    if [parameter.name for parameter in function.parameters] != ["pods", "by"]:
+        return None
+    return nodes[1].value if nodes[1].op is CONST else None
 
 
 def _vector(lowering: Lowering, expr: typed.Call, nodes: list[Node]) -> Node:
@@ -210,7 +218,8 @@ def lower_aggregate(lowering: Lowering, expr: typed.Aggregate) -> Value:
 def _read(lowering: Lowering, expr: typed.Aggregate, selection: Node, name: str, read: Any) -> Node:
     """The node for `read(frame, selection)`."""
     row = _total_at_row(name, highest=expr.reduction is typed.Reduction.MAX) if expr.per is typed.Per.NODE else None
-    op = Op(name=f"{name} per {expr.per.value}", vector=read, row=row, framed=True, key=expr.topology_key)
+    topology = expr.topology_key if expr.per is typed.Per.DOMAIN else None
+    op = Op(name=f"{name} per {expr.per.value}", vector=read, row=row, framed=True, topology=topology, key=expr.topology_key)
     return lowering.graph.apply(op, (selection,), Rep.FLOAT, volatility=VOLATILITY[expr.per])
 
 
@@ -248,7 +257,13 @@ def _total(lowering: Lowering, expr: typed.Aggregate, selection: Node) -> Value:
 
 def _in_a_domain(lowering: Lowering, topology_key: str | None) -> Node:
     key = topology_key or ""
-    op = Op(name="in a domain", vector=lambda frame: np.greater_equal(frame.snapshot.domain(key)[0][frame.rows], 0), framed=True, key=key)
+    op = Op(
+        name="in a domain",
+        vector=lambda frame: np.greater_equal(frame.snapshot.domain(key)[0][frame.rows], 0),
+        framed=True,
+        topology=key,
+        key=key,
+    )
     return lowering.graph.leaf(op, Stage.RUN, Rep.BOOL)
 
 

@@ -6,7 +6,7 @@ terms are about the newcomer (framework/pod_affinity_counts.py).
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -167,6 +167,11 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         if likings is None:
             return None
         return likings.advance(snapshot) if likings.stands(snapshot) else ALL
+
+    def score_domains(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> Sequence[str]:  # noqa: ARG002 — the extension point
+        """The topology keys of all terms that count."""
+        likings: Likings = cycle[NAME, "likings"]
+        return likings.topology_keys
 
 
 def _let_in(hints: affinity.Hints, change: Change, placed: PodView) -> bool:

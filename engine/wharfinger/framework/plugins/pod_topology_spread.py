@@ -212,6 +212,11 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
             return ALL
         return soft.advance(snapshot)
 
+    def score_domains(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> Sequence[str]:  # noqa: ARG002 — the extension point
+        """The topology keys of the constraints."""
+        soft: SoftSpread = cycle[self.name, "soft"]
+        return sorted({constraint.topology_key for constraint in soft.constraints})
+
     def _constraints(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, when_unsatisfiable: str) -> tuple[Constraint, ...]:
         own = pod.object.spec.topology_spread_constraints
         if own:

@@ -1,0 +1,102 @@
+"""The best rows found by cells are those that looking at every row finds, whatever changes in between."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.framework import fleet
+from wharfinger.framework import chain
+from wharfinger.framework.best_rows import Arrangement, BestRows, Classes
+from wharfinger.framework.cycle import Decider, decide
+from wharfinger.model.state.cluster_state import ClusterState
+
+TEN_TERMS = (Path(__file__).parents[1] / "bench" / "ten_terms.policy").read_text()
+ZONED = """
+policy "zoned"
+let alike = pods where it.labels["app"] == pod.labels["app"]
+score even weight 1.3 = spread(alike, by: "topology.kubernetes.io/zone") on missing 7
+score few weight 0.7 = -count(alike, within: "topology.kubernetes.io/zone") normalize minmax on missing skip
+score rack weight 0.3 = count(alike, within: "rack") normalize max on missing skip
+score later tier 2 = spread(alike, by: "rack") on missing 0
+"""
+
+
+def best_of_all(sums, feasible, ids, added, per_unit):
+    """The best rows, by looking at each."""
+    totals = sums
+    for each in added:
+        totals = totals + each[ids]
+    keys = np.where(feasible, np.rint(totals * per_unit), -np.inf)
+    return np.flatnonzero(keys == keys.max())
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("n_classes", [None, 1, 3, 11])
+def test_cells_find_what_looking_at_every_row_finds(seed, n_classes):
+    chance = np.random.default_rng(seed)
+    n_nodes = int(chance.integers(11, 700))
+    hashes = chance.integers(0, 2**63, n_nodes).astype(np.uint64)
+    ids = (
+        np.zeros(n_nodes, np.intp)
+        if n_classes is None
+        else np.append(np.arange(n_classes), chance.integers(0, n_classes, n_nodes - n_classes))
+    )
+    classes = None if n_classes is None else Classes((), ids, np.arange(n_classes))
+    per_unit = 1.0 if n_classes is None else float(chance.choice([1e6, 0.2]))
+    values = np.arange(4.0) if n_classes is None else np.array([0.1, 0.1 + 1e-16, 0.1 + 1e-9, 3.0, 7.7])
+    sums, feasible = chance.choice(values, n_nodes), chance.random(n_nodes) < 0.8
+    feasible[0] = True
+    best = BestRows(Arrangement(hashes, classes), sums, feasible)
+    for _ in range(60):
+        if chance.random() < 0.6:
+            row = int(chance.integers(n_nodes))
+            sums[row], feasible[row] = chance.choice(values), row == 0 or chance.random() < 0.8
+            best.put(row, sums[row] if feasible[row] else -np.inf)
+        else:
+            rows = np.unique(chance.integers(0, n_nodes, int(chance.integers(1, 40))))
+            sums[rows], feasible[rows] = chance.choice(values, len(rows)), chance.random(len(rows)) < 0.8
+            feasible[0] = True
+            best.put_all(rows, np.where(feasible[rows], sums[rows], -np.inf))
+            best.put(0, sums[0])
+        added = [] if n_classes is None else [chance.choice([0.0, 0.3, 5.0], n_classes) for _ in range(int(chance.integers(0, 3)))]
+        if n_classes is not None and not added:
+            added = [np.zeros(n_classes)]
+        expected = best_of_all(sums, feasible, ids, added, per_unit)
+        found = best.find(added, per_unit)
+        assert found.n_rows == len(expected)
+        assert sorted(best.rows(found).tolist()) == expected.tolist()
+        in_order = expected[np.argsort(hashes[expected])]
+        for place in {0, len(expected) // 2, len(expected) - 1}:
+            assert best.row(found, place) == in_order[place]
+
+
+def labelled(chance, number):
+    labels = {"disktype": chance.choice(["ssd", "hdd"]), "rack": f"r{chance.randrange(4)}"}
+    if chance.random() < 0.9:
+        labels[fleet.ZONE] = chance.choice("abc")
+    return fleet.node(f"n{number}", cpu=f"{chance.randint(2, 9)}", memory=f"{chance.randint(7, 9)}Gi", labels=labels)
+
+
+@pytest.mark.parametrize("texts", [[TEN_TERMS], [ZONED], [TEN_TERMS, ZONED]], ids=["ten terms", "zoned", "both"])
+def test_decisions_that_add_points_by_domain_are_those_of_decide(texts):
+    chance = random.Random(5)
+    state = ClusterState()
+    for number in range(90):
+        state.add_node(labelled(chance, number))
+    decider = Decider(chain.assemble([fleet.policy(text) for text in texts]))
+    for number in range(160):
+        app = chance.choice("uv")
+        pod = fleet.pod(f"{app}{number}", cpu=f"{'uv'.index(app) * 37 + 101}m", labels={"app": app})
+        snapshot = state.snapshot(1.0)
+        kept, fresh = decider.decide(snapshot, pod), decide(decider.chain, snapshot, pod)
+        assert (kept.node, kept.ties, kept.totals, kept.ranking(5)) == (fresh.node, fresh.ties, fresh.totals, fresh.ranking(5))
+        assert kept.scores_at(kept.node) == fresh.scores_at(fresh.node)
+        state.assume(pod, kept.node)
+        if number % 17 == 0:
+            state.add_node(labelled(chance, chance.randrange(100)))
+        if number % 41 == 40:
+            state.remove_node(f"n{chance.randrange(50)}")
