@@ -17,9 +17,9 @@ from tests import manifest_fields, operations_tables, reference_tables, settings
 from tests.monitoring import alerts, dashboard
 from tests.unit.language import diagnostic_case
 from wharfinger.crd import definition
-from wharfinger.language.authority import TenantPolicies
-from wharfinger.language.codes import Code
-from wharfinger.language.render import human
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.render import human
+from wharfinger.language.semantics.authority import TenantPolicies
 
 ROOT = Path(__file__).parent.parent
 ERRORS = ROOT / "docs" / "errors"

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterable
 
 from wharfinger.builtins import CATALOGUE
-from wharfinger.language import grammar
-from wharfinger.language.catalogue import Attribute, Function, Parameter, Subject
 from wharfinger.language.metric_sources import SOURCES, Option
-from wharfinger.language.test_fields import NODE_FIELDS, POD_FIELDS, Field, Many
-from wharfinger.language.types import NUMERIC, Kind
+from wharfinger.language.parse import grammar
+from wharfinger.language.semantics.catalogue import Attribute, Function, Parameter, Subject
+from wharfinger.language.semantics.types import NUMERIC, Kind
+from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS, Field, Many
 
 SECTION = re.compile(r"(<!-- begin (?P<name>[\w ]+) -->\n).*?(<!-- end (?P=name) -->)", re.DOTALL)
 

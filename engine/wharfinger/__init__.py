@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wharfinger.explain.explanation import Explanation
     from wharfinger.framework.configuration.chain_settings import ChainConfig
     from wharfinger.framework.decision import Decision
-    from wharfinger.language.diagnostics import PolicyError
+    from wharfinger.language.report.diagnostics import PolicyError
     from wharfinger.simulate.cluster import Cluster
 
     __version__: str

@@ -16,7 +16,7 @@ from wharfinger.framework import chain, cycle
 from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.decision import Decision
 from wharfinger.language import load
-from wharfinger.language.diagnostics import PolicyError
+from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode

@@ -4,7 +4,7 @@ Everything a user can cause derives from `WharfingerError`, so a shell can print
 instead of showing a traceback:
 
     WharfingerError
-    ├── PolicyError          a policy does not compile; carries every diagnostic (language/diagnostics.py)
+    ├── PolicyError          a policy does not compile; carries every diagnostic (language/report/diagnostics.py)
     ├── InvalidObject        a Kubernetes object or quantity cannot be read; names file, index and field
     ├── StaleSnapshot        a snapshot was read after the state behind it moved on
     ├── UnknownObject        a node, pod, rule or plugin that was asked for by name does not exist

@@ -19,10 +19,10 @@ from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cycle import Decider
 from wharfinger.language.check import check
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.parser import parse
-from wharfinger.language.source import Source
-from wharfinger.language.types import Kind
+from wharfinger.language.parse.parser import parse
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
+from wharfinger.language.semantics.types import Kind
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.signals.answer import vector
 from wharfinger.signals.fair_queue import Asker, Workers

@@ -7,11 +7,11 @@ import pytest
 from tests import reference_tables
 from tests.docs import pages
 from wharfinger.builtins import CATALOGUE
-from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.load import load_policies
-from wharfinger.language.parser import parse
-from wharfinger.language.render import render
-from wharfinger.language.source import Source
+from wharfinger.language.parse.parser import parse
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.render import render
+from wharfinger.language.report.source import Source
 from wharfinger.policies import policy_tests
 
 PAGE = Path(__file__).parents[2] / "grammar" / "LANGUAGE.md"
@@ -59,8 +59,8 @@ def test_every_table_has_its_place():
 
 
 def test_every_keyword_is_shown_in_an_example():
-    from wharfinger.language import grammar
-    from wharfinger.language.lexer import Lexer
+    from wharfinger.language.parse import grammar
+    from wharfinger.language.parse.tokens import Lexer
 
     shown = set()
     for block in BLOCKS:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wharfinger.builtins import CATALOGUE
-from wharfinger.language import ast
-from wharfinger.language.ast import BinaryOp
-from wharfinger.language.catalogue import Function
-from wharfinger.language.check.let_order import nodes_in
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.parser import parse_expression
-from wharfinger.language.source import Source
-from wharfinger.language.types import NUMERIC, Kind
+from wharfinger.language.check.declarations import nodes_in
+from wharfinger.language.parse.parser import parse_expression
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
+from wharfinger.language.semantics.catalogue import Function
+from wharfinger.language.semantics.types import NUMERIC, Kind
+from wharfinger.language.syntax import ast
+from wharfinger.language.syntax.ast import BinaryOp
 
 LEAVES = {
     Kind.BOOL: "pod.priority > 3",

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from tests.hostile import doubling
-from wharfinger.language import ast, tree
-from wharfinger.language.assembly import MOST_ITEMS
 from wharfinger.language.check.declarations import DEEPEST
 from wharfinger.language.check.policy import MOST_CLAUSES
-from wharfinger.language.codes import Code
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.lexer import Lexer
-from wharfinger.language.parser import parse_expression
-from wharfinger.language.source import Source
-from wharfinger.language.source_file import MOST_BYTES
-from wharfinger.language.types import Kind
+from wharfinger.language.files import MOST_BYTES
+from wharfinger.language.parse.file_nodes import MOST_ITEMS
+from wharfinger.language.parse.parser import parse_expression
+from wharfinger.language.parse.tokens import Lexer
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
+from wharfinger.language.semantics.types import Kind
+from wharfinger.language.syntax import ast
 
 POLICY = 'policy "hostile"\n'
 Q = '"'
@@ -341,4 +341,4 @@ def longest(step: str) -> int:
 
 def depth(node: ast.Node) -> int:
     """How deep a syntax tree is."""
-    return 1 + max((depth(child) for child in tree.children(node)), default=0)
+    return 1 + max((depth(child) for child in ast.children(node)), default=0)

@@ -17,7 +17,7 @@ from wharfinger.builtins import CATALOGUE, text_kernels
 from wharfinger.framework import chain
 from wharfinger.framework.cycle import Decider, decide
 from wharfinger.framework.decision import Decision
-from wharfinger.language.types import NUMERIC
+from wharfinger.language.semantics.types import NUMERIC
 from wharfinger.model.state.cluster_state import ClusterState
 
 POLICY = """

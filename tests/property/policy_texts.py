@@ -8,10 +8,10 @@ from pathlib import Path
 import lark
 from hypothesis import strategies as st
 
-from wharfinger.language import grammar
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.lexer import FOREIGN, Lexer, spelling
-from wharfinger.language.source import Source
+from wharfinger.language.parse import grammar
+from wharfinger.language.parse.tokens import FOREIGN, Lexer, spelling
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = {

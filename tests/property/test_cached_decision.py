@@ -20,11 +20,11 @@ from wharfinger.framework.decision import Decision
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.normalization import DefaultNormalize
 from wharfinger.framework.verdict import SKIP, NodeSet, Reason, Rejected, Verdicts, single
-from wharfinger.language.catalogue import Volatility
-from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.load import load_source
-from wharfinger.language.render import render
-from wharfinger.language.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.render import render
+from wharfinger.language.report.source import Source
+from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.columns.node_table import NodeTable
 from wharfinger.model.objects.pod_view import PodView

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.interpreter import Interpreter
-from wharfinger.language import typed
+from wharfinger.language.check.context import Work
 from wharfinger.language.check.truth import Truths
-from wharfinger.language.check.walk import walk
-from wharfinger.language.check.work import Work
-from wharfinger.language.describe import describe
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.intervals import Intervals
 from wharfinger.language.load import load_source
-from wharfinger.language.source import Source
-from wharfinger.language.types import NUMERIC, Kind
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.describe import describe
+from wharfinger.language.semantics.intervals import Intervals
+from wharfinger.language.semantics.typed import walk
+from wharfinger.language.semantics.types import NUMERIC, Kind
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 

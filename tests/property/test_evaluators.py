@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from wharfinger.compiler.evaluation.bound import BoundPolicy
 from wharfinger.compiler.interpreter import SKIP, Interpreter
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
-from wharfinger.language import typed
+from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot

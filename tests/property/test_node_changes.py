@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tests.property import clusters
 from wharfinger.framework.cluster_event import OF_PART, events_of_node_attribute, node_updated
-from wharfinger.language.catalogue import Subject
+from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.model import attributes, objects
 from wharfinger.model.objects.node_view import NodePart, NodeView
 from wharfinger.model.state.cluster_state import ClusterState

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 
 from wharfinger.compiler.evaluation.row_code import is_quick
 from wharfinger.compiler.program import compile_policy
-from wharfinger.language import typed
+from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from tests.property import policy_texts
 from wharfinger.builtins import CATALOGUE
-from wharfinger.language import ast, tree
-from wharfinger.language.codes import Code
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.format import canonical, format_file
+from wharfinger.language.files import decode
 from wharfinger.language.load import load_source
-from wharfinger.language.parser import parse
-from wharfinger.language.render import FORMATS, render
-from wharfinger.language.source import Source
-from wharfinger.language.source_file import decode
+from wharfinger.language.parse.parser import parse
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.render import FORMATS, render
+from wharfinger.language.report.source import Source
+from wharfinger.language.syntax import ast
+from wharfinger.language.syntax.format import canonical, format_file
 
 many = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 texts = policy_texts.programs() | policy_texts.mutated() | policy_texts.derived() | policy_texts.soup
@@ -71,7 +71,7 @@ def test_formatting_says_the_same_and_settles_at_once(text):
     formatted = format_file(file)
     again, complaints = parsed(formatted)
     assert not list(complaints)
-    assert tree.without_places(again) == tree.without_places(file)
+    assert ast.without_places(again) == ast.without_places(file)
     assert format_file(again) == formatted
     assert canonical(again) == canonical(file)
 

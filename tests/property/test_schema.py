@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.property import clusters
-from wharfinger.language.catalogue import Attribute, Subject
-from wharfinger.language.types import NUMERIC, Kind, Shape
+from wharfinger.language.semantics.catalogue import Attribute, Subject
+from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
 from wharfinger.model import attributes
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

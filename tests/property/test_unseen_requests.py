@@ -11,9 +11,9 @@ from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cycle import Decider
 from wharfinger.language.check import check
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.parser import parse
-from wharfinger.language.source import Source
+from wharfinger.language.parse.parser import parse
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.model.objects.pod_view import PodView

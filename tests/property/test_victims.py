@@ -17,8 +17,8 @@ from tests.unit.language.policies import policy
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework import chain, cycle
-from wharfinger.language import typed
-from wharfinger.language.catalogue import Subject
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from wharfinger.builtins import metrics, nodes, numbers, resources, spreading, texts
 from wharfinger.builtins import metrics as times
-from wharfinger.language.catalogue import Attribute, Function, Subject
+from wharfinger.language.semantics.catalogue import Attribute, Function, Subject
 from wharfinger.model import attributes
 
 SCORE_PLUGINS: Mapping[str, frozenset[str]] = {

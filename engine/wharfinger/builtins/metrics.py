@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.builtins.signature import NOT_NEGATIVE, AtMoment, AtNode, AtRows, always
-from wharfinger.language.bounds import ANYTHING
-from wharfinger.language.catalogue import Function, Parameter, Volatility
-from wharfinger.language.typed import MetricKey
-from wharfinger.language.types import NUMERIC, Kind, Shape
+from wharfinger.language.semantics.bounds import ANYTHING
+from wharfinger.language.semantics.catalogue import Function, Parameter, Volatility
+from wharfinger.language.semantics.typed import MetricKey
+from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
 from wharfinger.model.columns.pod_table import started_at
 from wharfinger.model.objects.requests import MOST
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from wharfinger.builtins import elementary
 from wharfinger.builtins.signature import always, numeric, plain, quotient, same_dimension
-from wharfinger.language import bounds
-from wharfinger.language.bounds import Interval
-from wharfinger.language.catalogue import Function, Parameter
-from wharfinger.language.types import NUMERIC, Kind
+from wharfinger.language.semantics import bounds
+from wharfinger.language.semantics.bounds import Interval
+from wharfinger.language.semantics.catalogue import Function, Parameter
+from wharfinger.language.semantics.types import NUMERIC, Kind
 
 Numbers = NDArray[np.float64]
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.language.bounds import Interval
-from wharfinger.language.catalogue import ArgumentMismatch, Parameter
-from wharfinger.language.types import DIMENSIONLESS, NUMERIC, Kind, Shape, Type
+from wharfinger.language.semantics.bounds import Interval
+from wharfinger.language.semantics.catalogue import ArgumentMismatch, Parameter
+from wharfinger.language.semantics.types import DIMENSIONLESS, NUMERIC, Kind, Shape, Type
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 

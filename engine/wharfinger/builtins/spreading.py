@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.builtins.signature import POINTS, AtNode, AtRows, always, text
-from wharfinger.language.catalogue import Function, Parameter, Volatility
-from wharfinger.language.types import Kind, Shape
+from wharfinger.language.semantics.catalogue import Function, Parameter, Volatility
+from wharfinger.language.semantics.types import Kind, Shape
 from wharfinger.model.objects.pod_view import PodView
 
 

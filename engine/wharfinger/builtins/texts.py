@@ -18,8 +18,8 @@ import re2
 
 from wharfinger.builtins import text_kernels
 from wharfinger.builtins.signature import always, text
-from wharfinger.language.catalogue import Function
-from wharfinger.language.types import Kind
+from wharfinger.language.semantics.catalogue import Function
+from wharfinger.language.semantics.types import Kind
 
 REGEX_MEMORY = 256 * 1024  # bytes RE2 may spend on one expression: thousands of states, microseconds to match a label value
 REGEX_STEPS = 800  # of a check, for one expression: up to four milliseconds of RE2

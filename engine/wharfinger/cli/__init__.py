@@ -26,8 +26,8 @@ import typer.main
 
 from wharfinger.cli import options, streams, verbs
 from wharfinger.errors import UsageError, WharfingerError
-from wharfinger.language import render
-from wharfinger.language.diagnostics import PolicyError
+from wharfinger.language.report import render
+from wharfinger.language.report.diagnostics import PolicyError
 
 ORDER = (
     "check",

@@ -9,8 +9,9 @@ from wharfinger.cli import options, streams
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
 from wharfinger.framework.configuration.chain_settings import ChainConfig
-from wharfinger.language import load, typed
-from wharfinger.language.diagnostics import PolicyError
+from wharfinger.language import load
+from wharfinger.language.report.diagnostics import PolicyError
+from wharfinger.language.semantics import typed
 from wharfinger.policies import compiling
 from wharfinger.scheduler import configuration_file
 

@@ -14,7 +14,7 @@ from wharfinger.daemon import settings_file
 from wharfinger.daemon.settings import Settings
 from wharfinger.daemon.settings_fields import Setting, settings_of
 from wharfinger.errors import UsageError
-from wharfinger.language import suggest
+from wharfinger.language.report import wording
 
 Given = Mapping[str, Any]
 """Values by the names of parameters, None for flags that are not given."""
@@ -105,7 +105,7 @@ def _named(profiles: list[dict[str, Any]], given: Given) -> dict[str, Any]:
     if name is None:
         raise UsageError(f"{config} has several profiles; say with --scheduler-name which one --policy and --param are for")
     if name not in names:
-        near = suggest.closest(name, names)
+        near = wording.closest(name, names)
         hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
         raise UsageError(f"--scheduler-name {name}: {config} has no such profile; {hint}")
     if not (given["policy"] or given["shadow"] or given["param"]):

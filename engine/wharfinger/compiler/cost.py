@@ -24,12 +24,12 @@ from wharfinger.compiler.graph import operations as ops
 from wharfinger.compiler.graph.ir import Module, Node, Stage, ordered
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.rules import PolicyRoots
-from wharfinger.language import typed
-from wharfinger.language.authority import Authority
-from wharfinger.language.catalogue import Volatility
-from wharfinger.language.codes import Code
-from wharfinger.language.diagnostics import Diagnostics, PolicyError
-from wharfinger.language.source import Span
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
+from wharfinger.language.report.source import Span
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.authority import Authority
+from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy

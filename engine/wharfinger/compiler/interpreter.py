@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from wharfinger.builtins.signature import AtMoment, AtNode
 from wharfinger.compiler import messages, metrics, reads
-from wharfinger.language import typed
-from wharfinger.language.catalogue import Subject
-from wharfinger.language.describe import describe
-from wharfinger.language.operators import OPERATORS
-from wharfinger.language.types import NUMERIC, Kind, Type
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.catalogue import Subject
+from wharfinger.language.semantics.describe import describe
+from wharfinger.language.semantics.operators import OPERATORS
+from wharfinger.language.semantics.types import NUMERIC, Kind, Type
 from wharfinger.model.columns.domains import exact_sum
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot

@@ -15,9 +15,9 @@ from wharfinger.compiler.graph.ir import Graph, Module, Node, Stage
 from wharfinger.compiler.graph.lower import Lowering
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.rules import CompiledFilter
-from wharfinger.language import typed, units
-from wharfinger.language.describe import describe
-from wharfinger.language.types import Kind, Type
+from wharfinger.language.semantics import typed, units
+from wharfinger.language.semantics.describe import describe
+from wharfinger.language.semantics.types import Kind, Type
 from wharfinger.model.objects.pod_view import PodView
 
 OPEN = "…"

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.language.ast import MissingAction, Normalize
-from wharfinger.language.types import Kind
+from wharfinger.language.semantics.types import Kind
+from wharfinger.language.syntax.ast import MissingAction, Normalize
 
 MIDDLE = 50.0
 MOST = 100.0

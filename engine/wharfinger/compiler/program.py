@@ -27,10 +27,10 @@ from wharfinger.compiler.messages import Reasons
 from wharfinger.compiler.metrics import Freshness
 from wharfinger.compiler.rules import BaseWeight, CompiledFilter, CompiledScore, CompiledTieKey, PolicyRoots, Resolved, victims_of
 from wharfinger.errors import UsageError
-from wharfinger.language import typed, units
-from wharfinger.language.describe import describe, value_text
-from wharfinger.language.suggest import closest
-from wharfinger.language.types import DIMENSIONLESS, NUMERIC, Kind, Type
+from wharfinger.language.report.wording import closest
+from wharfinger.language.semantics import typed, units
+from wharfinger.language.semantics.describe import describe, value_text
+from wharfinger.language.semantics.types import DIMENSIONLESS, NUMERIC, Kind, Type
 from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wharfinger.language import typed
-from wharfinger.language.describe import describe
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.describe import describe
 
 Lets = Mapping[str, typed.Expr]
 Read = tuple[str, str, str | None]  # subject, path and key (None: no key, or one that depends on the pod)

@@ -8,7 +8,7 @@ from wharfinger.daemon.settings import Settings
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection
-from wharfinger.language import typed
+from wharfinger.language.semantics import typed
 from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.candidate import Sample, sample_of
 from wharfinger.policies.shadow import Shadows

@@ -22,7 +22,7 @@ from wharfinger.daemon.background_tasks import Tasks
 from wharfinger.daemon.settings import AdmissionSettings
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Clock
-from wharfinger.language.authority import TenantRights
+from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.policy_admission import MOST_MEMORY, READY, Judgement, Question
 from wharfinger.signals.fair_queue import Asker, Places, TooMany, Turns
 from wharfinger.telemetry.logs import Log

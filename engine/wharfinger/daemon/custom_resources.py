@@ -6,7 +6,7 @@ from wharfinger.daemon.background_tasks import Tasks
 from wharfinger.framework.ports import Clock, Observer
 from wharfinger.kube.api_server import ApiServer
 from wharfinger.kube.connection import Connection
-from wharfinger.language.authority import TenantRights
+from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.compose import CustomResources, Reconcilers
 from wharfinger.operator.controller import ReconcileObserver
 from wharfinger.operator.policy_status import Policies

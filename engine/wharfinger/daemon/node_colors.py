@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from wharfinger.errors import UnknownObject
 from wharfinger.framework.evaluation import Evaluation
-from wharfinger.language import typed
-from wharfinger.language.counts import count
+from wharfinger.language.report.wording import count
+from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate.dry_run import FIRST
 from wharfinger.web.ui.board import Shade

@@ -25,12 +25,12 @@ from wharfinger.framework.ports import Clock
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.policy_configmap import ConfigMapSource
 from wharfinger.kube.reflector import Report
-from wharfinger.language import load, partner
-from wharfinger.language.authority import TenantPolicies, TenantRights
-from wharfinger.language.diagnostics import Diagnostics, PolicyError
+from wharfinger.language import load
+from wharfinger.language.files import NONE_MEANT, SUFFIX, read_source
 from wharfinger.language.load import policy_files
-from wharfinger.language.parser import parse
-from wharfinger.language.source_file import read_source
+from wharfinger.language.parse.parser import parse
+from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
+from wharfinger.language.semantics.authority import TenantPolicies, TenantRights
 from wharfinger.policies import compiling
 from wharfinger.policies.folder import FolderSource
 from wharfinger.policies.last_known_good import LastKnownGood
@@ -65,11 +65,11 @@ def _fault_of(path: str) -> str:
     if not found.exists():
         return "no such file or folder"
     if found.is_dir():
-        empty = not (found / partner.NONE_MEANT).exists() and not any(found.rglob(f"*{partner.SUFFIX}"))
-        return f"no *{partner.SUFFIX} files in this folder; where none is meant, a file {partner.NONE_MEANT} says so" if empty else ""
+        empty = not (found / NONE_MEANT).exists() and not any(found.rglob(f"*{SUFFIX}"))
+        return f"no *{SUFFIX} files in this folder; where none is meant, a file {NONE_MEANT} says so" if empty else ""
     if not found.is_file():
         return "no regular file, so nobody can tell when it changes"
-    return "" if path.endswith(partner.SUFFIX) else f"only files whose names end in {partner.SUFFIX} are read; rename it"
+    return "" if path.endswith(SUFFIX) else f"only files whose names end in {SUFFIX} are read; rename it"
 
 
 def chain_config(profile: Profile, note: Note) -> ChainConfig | None:

@@ -30,7 +30,7 @@ from wharfinger.kube import refusals
 from wharfinger.kube.api_server import ServerVersion, server_version
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.refusals import Backoff
-from wharfinger.language.authority import TenantRights
+from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.policies.store import PolicyStore
 from wharfinger.telemetry.event_loop import LoopSteps
 from wharfinger.telemetry.logs import Log

@@ -18,9 +18,9 @@ from wharfinger.compiler import reads
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
-from wharfinger.language import describe, typed, units
-from wharfinger.language.source import Source
-from wharfinger.language.types import NUMERIC, Kind, Shape
+from wharfinger.language.report.source import Source
+from wharfinger.language.semantics import describe, typed, units
+from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 

@@ -20,7 +20,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import decide
 from wharfinger.framework.decision import Decision, ScorePart
 from wharfinger.framework.diagnosis import FilterDiagnosis, NodeRejection
-from wharfinger.language import suggest
+from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
@@ -144,7 +144,7 @@ def _suspended(decision: Decision, snapshot: Snapshot) -> list[str]:
 def _row(snapshot: Snapshot, name: str) -> int:
     row = snapshot.row(name)
     if row is None:
-        meant = suggest.closest(name, snapshot.names)
+        meant = wording.closest(name, snapshot.names)
         raise UnknownObject(f"there is no node {name}" + (f"; did you mean {meant}?" if meant else ""))
     return row
 

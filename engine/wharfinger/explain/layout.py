@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wharfinger.language.counts import count as count  # noqa: PLC0414 — offered here with the other formats
+from wharfinger.language.report.wording import count as count  # noqa: PLC0414 — offered here with the other formats
 
 GAP = "  "
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from wharfinger.compiler import metrics, reads
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.crd.fields import APP_LABEL, POLICY_LABEL
-from wharfinger.language import suggest, typed
-from wharfinger.language.counts import count
+from wharfinger.language.report import wording
+from wharfinger.language.report.wording import count
+from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
@@ -85,7 +86,7 @@ def nearest(key: str, known: Iterable[str]) -> str | None:
     """The known key that was most likely meant: one with the same last part, or one spelled almost the same; None when none is near."""
     last = key.rpartition("/")[2]
     same = sorted((name for name in known if name.rpartition("/")[2] == last), key=lambda name: (len(name), name))
-    return same[0] if same else suggest.closest(key, known)
+    return same[0] if same else wording.closest(key, known)
 
 
 def suspensions(policy: CompiledPolicy, snapshot: Snapshot) -> Iterator[str]:

@@ -13,8 +13,8 @@ from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.explain.conditions import interpreter_of, passes, printed
 from wharfinger.framework.chain import Chain
-from wharfinger.language import typed
-from wharfinger.language.typed import Op
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.typed import Op
 from wharfinger.model.columns.resource_table import taken_ports
 from wharfinger.model.objects import tolerations
 from wharfinger.model.objects.node_view import NodeView

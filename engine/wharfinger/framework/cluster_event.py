@@ -14,8 +14,8 @@ from enum import Flag, auto
 from typing import TYPE_CHECKING
 
 from wharfinger.compiler import reads
-from wharfinger.language import typed
-from wharfinger.language.catalogue import Attribute, Subject, Volatility
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.catalogue import Attribute, Subject, Volatility
 from wharfinger.model import objects
 from wharfinger.model.objects.node_view import NodePart, changed_parts
 from wharfinger.model.objects.pod_view import PodView

@@ -18,7 +18,7 @@ from wharfinger.framework.diagnosis import Diagnosis
 from wharfinger.framework.evaluation import Evaluation
 from wharfinger.framework.question import ALL
 from wharfinger.framework.score_slot import ScoreSlot
-from wharfinger.language.counts import count
+from wharfinger.language.report.wording import count
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wharfinger.errors import InvalidObject
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.objects import selectors
 

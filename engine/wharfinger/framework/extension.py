@@ -33,7 +33,7 @@ from wharfinger.framework.cluster_event import ANY, Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.eviction import ANYONE, Evictable
 from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition

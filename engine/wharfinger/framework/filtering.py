@@ -18,7 +18,7 @@ from wharfinger.framework.nominated_room import NominatedRoom
 from wharfinger.framework.question import ALL, NO_ROWS, Changes, Question, union
 from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
 from wharfinger.framework.verdict import Mask, Reason, Rows
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 
 
 class Filtering:

@@ -19,7 +19,7 @@ from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.registry import Registry
 from wharfinger.framework.scale import Scale
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy

@@ -21,7 +21,7 @@ from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.lineup import ScoreTerm
 from wharfinger.framework.policy_scale import ENCODED, PolicyScale
 from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import BoundPolicy, CompiledPolicy

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from wharfinger.compiler import normalize
 from wharfinger.framework.scale import NO_EXTENT, ONE, Extent
 from wharfinger.framework.verdict import Mask
-from wharfinger.language.ast import MissingAction, Normalize
+from wharfinger.language.syntax.ast import MissingAction, Normalize
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledScore

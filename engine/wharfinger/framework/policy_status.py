@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from wharfinger.language.authority import CLUSTER, Authority
+from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.model.objects.metadata import time_text
 
 if TYPE_CHECKING:

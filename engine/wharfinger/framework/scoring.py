@@ -21,7 +21,7 @@ from wharfinger.framework.score_slot import ScoreSlot
 from wharfinger.framework.stopwatch import NO_LAPS, Stopwatch
 from wharfinger.framework.totals import FIRST_GLOBAL, ROW, STATIC, TierTotals
 from wharfinger.framework.verdict import Mask, Rows
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot

@@ -16,7 +16,7 @@ from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.question import Question
 from wharfinger.framework.supposition import Supposition
 from wharfinger.framework.verdict import Reason
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView

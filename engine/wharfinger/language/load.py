@@ -13,19 +13,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wharfinger.errors import UsageError
-from wharfinger.language import ast, typed
-from wharfinger.language.authority import CLUSTER, Authority
-from wharfinger.language.catalogue import Catalogue
 from wharfinger.language.check import check
-from wharfinger.language.check.fights import report_fights
+from wharfinger.language.check.conflicts import report_fights
 from wharfinger.language.check.lints import allowed_by
-from wharfinger.language.codes import Code
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.imported import imported
-from wharfinger.language.parser import parse
-from wharfinger.language.partner import NONE_MEANT, SUFFIX, TEST_SUFFIX, only_tests, partner_of, with_tests
-from wharfinger.language.source import Source, Span
-from wharfinger.language.source_file import read_source, read_stream
+from wharfinger.language.files import (
+    NONE_MEANT,
+    SUFFIX,
+    TEST_SUFFIX,
+    imported,
+    only_tests,
+    partner_of,
+    read_source,
+    read_stream,
+    with_tests,
+)
+from wharfinger.language.parse.parser import parse
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source, Span
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.authority import CLUSTER, Authority
+from wharfinger.language.semantics.catalogue import Catalogue
+from wharfinger.language.syntax import ast
 
 STDIN = "-"
 

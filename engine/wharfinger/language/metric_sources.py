@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from wharfinger.language.types import Kind
+from wharfinger.language.semantics.types import Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,20 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from wharfinger.language import ast, typed
-from wharfinger.language.authority import CLUSTER, Authority
-from wharfinger.language.catalogue import Catalogue
 from wharfinger.language.check import check
-from wharfinger.language.check.fights import report_fights
+from wharfinger.language.check.conflicts import report_fights
 from wharfinger.language.check.lints import allowed_by
-from wharfinger.language.codes import Code
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.imported import imported
-from wharfinger.language.parser import parse
-from wharfinger.language.partner import SUFFIX, TEST_SUFFIX, only_tests, partner_of, with_tests
-from wharfinger.language.source import Source
-from wharfinger.language.source_file import decode
-from wharfinger.language.suggest import listed
+from wharfinger.language.files import SUFFIX, TEST_SUFFIX, decode, imported, only_tests, partner_of, with_tests
+from wharfinger.language.parse.parser import parse
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
+from wharfinger.language.report.wording import listed
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.authority import CLUSTER, Authority
+from wharfinger.language.semantics.catalogue import Catalogue
+from wharfinger.language.syntax import ast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.language.catalogue import Attribute, Subject, Volatility
-from wharfinger.language.types import Kind, Shape, Type
+from wharfinger.language.semantics.catalogue import Attribute, Subject, Volatility
+from wharfinger.language.semantics.types import Kind, Shape, Type
 from wharfinger.model.columns import resource_table
 from wharfinger.model.columns.node_table import Fact
 from wharfinger.model.objects import node_view, requests

@@ -17,7 +17,7 @@ from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event, Reference
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import ObjectWriter, PolicyApp, reference_of
 from wharfinger.kube.events import EventRecorder
-from wharfinger.language.counts import count
+from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.model.reading import decode

@@ -8,7 +8,7 @@ from typing import Any
 
 from wharfinger.crd.fields import Condition
 from wharfinger.crd.policy_app import MOST_DRIFTED, AppPhase, DriftedPod, PolicyAppSpec
-from wharfinger.language.counts import count
+from wharfinger.language.report.wording import count
 from wharfinger.operator.conditions import condition, cut, ready
 
 DEADLINE = "ProgressDeadlineExceeded"

@@ -15,7 +15,7 @@ from wharfinger.kube.custom_resources import CUSTOM, ObjectWriter, watching
 from wharfinger.kube.events import EventRecorder
 from wharfinger.kube.reflector import Informers
 from wharfinger.kube.refusals import NotFound
-from wharfinger.language.authority import TenantRights
+from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.app_drift import AppDrift
 from wharfinger.operator.app_objects import app_key_of
 from wharfinger.operator.controller import Controller, ReconcileObserver, run_all

@@ -16,7 +16,7 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.ports import Clock
-from wharfinger.language.authority import TenantRights
+from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot

@@ -21,7 +21,7 @@ import msgspec
 
 from wharfinger.errors import InvalidObject
 from wharfinger.kube.custom_resources import SchedulingPolicy
-from wharfinger.language.authority import TenantRights
+from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.language.text_set import TextSet
 from wharfinger.model.reading import decode
 from wharfinger.operator.policy_source import text_of

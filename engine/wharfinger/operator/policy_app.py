@@ -18,8 +18,8 @@ from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import ObjectWriter, PlainObject, PolicyApp, reference_of
 from wharfinger.kube.events import EventRecorder
-from wharfinger.language.counts import count
-from wharfinger.language.diagnostics import PolicyError
+from wharfinger.language.report.diagnostics import PolicyError
+from wharfinger.language.report.wording import count
 from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.operator import app_objects, app_status
 from wharfinger.operator.app_drift import AppDrift, Drift

@@ -20,7 +20,7 @@ from wharfinger.event_loop import until
 from wharfinger.framework.policy_status import FormerText, Mode, PolicySink, PolicyStatus, PolicyText
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.custom_resources import SchedulingPolicy, reference_of
-from wharfinger.language.authority import TenantRights
+from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.operator.app_objects import app_key_of
 from wharfinger.operator.object_cache import ObjectCache

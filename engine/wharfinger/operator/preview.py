@@ -24,7 +24,7 @@ from wharfinger.framework.ports import Clock, WriteFailed
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import ObjectWriter, PlacementPreview
 from wharfinger.kube.refusals import ApiError
-from wharfinger.language.diagnostics import PolicyError
+from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.objects.pod_view import PodView

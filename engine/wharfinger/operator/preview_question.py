@@ -21,8 +21,8 @@ from wharfinger.errors import InvalidObject, UnknownObject, UsageError
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import ObjectWriter, collection
-from wharfinger.language.authority import Authority
-from wharfinger.language.diagnostics import Diagnostics, PolicyError
+from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
+from wharfinger.language.semantics.authority import Authority
 from wharfinger.language.text_set import TextSet
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta

@@ -24,10 +24,11 @@ from wharfinger.explain import policy_warnings
 from wharfinger.framework import lineup
 from wharfinger.framework.policy_status import Finding, PolicyText
 from wharfinger.framework.registry import default_registry
-from wharfinger.language import render, typed
-from wharfinger.language.codes import Severity
-from wharfinger.language.counts import count
-from wharfinger.language.diagnostics import Diagnostic, Diagnostics
+from wharfinger.language.report import render
+from wharfinger.language.report.codes import Severity
+from wharfinger.language.report.diagnostics import Diagnostic, Diagnostics
+from wharfinger.language.report.wording import count
+from wharfinger.language.semantics import typed
 from wharfinger.language.text_set import TextSet
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

@@ -8,7 +8,8 @@ from typing import Any
 from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UnknownObject
-from wharfinger.language import suggest, typed
+from wharfinger.language.report import wording
+from wharfinger.language.semantics import typed
 
 
 def compile_all(policies: Sequence[typed.Policy], params: Mapping[str, Any]) -> tuple[CompiledPolicy, ...]:
@@ -19,7 +20,7 @@ def compile_all(policies: Sequence[typed.Policy], params: Mapping[str, Any]) -> 
     known = {name for policy in policies for param in policy.params for name in (param.name, f"{policy.name}.{param.name}")}
     for name in params:
         if name not in known:
-            meant = suggest.closest(name, known)
+            meant = wording.closest(name, known)
             raise UnknownObject(f"no policy has a param {name}" + (f"; did you mean {meant}?" if meant else ""))
     return tuple(cost.affordable(compile_policy(policy, own_params(policy, params))) for policy in policies)
 

@@ -21,9 +21,8 @@ from pathlib import Path
 import watchfiles
 
 from wharfinger.framework.policy_status import Mode, PolicySink, PolicyText
-from wharfinger.language.counts import count
-from wharfinger.language.partner import NONE_MEANT, SUFFIX
-from wharfinger.language.source_file import MOST_BYTES
+from wharfinger.language.files import MOST_BYTES, NONE_MEANT, SUFFIX
+from wharfinger.language.report.wording import count
 
 MOST_FILES = 2000
 KUBELET = "..data"

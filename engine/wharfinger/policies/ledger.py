@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wharfinger.framework.policy_status import Finding, FormerText, Mode, PolicySource, PolicyStatus, PolicyText, Result, SourceStatus
-from wharfinger.language.authority import TenantRights
-from wharfinger.language.partner import NONE_MEANT
+from wharfinger.language.files import NONE_MEANT
+from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.language.text_set import TextSet
 from wharfinger.policies.active import Choice
 from wharfinger.policies.candidate import Outcome, Version, digest

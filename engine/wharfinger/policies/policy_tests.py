@@ -10,8 +10,9 @@ from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import WharfingerError
 from wharfinger.explain import conditions, layout
 from wharfinger.framework.decision import Decision
-from wharfinger.language import ast, test_steps, typed
-from wharfinger.language.test_steps import Expectation
+from wharfinger.language.semantics import typed
+from wharfinger.language.syntax import ast, test_steps
+from wharfinger.language.syntax.test_steps import Expectation
 from wharfinger.policies import scenario
 from wharfinger.policies.scenario import Attempt, Scenario
 from wharfinger.policies.test_report import Coverage, Failure, Report, Result

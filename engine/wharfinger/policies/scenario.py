@@ -19,8 +19,9 @@ from wharfinger.explain import conditions
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cycle import decide
 from wharfinger.framework.decision import Decision
-from wharfinger.language import ast, test_steps, typed, units
-from wharfinger.language.types import Kind
+from wharfinger.language.semantics import typed, units
+from wharfinger.language.semantics.types import Kind
+from wharfinger.language.syntax import ast, test_steps
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView

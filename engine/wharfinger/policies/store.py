@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.chain import Chain
     from wharfinger.framework.ports import Clock
-    from wharfinger.language.authority import TenantRights
+    from wharfinger.language.semantics.authority import TenantRights
     from wharfinger.policies.candidate import Sample
     from wharfinger.policies.last_known_good import LastKnownGood
     from wharfinger.policies.ledger import Entry

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from wharfinger.compiler.interpreter import SKIP, Interpreter
-from wharfinger.language import typed
-from wharfinger.language.source import Span
-from wharfinger.language.types import Type
+from wharfinger.language.report.source import Span
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.types import Type
 from wharfinger.policies.scenario import Attempt
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread, in_slices
 from wharfinger.explain.explained_pod import ExplainedPod, explained
-from wharfinger.language import suggest
+from wharfinger.language.report import wording
 from wharfinger.model.state.copies import copied
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _question(scheduler: Scheduler, key: str) -> tuple[PodView, Chain]:
     pod = scheduler.known_pod(key)
     if pod is None:
         names = (known.key for _, known in zip(range(MOST_SUGGESTED), scheduler.known_pods, strict=False))
-        meant = suggest.closest(key, names)
+        meant = wording.closest(key, names)
         raise UnknownObject(f"there is no pod {key}" + (f"; did you mean {meant}?" if meant else ""))
     profile = scheduler.profiles.of(pod)
     if profile is None:

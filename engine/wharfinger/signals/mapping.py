@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 
 from wharfinger.builtins import texts
 from wharfinger.language.metric_sources import SOURCES
-from wharfinger.language.types import Kind
+from wharfinger.language.semantics.types import Kind
 from wharfinger.model.columns.metric_table import MetricColumn, Samples, column_of
 from wharfinger.model.objects import Node
 from wharfinger.model.objects.cluster import NodeAddress

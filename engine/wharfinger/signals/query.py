@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from wharfinger.language import typed
-from wharfinger.language.authority import CLUSTER, Authority
 from wharfinger.language.metric_sources import SOURCES
-from wharfinger.language.types import Kind
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.authority import CLUSTER, Authority
+from wharfinger.language.semantics.types import Kind
 from wharfinger.signals.fair_queue import Asker
 
 

@@ -16,7 +16,7 @@ from cachetools import TTLCache
 
 from wharfinger.framework.policy_status import MetricStatus
 from wharfinger.framework.ports import Clock
-from wharfinger.language import typed
+from wharfinger.language.semantics import typed
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import Mapped
 from wharfinger.signals.ports import SignalObserver, SilentSignalObserver, Sink, Source

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.ports import Clock
-from wharfinger.language import typed, units
 from wharfinger.language.metric_sources import SOURCES
-from wharfinger.language.types import Kind
+from wharfinger.language.semantics import typed, units
+from wharfinger.language.semantics.types import Kind
 from wharfinger.model.columns.metric_table import Samples
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wharfinger.compiler import metrics
-from wharfinger.language import typed
-from wharfinger.language.authority import CLUSTER, Authority
-from wharfinger.language.counts import count
+from wharfinger.language.report.wording import count
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.model.state.snapshot import Snapshot
 
 

@@ -15,7 +15,7 @@ import msgspec
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.decision import Decision
-from wharfinger.language.counts import count
+from wharfinger.language.report.wording import count
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.decision_log.lines import Line, LoggedAnswer, LoggedQuestion
 from wharfinger.scheduler.decision_log.reading import BrokenLog, LogReader, Place, Playback

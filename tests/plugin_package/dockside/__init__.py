@@ -7,7 +7,7 @@ from pydantic import Field
 
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
 from wharfinger.framework.verdict import Reason, single
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 
 
 class DraftArguments(Arguments):

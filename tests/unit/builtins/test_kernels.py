@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.property import clusters
 from wharfinger.builtins import CATALOGUE, text_kernels
 from wharfinger.builtins.signature import AtNode, AtRows
-from wharfinger.language.catalogue import Function
-from wharfinger.language.typed import MetricKey
-from wharfinger.language.types import NUMERIC, Kind
+from wharfinger.language.semantics.catalogue import Function
+from wharfinger.language.semantics.typed import MetricKey
+from wharfinger.language.semantics.types import NUMERIC, Kind
 from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

@@ -13,11 +13,11 @@ from wharfinger.builtins.catalogue import SCORE_PLUGINS
 from wharfinger.builtins.nodes import tolerates
 from wharfinger.builtins.texts import regex_fault
 from wharfinger.framework import extension, registry
-from wharfinger.language.catalogue import Function, Subject
-from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.load import load_source
-from wharfinger.language.source import Source
-from wharfinger.language.types import NUMERIC, Kind
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
+from wharfinger.language.semantics.catalogue import Function, Subject
+from wharfinger.language.semantics.types import NUMERIC, Kind
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 

@@ -11,9 +11,9 @@ from wharfinger.compiler import cost
 from wharfinger.compiler.evaluation.selections import Lookup
 from wharfinger.compiler.program import compile_policy
 from wharfinger.language import load
-from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies
-from wharfinger.language.diagnostics import Diagnostics, PolicyError
-from wharfinger.language.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
+from wharfinger.language.report.source import Source
+from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies
 
 POLICIES = Path(__file__).parents[3] / "policies"
 WEB = Authority(namespace="web")

@@ -6,7 +6,7 @@ import pytest
 
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.messages import MOST_LETTERS, OPEN, filled, missing_text, shown
-from wharfinger.language.types import Kind, Type
+from wharfinger.language.semantics.types import Kind, Type
 
 from .texts import cluster, compiled, node, pod, typed_policy
 

@@ -8,7 +8,7 @@ import pytest
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.pod_view import PodView
 
 from .texts import WEB_SPREAD, ZONE, cluster, compiled, node, pod, typed_policy

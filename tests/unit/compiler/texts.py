@@ -6,10 +6,10 @@ from typing import Any
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
-from wharfinger.language import typed
-from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.load import load_source
-from wharfinger.language.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
+from wharfinger.language.semantics import typed
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

@@ -12,7 +12,7 @@ from wharfinger.daemon import admission
 from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.settings import AdmissionSettings
 from wharfinger.event_loop import SystemClock
-from wharfinger.language.authority import TenantRights
+from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.policy_admission import judged
 
 RIGHTS = TenantRights()

@@ -8,7 +8,7 @@ from wharfinger.daemon.policies import chains_of
 from wharfinger.daemon.settings import Profile, Settings
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import assemble
-from wharfinger.language.diagnostics import PolicyError
+from wharfinger.language.report.diagnostics import PolicyError
 
 POLICY = """policy "pack"
 param size: percent = 10%

@@ -9,7 +9,7 @@ import pytest
 from wharfinger.daemon.admission import Judges, TooLong, judging_with
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import SystemClock
-from wharfinger.language.authority import TenantRights
+from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.signals.fair_queue import Asker
 
 GOOD = {"metadata": {"name": "p"}, "spec": {"source": 'policy "p"\nscore s = 1\n'}}

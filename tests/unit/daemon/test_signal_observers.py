@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from tests.unit.signals.test_refreshing import policy
 from wharfinger.daemon.cluster_events import SignalEvents, SignalObservers
 from wharfinger.framework.ports import Reference
-from wharfinger.language.authority import CLUSTER, Authority
+from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import NodeNames, Series, mapped
 from wharfinger.signals.query import queries_of

@@ -6,8 +6,8 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.daemon import settings_file
 from wharfinger.daemon.policies import MOST_BYTES, rights_of
 from wharfinger.errors import UsageError
-from wharfinger.language.authority import CLUSTER, TenantPolicies
-from wharfinger.language.diagnostics import Diagnostics, PolicyError
+from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
+from wharfinger.language.semantics.authority import CLUSTER, TenantPolicies
 from wharfinger.language.text_set import TextSet
 
 HEAD = "apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\n"

@@ -7,7 +7,7 @@ import yaml
 
 from wharfinger.daemon import settings_file
 from wharfinger.daemon.settings import PORT
-from wharfinger.language.partner import NONE_MEANT
+from wharfinger.language.files import NONE_MEANT
 
 ROOT = Path(__file__).parents[3]
 BASE = ROOT / "deploy" / "base"

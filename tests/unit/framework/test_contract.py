@@ -10,7 +10,7 @@ from wharfinger.errors import PluginContractError
 from wharfinger.framework import cycle
 from wharfinger.framework.normalization import DefaultNormalize
 from wharfinger.framework.verdict import Reason, Rejected, Verdicts
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 
 REASON = Reason("no")
 

@@ -6,8 +6,8 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.cycle import decide
-from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies
-from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies
 from wharfinger.language.text_set import TextSet
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
-from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies
-from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.load import load_policies
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies
 
 FOLDER = Path(__file__).parents[2] / "cases" / "diagnostics"
 SECTION = re.compile(r"^=== (.+)\n", re.MULTILINE)

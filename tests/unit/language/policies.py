@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from wharfinger.builtins import CATALOGUE
-from wharfinger.language import typed
-from wharfinger.language.diagnostics import Diagnostics
 from wharfinger.language.load import load_source
-from wharfinger.language.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
+from wharfinger.language.semantics import typed
 
 
 def checked(text: str) -> tuple[typed.Policy | None, Diagnostics]:

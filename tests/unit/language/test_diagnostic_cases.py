@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.language import diagnostic_case
-from wharfinger.language.codes import Code
+from wharfinger.language.report.codes import Code
 
 CASES = diagnostic_case.cases()
 

@@ -8,9 +8,9 @@ import sys
 import lark
 import pytest
 
-from wharfinger.language import grammar, interactive, lexer
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.source import Source
+from wharfinger.language.parse import grammar, interactive, tokens
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
 
 
 def test_the_grammar_has_no_conflicts(caplog):
@@ -52,8 +52,8 @@ def test_every_symbol_has_a_name():
 
 
 def test_foreign_operators_are_not_the_languages_own():
-    assert not set(lexer.FOREIGN) & set(grammar.terminals().symbols)
-    meant = {foreign.meant for foreign in lexer.FOREIGN.values()} - {None}
+    assert not set(tokens.FOREIGN) & set(grammar.terminals().symbols)
+    meant = {foreign.meant for foreign in tokens.FOREIGN.values()} - {None}
     assert meant <= {*grammar.terminals().symbols.values(), *grammar.terminals().keywords.values()}
 
 
@@ -63,20 +63,20 @@ def test_no_rule_grows_the_list_of_another():
 
 
 def tokens_of(text):
-    return lexer.Lexer(Source(name="x", text=text), Diagnostics()).read()
+    return tokens.Lexer(Source(name="x", text=text), Diagnostics()).read()
 
 
 def test_a_token_that_is_not_taken_changes_nothing():
     parse = interactive.Interactive("expression")
     assert all(parse.feed(token) for token in tokens_of("f(a, 1 + 2"))
     before, stack = parse.expected(), list(parse.values)
-    assert not parse.feed(lexer.Token("RBRACE", "}", 0, 0))  # after `2`, the sum would be reduced before it is noticed
+    assert not parse.feed(tokens.Token("RBRACE", "}", 0, 0))  # after `2`, the sum would be reduced before it is noticed
     assert (parse.expected(), parse.values) == (before, stack)
     assert parse.accepts("RPAR", grammar.END)
     assert not parse.accepts("RPAR", "RPAR")
     assert "PLUS" in parse.expected()
-    assert all(parse.feed(lexer.Token(kind, text, 0, 0)) for kind, text in (("RPAR", ")"), (grammar.END, "")))
-    assert [str(token.text) for token in parse.tree.scan_values(lambda value: isinstance(value, lexer.Token))] == list("f(a,1+2)")
+    assert all(parse.feed(tokens.Token(kind, text, 0, 0)) for kind, text in (("RPAR", ")"), (grammar.END, "")))
+    assert [str(token.text) for token in parse.tree.scan_values(lambda value: isinstance(value, tokens.Token))] == list("f(a,1+2)")
 
 
 def test_what_was_tried_is_not_kept():
@@ -84,7 +84,7 @@ def test_what_was_tried_is_not_kept():
     assert all(parse.feed(token) for token in tokens_of("let a = [1, 2, 3"))
     for _ in range(3):
         assert parse.accepts("COMMA", "NUMBER", "RSQB", "LET")
-    assert all(parse.feed(token) for token in [*tokens_of("]"), lexer.Token(grammar.END, "", 0, 0)])
+    assert all(parse.feed(token) for token in [*tokens_of("]"), tokens.Token(grammar.END, "", 0, 0)])
     assert [token.text for token in parse.tree.scan_values(lambda value: getattr(value, "type", None) == "NUMBER")] == ["1", "2", "3"]
 
 

@@ -5,9 +5,9 @@ import pytest
 from tests.hostile import texts
 from tests.unit.language.parsing import codes, parsed
 from tests.work import calls
-from wharfinger.language.diagnostics import MOST_PER_FILE
-from wharfinger.language.render import render
-from wharfinger.language.source_file import MOST_BYTES
+from wharfinger.language.files import MOST_BYTES
+from wharfinger.language.report.diagnostics import MOST_PER_FILE
+from wharfinger.language.report.render import render
 
 MOST_CALLS = 4_000_000  # of a file as long as one may be
 

@@ -10,7 +10,7 @@ import pytest
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.errors import UsageError
-from wharfinger.language.imported import MOST_IMPORTS
+from wharfinger.language.files import MOST_IMPORTS
 from wharfinger.language.load import load_policies
 
 RULE = "filter f { require node.pod_count < 9 }\n"

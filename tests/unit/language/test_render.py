@@ -5,10 +5,10 @@ import json
 import pytest
 
 from tests.unit.language.parsing import source
-from wharfinger.language.codes import Code
-from wharfinger.language.diagnostics import Diagnostic, Diagnostics, Label
-from wharfinger.language.render import human, plain, render
-from wharfinger.language.source import Span
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.diagnostics import Diagnostic, Diagnostics, Label
+from wharfinger.language.report.render import human, plain, render
+from wharfinger.language.report.source import Span
 
 TEXT = 'policy "p"\n\nfilter f {\n\trequire node.free.memory >= 2Gb else "漢字 é"\n}\n' + "\n" * 100 + "let a = " + "b + " * 100 + "c\n"
 FILE = source(TEXT)

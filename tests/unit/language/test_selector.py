@@ -10,9 +10,9 @@ from tests.unit.language.policies import policy
 from tests.work import calls
 from wharfinger.compiler.interpreter import holds
 from wharfinger.compiler.program import compile_policy
-from wharfinger.language.describe import selector_text
-from wharfinger.language.selector import SelectorError, merged, parse_selector
-from wharfinger.language.typed import Requirement, SelectorOp
+from wharfinger.language.semantics.describe import selector_text
+from wharfinger.language.semantics.selector import SelectorError, merged, parse_selector
+from wharfinger.language.semantics.typed import Requirement, SelectorOp
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.language.parsing import codes
 from wharfinger.errors import UsageError
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.render import FORMATS, render
-from wharfinger.language.source_file import MOST_BYTES, decode, read_source, read_stream
+from wharfinger.language.files import MOST_BYTES, decode, read_source, read_stream
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.render import FORMATS, render
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.language.suggest import closest, distance
+from wharfinger.language.report.wording import closest, distance
 
 
 @pytest.mark.parametrize(

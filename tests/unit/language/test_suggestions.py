@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.language import diagnostic_case
 from tests.unit.language.parsing import parsed
-from wharfinger.language.codes import Code
+from wharfinger.language.report.codes import Code
 
 CASES = [case for case in diagnostic_case.cases() if case.code.startswith(("P0", "P1")) and "«bytes" not in case.broken]
 

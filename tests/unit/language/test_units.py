@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.language import units
-from wharfinger.language.types import Kind
+from wharfinger.language.semantics import units
+from wharfinger.language.semantics.types import Kind
 
 WRITTEN = [
     ("10", "%", 0.1),

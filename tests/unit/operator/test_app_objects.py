@@ -5,8 +5,8 @@ import copy
 import pytest
 
 from wharfinger.crd.policy_app import PolicyAppSpec
-from wharfinger.language.authority import CLUSTER
-from wharfinger.language.diagnostics import PolicyError
+from wharfinger.language.report.diagnostics import PolicyError
+from wharfinger.language.semantics.authority import CLUSTER
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.operator import app_objects
 from wharfinger.operator.app_objects import NoPolicy, held_to

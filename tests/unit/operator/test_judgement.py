@@ -7,7 +7,7 @@ import pytest
 from tests.in_memory import ManualClock
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import assemble
-from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies, TenantRights
+from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies, TenantRights
 from wharfinger.model import objects
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.operator.judgement import Judge

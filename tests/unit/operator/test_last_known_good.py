@@ -7,7 +7,7 @@ import pytest
 from wharfinger.crd.scheduling_policy import MOST_REMEMBERED
 from wharfinger.framework.policy_status import FormerText, Mode, PolicyStatus, Result
 from wharfinger.kube.custom_resources import SchedulingPolicy
-from wharfinger.language.authority import TenantRights
+from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.operator.policy_source import last_known_good, remembered, text_of
 

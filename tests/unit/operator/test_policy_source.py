@@ -7,7 +7,7 @@ import pytest
 from tests.in_memory import ManualClock
 from wharfinger.crd.fields import GROUP, MANAGED_BY, MANAGER, NAMESPACE_LABEL
 from wharfinger.kube.custom_resources import PolicyApp, SchedulingPolicy
-from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies, TenantRights
+from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies, TenantRights
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.operator.object_cache import ObjectCache
 from wharfinger.operator.policy_source import KIND, NOT_INSTALLED, SOURCE, SchedulingPolicySource, text_of

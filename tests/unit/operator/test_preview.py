@@ -6,8 +6,8 @@ from pydantic import ValidationError
 from wharfinger.crd.placement_preview import PlacementPreviewSpec
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError
 from wharfinger.kube.refusals import Forbidden
-from wharfinger.language.authority import CLUSTER
-from wharfinger.language.diagnostics import PolicyError
+from wharfinger.language.report.diagnostics import PolicyError
+from wharfinger.language.semantics.authority import CLUSTER
 from wharfinger.operator.preview import Answer, Miss, conditions_of, unanswered
 from wharfinger.operator.preview_question import compiled
 

@@ -8,7 +8,7 @@ from tests.unit.simulate.clusters import chain_of, policy, state_of
 from wharfinger.crd.placement_preview import MOST_PODS, PlacementPreviewSpec
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
-from wharfinger.language.authority import Authority, TenantPolicies, TenantRights
+from wharfinger.language.semantics.authority import Authority, TenantPolicies, TenantRights
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.operator.preview import Answer, conditions_of

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework import lineup
 from wharfinger.framework.policy_status import Mode
-from wharfinger.language.authority import CLUSTER, Authority
+from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.policies.active import Claim, choose
 
 A, B = Authority("team-a"), Authority("team-b")

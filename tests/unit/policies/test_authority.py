@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.policies.stores import BROKEN, World, policy, story
 from wharfinger.framework.policy_status import FormerText, PolicyText
-from wharfinger.language.authority import CLUSTER, Authority
+from wharfinger.language.semantics.authority import CLUSTER, Authority
 
 TENANT = Authority("team-a")
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.policies.stores import BROKEN, Mode, Place, World, policy, story, text
 from wharfinger.framework.policy_status import FormerText
-from wharfinger.language.partner import NONE_MEANT
+from wharfinger.language.files import NONE_MEANT
 from wharfinger.policies.ledger import EMPTIED
 
 

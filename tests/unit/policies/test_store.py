@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from tests.unit.policies.stores import BROKEN, Mode, Place, World, policy, story, text
-from wharfinger.language.partner import NONE_MEANT
-from wharfinger.language.source_file import MOST_BYTES
+from wharfinger.language.files import MOST_BYTES, NONE_MEANT
 from wharfinger.policies.ledger import EMPTIED, EMPTY, Supply
 
 

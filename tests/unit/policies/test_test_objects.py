@@ -1,10 +1,10 @@
 import pytest
 
-from wharfinger.language import test_steps
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.parser import parse
-from wharfinger.language.source import Source
-from wharfinger.language.test_fields import NODE_FIELDS, POD_FIELDS
+from wharfinger.language.parse.parser import parse
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
+from wharfinger.language.syntax import test_steps
+from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS
 from wharfinger.model import objects
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from wharfinger.language.types import Kind
+from wharfinger.language.semantics.types import Kind
 from wharfinger.model.objects import Node
 from wharfinger.model.objects.cluster import NodeAddress, NodeStatus
 from wharfinger.model.objects.metadata import ObjectMeta

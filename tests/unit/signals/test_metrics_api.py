@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from wharfinger.language.types import Kind as Measured
+from wharfinger.language.semantics.types import Kind as Measured
 from wharfinger.model.objects import Node
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.signals.failure import Kind, SignalFailed

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tests.unit.web.certificates import signed_by_itself
-from wharfinger.language.types import Kind as Measured
+from wharfinger.language.semantics.types import Kind as Measured
 from wharfinger.model.objects import Node
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.signals.failure import Kind, SignalFailed

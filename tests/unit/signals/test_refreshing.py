@@ -6,11 +6,11 @@ import pytest
 
 from tests.in_memory import ManualClock
 from wharfinger.builtins import CATALOGUE
-from wharfinger.language.authority import TenantPolicies, TenantRights
 from wharfinger.language.check import check
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.parser import parse
-from wharfinger.language.source import Source
+from wharfinger.language.parse.parser import parse
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
+from wharfinger.language.semantics.authority import TenantPolicies, TenantRights
 from wharfinger.model.objects import Node
 from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.model.state.cluster_state import ClusterState

@@ -8,9 +8,9 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
 from wharfinger.language import load
-from wharfinger.language.authority import CLUSTER
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
+from wharfinger.language.semantics.authority import CLUSTER
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

@@ -18,8 +18,10 @@ from wharfinger.compiler.cost import Cost, RuleCost
 from wharfinger.compiler.evaluation.selections import Lookup
 from wharfinger.errors import UsageError
 from wharfinger.explain import layout
-from wharfinger.language import load, render, typed
-from wharfinger.language.diagnostics import Diagnostics
+from wharfinger.language import load
+from wharfinger.language.report import render
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.semantics import typed
 
 
 class Format(Enum):

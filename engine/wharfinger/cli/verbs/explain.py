@@ -13,7 +13,7 @@ from wharfinger.cli import chosen_policies, live_cluster, options, running_proce
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.explain.explained_pod import ExplainedPod, explained
 from wharfinger.framework.chain import assemble
-from wharfinger.language import suggest
+from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate.cluster import Cluster
@@ -97,7 +97,7 @@ def _asked(url: str, key: str, nodes: list[str], output: Format) -> str:
 def _pod(found: Cluster, key: str) -> PodView:
     pods = {view.key: view for view in map(PodView, found.objects.of(objects.Pod))}
     if key not in pods:
-        meant = suggest.closest(key, pods)
+        meant = wording.closest(key, pods)
         raise UnknownObject(f"there is no pod {key}" + (f"; did you mean {meant}?" if meant else ""))
     if pods[key].finished:
         raise UsageError(f"pod {key} has ended ({pods[key].object.status.phase}); nothing is decided about it any more")

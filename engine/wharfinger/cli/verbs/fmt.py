@@ -12,10 +12,11 @@ import typer
 
 from wharfinger.cli import options, streams
 from wharfinger.errors import UsageError
-from wharfinger.language import format as formatter
-from wharfinger.language import load, render, source_file
-from wharfinger.language.diagnostics import Diagnostics
-from wharfinger.language.source import Source
+from wharfinger.language import files, load
+from wharfinger.language.report import render
+from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.source import Source
+from wharfinger.language.syntax import format as formatter
 
 
 def command(
@@ -50,8 +51,8 @@ def _format(name: str, diagnostics: Diagnostics, *, check: bool) -> bool:
 
 def _read(name: str, diagnostics: Diagnostics) -> Source | None:
     if name == load.STDIN:
-        return source_file.read_stream(sys.stdin.buffer, "<stdin>", diagnostics)
-    return source_file.read_source(name, diagnostics)
+        return files.read_stream(sys.stdin.buffer, "<stdin>", diagnostics)
+    return files.read_source(name, diagnostics)
 
 
 def _write(name: str, text: str) -> None:

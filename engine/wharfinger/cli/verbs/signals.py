@@ -15,9 +15,9 @@ import typer
 
 from wharfinger.cli import chosen_policies, live_cluster, options, streams
 from wharfinger.errors import UsageError
-from wharfinger.language import typed
-from wharfinger.language.counts import count
-from wharfinger.language.types import Kind
+from wharfinger.language.report.wording import count
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.types import Kind
 
 if TYPE_CHECKING:
     from wharfinger.daemon.settings import Settings

@@ -15,7 +15,7 @@ import typer
 
 from wharfinger.cli import live_cluster, options, streams
 from wharfinger.errors import UsageError
-from wharfinger.language.counts import count
+from wharfinger.language.report.wording import count
 from wharfinger.model.reading import snapshot_file
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from wharfinger.builtins.signature import AtNode
 from wharfinger.compiler.evaluation.schedule import Registers, RowStep, StaticPart
 from wharfinger.compiler.graph.operations import byte_code, expression
 from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.state.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from wharfinger.language.catalogue import Volatility
-from wharfinger.language.source import Span
+from wharfinger.language.report.source import Span
+from wharfinger.language.semantics.catalogue import Volatility
 
 IDENTITY = "identity"  # marks operations that read what differs between pods of one template
 

@@ -11,9 +11,9 @@ from wharfinger.builtins.signature import AtNode, AtRows
 from wharfinger.compiler import metrics
 from wharfinger.compiler.graph import operations
 from wharfinger.compiler.graph.ir import IDENTITY, Graph, Node, Op, Rep, Stage, Value
-from wharfinger.language import typed
-from wharfinger.language.catalogue import Attribute, Subject, Volatility
-from wharfinger.language.types import NUMERIC, Kind, Type
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.catalogue import Attribute, Subject, Volatility
+from wharfinger.language.semantics.types import NUMERIC, Kind, Type
 
 PARAM = Op(name="param")
 POD = Op(name="pod")

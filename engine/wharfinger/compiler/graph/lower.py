@@ -13,11 +13,11 @@ from wharfinger.compiler.graph import leaves, operations
 from wharfinger.compiler.graph.ir import Graph, Node, Op, Rep, Stage, Value
 from wharfinger.compiler.graph.lower_calls import lower_aggregate, lower_call, lower_select
 from wharfinger.compiler.graph.magnitude import Magnitudes
-from wharfinger.language import typed
-from wharfinger.language.catalogue import Subject
-from wharfinger.language.operators import OPERATORS
-from wharfinger.language.source import Span
-from wharfinger.language.types import NUMERIC, Kind, Type
+from wharfinger.language.report.source import Span
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.catalogue import Subject
+from wharfinger.language.semantics.operators import OPERATORS
+from wharfinger.language.semantics.types import NUMERIC, Kind, Type
 
 
 class Lowering:

@@ -18,9 +18,9 @@ from wharfinger.builtins import text_kernels
 from wharfinger.builtins.signature import AtMoment, AtRows
 from wharfinger.compiler.graph import leaves, operations
 from wharfinger.compiler.graph.ir import CONST, Node, Op, Rep, Stage, Value
-from wharfinger.language import typed
-from wharfinger.language.catalogue import Function, Subject, Volatility
-from wharfinger.language.source import Source, Span
+from wharfinger.language.report.source import Source, Span
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.catalogue import Function, Subject, Volatility
 from wharfinger.model import attributes
 from wharfinger.model.columns.selection import Selection
 from wharfinger.model.columns.strings import StringTable

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from wharfinger.language import bounds, typed
-from wharfinger.language.bounds import CARRY, FINITE, LARGEST, UNKNOWN, Magnitude, either
-from wharfinger.language.operators import OPERATORS
-from wharfinger.language.types import NUMERIC
+from wharfinger.language.semantics import bounds, typed
+from wharfinger.language.semantics.bounds import CARRY, FINITE, LARGEST, UNKNOWN, Magnitude, either
+from wharfinger.language.semantics.operators import OPERATORS
+from wharfinger.language.semantics.types import NUMERIC
 
 ATTRIBUTE: Final = Magnitude(-64.0, 64.0)  # int64 amounts, and times in seconds
 COUNTED: Final = 40.0  # no cluster has 2 ** 40 pods

@@ -22,8 +22,8 @@ import numpy as np
 
 from wharfinger.builtins import text_kernels
 from wharfinger.compiler.graph.ir import Op, Rep
-from wharfinger.language import typed
-from wharfinger.language.operators import OPERATORS, Operator
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.operators import OPERATORS, Operator
 from wharfinger.model.objects import selectors
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import AfterValidator, BaseModel, ValidationError
 
-from wharfinger.language import suggest
+from wharfinger.language.report import wording
 
 Path = tuple[str | int, ...]
 
@@ -63,7 +63,7 @@ def _sentence(fault: Any, model: type[BaseModel], at: Path) -> str:
     where = shown((*at, *path))
     if fault["type"] == "extra_forbidden":
         fields = _fields_at(model, path[:-1])
-        near = suggest.closest(str(path[-1]), fields)
+        near = wording.closest(str(path[-1]), fields)
         there = f"there {'is' if len(fields) == 1 else 'are'} {', '.join(fields)}" if fields else "nothing can be set here"
         return f"{where}: there is no such field; {f'did you mean {near}?' if near else there}"
     if fault["type"] == "missing":

@@ -19,7 +19,7 @@ from wharfinger.framework.configuration import faults
 from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.configuration.faults import exactly
 from wharfinger.framework.registry import DEFAULT_ORDER, Registry
-from wharfinger.language import suggest
+from wharfinger.language.report import wording
 
 API_GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{API_GROUP}/v1"
@@ -143,7 +143,7 @@ def unknown_plugin(name: str, path: faults.Path, registry: Registry, found: faul
     if name in DEFAULT_ORDER:
         found.note(path, f"{name} does not run here; see the list of plugins")
         return
-    near = suggest.closest(name, registry)
+    near = wording.closest(name, registry)
     hint = f"did you mean {near}?" if near else f"there are {', '.join(registry)}; others can be installed as Python packages"
     found.fault(path, f"there is no plugin {name}; {hint}")
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from wharfinger.language import suggest
+from wharfinger.language.report import wording
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ def _known_fields(plain: Any, found: Any) -> None:
     fields = {field.encode_name: getattr(found, field.name) for field in msgspec.structs.fields(found)}
     for name, inner in plain.items():
         if name not in fields:
-            near = suggest.closest(name, fields)
+            near = wording.closest(name, fields)
             hint = f"did you mean {near}?" if near else f"there are {', '.join(fields)}"
             raise ValueError(f"there is no field {name}; {hint}")
         _known_fields(inner, fields[name])

@@ -12,7 +12,7 @@ from wharfinger.framework.cluster_event import NOTHING
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView

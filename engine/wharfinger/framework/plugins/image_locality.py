@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import ScorePlugin
 from wharfinger.framework.verdict import Mask, PreScoreAnswer, Rows
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView

@@ -22,7 +22,7 @@ from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints
 from wharfinger.framework.pod_affinity_counts import NAME, Fences, Likings, fencing_keys
 from wharfinger.framework.question import ALL
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.framework.supposition import Supposition

@@ -16,7 +16,7 @@ from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
 from wharfinger.framework.normalization import DefaultNormalize
 from wharfinger.framework.verdict import SKIP, Mask, NodeSet, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.objects import selectors
 

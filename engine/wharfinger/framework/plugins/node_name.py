@@ -10,7 +10,7 @@ from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts, single
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView

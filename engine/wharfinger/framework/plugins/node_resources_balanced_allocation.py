@@ -18,7 +18,7 @@ from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import Arguments, ScorePlugin
 from wharfinger.framework.resource_columns import ResourceSpec, ScoredLanes, scored_lanes
 from wharfinger.framework.verdict import SKIP, Mask, PreScoreAnswer, Rows
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView

@@ -21,7 +21,7 @@ from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
 from wharfinger.framework.resource_columns import Lanes, ResourceSpec, ScoredLanes, scored_lanes
 from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.requests import MOST
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from wharfinger.framework.plugins import node_affinity
 from wharfinger.framework.spread_constraints import Constraint
 from wharfinger.framework.spread_counts import HardSpread, SoftSpread
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 
 if TYPE_CHECKING:

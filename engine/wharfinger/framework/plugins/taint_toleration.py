@@ -15,7 +15,7 @@ from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.normalization import DefaultNormalize
 from wharfinger.framework.verdict import Reason, Rows, Verdicts
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects import tolerations
 
 if TYPE_CHECKING:

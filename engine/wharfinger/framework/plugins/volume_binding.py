@@ -21,7 +21,7 @@ from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import Arguments, FilterPlugin
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.columns import strings
 from wharfinger.model.objects import quantity, selectors

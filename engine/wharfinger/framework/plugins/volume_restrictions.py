@@ -17,7 +17,7 @@ from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
-from wharfinger.language.catalogue import Volatility
+from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 
 if TYPE_CHECKING:

@@ -1,20 +1,22 @@
-"""What surrounds the rules: the base scores of Kubernetes, quanta, the tie break, annotations."""
+"""What surrounds the rules: the base scores of Kubernetes, quanta, the tie break, annotations, preemption."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from wharfinger.language import ast, typed
-from wharfinger.language.check.constants import folded, literal_of
-from wharfinger.language.check.context import Context, constant, is_unknown, type_text
-from wharfinger.language.check.forms import infer
-from wharfinger.language.check.rules import tier_of, weight_of
-from wharfinger.language.codes import Code
-from wharfinger.language.diagnostics import Label
-from wharfinger.language.source import Span
-from wharfinger.language.suggest import listed
-from wharfinger.language.types import NUMERIC, Kind, Type
+from wharfinger.language.check.context import VICTIM, Context, condition, constant, infer, is_unknown, type_text
+from wharfinger.language.check.expressions.values import folded, literal_of, negated
+from wharfinger.language.check.missing import Causes, subject_of, ways_out, why
+from wharfinger.language.check.rules import RuleContext, tier_of, weight_of
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.diagnostics import Label
+from wharfinger.language.report.source import Span
+from wharfinger.language.report.wording import listed
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.types import NUMERIC, Kind, Type
+from wharfinger.language.syntax import ast
+from wharfinger.language.syntax.ast import MissingAction
 
 # Hard constraints of kube-scheduler 1.36 (pkg/scheduler/apis/config/v1/default_plugins.go): plugins that filter and do not score.
 HARD = frozenset(
@@ -164,3 +166,44 @@ def annotations_of(context: Context, items: Sequence[ast.Annotation]) -> dict[st
 
 def _twice(context: Context, message: str, span: Span, first: Span, help_: str = "keep one of the two") -> None:
     context.error(Code.P602, message, span, label="given again", others=(Label(first, "first given here"),), help=help_)
+
+
+def victims_of(rules: RuleContext, items: Sequence[ast.Preemption]) -> tuple[typed.VictimRule, ...]:
+    """The rules about victims that are right, in order; several blocks are one."""
+    found = (_victim_rule(rules, rule) for item in items for rule in item.rules)
+    return tuple(rule for rule in found if rule is not None)
+
+
+def _victim_rule(rules: RuleContext, rule: ast.VictimRule) -> typed.VictimRule | None:
+    context = rules.context.at(VICTIM)
+    context.work.at = rule.span
+    asked = condition(context, rule.condition, f"`{_word(rule)}`")
+    if is_unknown(asked):
+        return None
+    causes = rules.presence.causes(asked, rules.known)
+    if causes and rule.on_missing is None:
+        _unhandled(rules, rule, asked, causes)
+        return None
+    return typed.VictimRule(
+        span=rule.span,
+        condition=asked if rule.is_only else negated(asked, asked.span),
+        missing_evicts=rule.on_missing.action is MissingAction.EVICT if rule.on_missing else None,
+    )
+
+
+def _word(rule: ast.VictimRule) -> str:
+    return "only_evict" if rule.is_only else "never_evict"
+
+
+def _unhandled(rules: RuleContext, rule: ast.VictimRule, asked: typed.Expr, causes: Causes) -> None:
+    """Reports that the condition may be missing, naming the innermost cause and the three ways out."""
+    cause = causes[0]
+    within = asked.span.source is cause.span.source and asked.span.start <= cause.span.start and cause.span.end <= asked.span.end
+    rules.context.error(
+        Code.P404,
+        f"`{_word(rule)}` says nothing about pods where {subject_of(cause)} is missing",
+        cause.span if within else asked.span,
+        label=why(cause) if within else "may be missing",
+        others=() if within else (Label(cause.span, why(cause)),),
+        help=f"{ways_out(cause)}; or end the rule with `on missing keep` or `on missing evict`",
+    )

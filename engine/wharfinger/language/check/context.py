@@ -1,24 +1,62 @@
-"""Where an expression stands and what it may see there.
+"""Where an expression stands, what it may see there, and how it is checked.
 
-Checking goes from one expression to the next with a `Context`: the catalogue, the names that are declared, and the `Place`. The place is
-what makes `node.free.cpu` right in a filter and wrong in `for pods where`, with a message that says why in the words of that place.
+`infer` is the way from a node of the syntax tree to a typed expression, for every form of expression. The work of a check is counted,
+so that a hostile text cannot take long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
-from wharfinger.language import typed
-from wharfinger.language.authority import CLUSTER, Authority
-from wharfinger.language.catalogue import Catalogue, Subject
-from wharfinger.language.check.work import Work
-from wharfinger.language.codes import Code
-from wharfinger.language.diagnostics import Diagnostics, Label
-from wharfinger.language.intervals import Intervals
-from wharfinger.language.source import Span
-from wharfinger.language.suggest import Patience, closest
-from wharfinger.language.types import Kind, Shape, Type
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.diagnostics import Diagnostics, Label
+from wharfinger.language.report.source import Span
+from wharfinger.language.report.wording import Patience, closest
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.authority import CLUSTER, Authority
+from wharfinger.language.semantics.catalogue import Catalogue, Subject
+from wharfinger.language.semantics.intervals import Intervals
+from wharfinger.language.semantics.types import Kind, Shape, Type
+from wharfinger.language.syntax import ast
+
+MOST_STEPS = 100_000  # policies people write take some hundred, one of 500 rules some ten thousand
+MOST_FINDINGS = 500  # of one check; fewer are ever shown
+PER_STEP = 16  # members of a set, or characters of a text, that are put together in the time of one step
+
+
+class TooMuchWork(Exception):
+    """A check would take more steps than it may."""
+
+
+class EnoughFindings(Exception):
+    """More is wrong with a policy than anybody will read."""
+
+
+@dataclass(slots=True)
+class Work:
+    """The steps and findings of one check so far; `at` is the part of the policy that is being looked at."""
+
+    at: Span | None = None
+    steps: int = 0
+    findings: int = 0
+
+    def spend(self, steps: int = 1) -> None:
+        """Counts steps; raises `TooMuchWork` when there are too many."""
+        self.steps += steps
+        if self.steps > MOST_STEPS:
+            raise TooMuchWork
+
+    def put_together(self, members: int) -> None:
+        """Counts the steps of building a set or a text of so many members or characters; raises `TooMuchWork`."""
+        self.spend(1 + members // PER_STEP)
+
+    def found(self) -> None:
+        """Counts a finding; raises `EnoughFindings` when there are too many."""
+        self.findings += 1
+        if self.findings > MOST_FINDINGS:
+            raise EnoughFindings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,3 +180,38 @@ def _node_help(place: Place) -> str:
     if place is VICTIM:
         return "`preemption` is about placed pods (`it`) and the pod that needs room, not the node; put conditions on nodes in a `filter`"
     return "`for` decides which pods are governed, before nodes are looked at; put conditions on nodes in a `filter` or behind `when`"
+
+
+Form = Callable[[Context, Any], typed.Expr]
+_FORMS: dict[type[ast.Expr], Form] = {}
+F = TypeVar("F", bound=Form)
+
+
+def form(node: type[ast.Expr]) -> Callable[[F], F]:
+    """A decorator that registers the function which types expressions of this class."""
+
+    def register(function: F) -> F:
+        _FORMS[node] = function
+        return function
+
+    return register
+
+
+def infer(context: Context, expr: ast.Expr) -> typed.Expr:
+    """The typed form of an expression at the context's place."""
+    return _FORMS[type(expr)](context, expr)
+
+
+def condition(context: Context, expr: ast.Expr, after: str) -> typed.Expr:
+    """The typed form of an expression that must be a bool, because it stands after that word."""
+    found = infer(context, expr)
+    if found.type.kind in (Kind.BOOL, Kind.UNKNOWN):
+        return found
+    missing = found.type.optional
+    help_ = (
+        f"to ask whether it is there, write `has({expr.span.text})`"
+        if missing
+        else "compare it with something, for example with `==` or `>`"
+    )
+    message = f"{after} needs a condition, not {type_text(found.type)}"
+    return context.error(Code.P205, message, expr.span, label=type_text(found.type), help=help_)

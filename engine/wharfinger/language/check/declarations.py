@@ -1,23 +1,110 @@
-"""Params, lets and metrics: what the names of a policy mean."""
+"""Params, lets, metrics and imports: what the names of a policy mean.
+
+A let is checked after those that it needs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 
-from wharfinger.language import ast, typed
-from wharfinger.language.bounds import ANYTHING, Interval
-from wharfinger.language.check.attributes import SUBJECTS
-from wharfinger.language.check.constants import literal_of
-from wharfinger.language.check.context import RULE, Binding, Context, type_text, unknown
-from wharfinger.language.check.forms import infer
-from wharfinger.language.check.let_order import in_order
+from wharfinger.language.check.context import RULE, Binding, Context, infer, type_text, unknown
+from wharfinger.language.check.expressions.names import SUBJECTS
+from wharfinger.language.check.expressions.values import literal_of
 from wharfinger.language.check.metrics import metric_of
-from wharfinger.language.check.walk import height
-from wharfinger.language.codes import Code
-from wharfinger.language.diagnostics import Label
-from wharfinger.language.source import Source, Span
-from wharfinger.language.types import NUMERIC, Kind, Shape, Type
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.diagnostics import Label
+from wharfinger.language.report.source import Source, Span
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.authority import CLUSTER
+from wharfinger.language.semantics.bounds import ANYTHING, Interval
+from wharfinger.language.semantics.typed import height
+from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
+from wharfinger.language.syntax import ast
+
+
+def in_order(context: Context, lets: Sequence[ast.Let]) -> list[ast.Let]:
+    """Lets so that each stands behind those it needs; those that go in a circle are reported and left out."""
+    by_name = {let.name: let for let in lets}
+    needs = {let.name: [n for n in names_in(let.value) if n in by_name] for let in lets}
+    ordering = _Ordering(needs=needs)
+    for name in by_name:
+        ordering.follow(name)
+    for circle in ordering.circles:
+        _report_circle(context, [by_name[name] for name in circle])
+    return [by_name[name] for name in ordering.order]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Ordering:
+    """A depth-first walk over what needs what, without recursion."""
+
+    needs: dict[str, list[str]]
+    order: list[str] = field(default_factory=list)
+    circles: list[list[str]] = field(default_factory=list)
+    _open: set[str] = field(default_factory=set)
+    _seen: set[str] = field(default_factory=set)
+    _circular: set[str] = field(default_factory=set)
+
+    def follow(self, start: str) -> None:
+        path = [] if start in self._seen else [(start, iter(self.needs[start]))]
+        self._open.update(name for name, _ in path)
+        while path:
+            name, following = path[-1]
+            self._seen.add(name)
+            need = next(following, None)
+            if need is None:
+                self._finish(path.pop()[0])
+            elif need in self._open:
+                self._close([n for n, _ in path], need)
+            elif need not in self._seen:
+                self._open.add(need)
+                path.append((need, iter(self.needs[need])))
+
+    def _finish(self, name: str) -> None:
+        self._open.discard(name)
+        if name not in self._circular:
+            self.order.append(name)
+
+    def _close(self, path: list[str], first: str) -> None:
+        circle = path[path.index(first) :]
+        if not self._circular & set(circle):
+            self.circles.append(circle)
+        self._circular |= set(circle)
+
+
+def _report_circle(context: Context, circle: list[ast.Let]) -> None:
+    first = min(circle, key=lambda let: let.name_span.start)
+    at = circle.index(first)
+    names = [let.name for let in (*circle[at:], *circle[:at], first)]
+    others = tuple(Label(let.name_span, f"needs `{name}`") for let, name in zip(circle[at + 1 :] + circle[:at], names[2:], strict=False))
+    context.error(
+        Code.P307,
+        f"`{first.name}` needs itself: {' → '.join(names)}",
+        first.name_span,
+        label=f"needs `{names[1]}`" if len(circle) > 1 else "needs itself",
+        others=others,
+        help="let one of them not depend on the others",
+    )
+
+
+def names_in(expr: ast.Expr) -> list[str]:
+    """The bare names in an expression, each once, in order."""
+    return list(dict.fromkeys(node.name for node in nodes_in(expr) if isinstance(node, ast.Name)))
+
+
+def nodes_in(root: object) -> Iterator[ast.Node]:
+    """Every node of a tree, without recursion, in order of appearance."""
+    pending: list[object] = [root]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, tuple):
+            pending.extend(reversed(node))
+        elif isinstance(node, ast.Node) and is_dataclass(node):
+            yield node
+            pending.extend(getattr(node, f.name) for f in reversed(fields(node)) if f.name != "span")
+
 
 SCALARS = {k.value: k for k in (Kind.BOOL, Kind.STRING, Kind.NUMBER, Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION)}
 # Everything that goes through expressions is recursive, and lets are gone through as if they were written out.
@@ -207,3 +294,79 @@ def _declare_let(context: Context, declared: Declared, item: ast.Let, prefix: st
         context.lets[name] = let
         context.heights[name] = height(value, context.heights)
         context.intervals.lets[name] = context.intervals.of(value)
+
+
+LONGEST_PREFIX = 1000  # a name of a library is kept with the names of the imports that lead to it in front
+
+
+def import_key(importing: str, path: str) -> str:
+    """The name under which a file must be offered: the path of an `import` relative to the file named `importing`."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(importing), path))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Libraries:
+    """Libraries as they are met: their names once they are checked, None while they are being checked."""
+
+    declared: Declared
+    files: Mapping[str, ast.File | None]
+    names: dict[str, dict[str, Binding] | None] = field(default_factory=dict)
+
+
+def import_all(context: Context, declared: Declared, file: ast.File, files: Mapping[str, ast.File | None]) -> None:
+    """Adds the imports of a file to the context's names, and their sources to what is declared."""
+    _import_into(context, _Libraries(declared=declared, files=files), file, "")
+
+
+def _import_into(context: Context, libraries: _Libraries, file: ast.File, prefix: str) -> None:
+    for item in file.imports:
+        if item.name in SUBJECTS or item.name in context.names:
+            _taken(context, item)
+            continue
+        members = _library(context, libraries, item, prefix)
+        context.names[item.name] = Binding(name=prefix + item.name, what="import", span=item.name_span, members=members)
+
+
+def _taken(context: Context, item: ast.Import) -> None:
+    first = context.names.get(item.name)
+    if first is None:
+        context.error(Code.P311, f"`{item.name}` cannot be the name of an import", item.name_span, label="always means something else")
+    else:
+        others = (Label(first.span, "first declared here"),)
+        context.error(Code.P306, f"`{item.name}` is already an import", item.name_span, label="declared again", others=others)
+
+
+def _library(context: Context, libraries: _Libraries, item: ast.Import, prefix: str) -> dict[str, Binding] | None:
+    """The names of a library; None when there is none, which silences what is taken from it."""
+    key = import_key(item.span.source.name, item.path.value)
+    file = libraries.files.get(key)
+    if key in libraries.names:
+        found = libraries.names[key]
+        if found is None:
+            context.error(Code.P308, f"`{item.path.value}` imports itself", item.path.span, label="goes in a circle")
+        return found
+    if file is None:
+        if key not in libraries.files:
+            message = f"`{item.path.value}` cannot be read"
+            context.error(Code.P308, message, item.path.span, label="not found", help="the path is relative to this file")
+        return None
+    if len(prefix) + len(item.name) > LONGEST_PREFIX:
+        message = f"the names of imports that stand in front of a name have at most {LONGEST_PREFIX:,} characters together"
+        context.error(Code.P011, message, item.name_span, label="too long with this one", help="give imports shorter names")
+        return None
+    if file.policy is not None:
+        context.error(
+            Code.P308,
+            f"`{item.path.value}` is a policy, not a library",
+            item.path.span,
+            label="holds a policy",
+            help="move what both need into a file without a `policy` line, and import that",
+        )
+        return None
+    libraries.names[key] = None
+    inner = replace(context, names={}, authority=CLUSTER)  # whoever shares a library has seen what it reads
+    _import_into(inner, libraries, file, f"{prefix}{item.name}.")
+    declare(inner, libraries.declared, file.items, f"{prefix}{item.name}.")
+    libraries.declared.sources.append(file.span.source)
+    libraries.names[key] = {name: binding for name, binding in inner.names.items() if binding.members is None}
+    return libraries.names[key]

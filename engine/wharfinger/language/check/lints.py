@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from wharfinger.language import ast, typed
-from wharfinger.language.check.context import Binding, Context
-from wharfinger.language.check.domains import Domain, Known, conjuncts, known_from, own_domain, restriction
-from wharfinger.language.check.missing import Facts, Presence
-from wharfinger.language.check.points import possible
-from wharfinger.language.check.truth import ALWAYS, NEVER, QUESTION, Truths
-from wharfinger.language.check.verdicts import default_text, guard_text, subject_of
-from wharfinger.language.check.walk import walk
-from wharfinger.language.check.weights import Tier, dominated, same_for_all, tiers
-from wharfinger.language.check.work import MOST_STEPS, EnoughFindings, TooMuchWork
-from wharfinger.language.codes import Code
-from wharfinger.language.describe import describe
-from wharfinger.language.diagnostics import Label
-from wharfinger.language.source import Span
-from wharfinger.language.types import NUMERIC
+from wharfinger.language.check.conflicts import Tier, dominated, same_for_all, tiers
+from wharfinger.language.check.context import MOST_STEPS, Binding, Context, EnoughFindings, TooMuchWork
+from wharfinger.language.check.missing import Facts, Presence, default_text, guard_text, subject_of
+from wharfinger.language.check.rules import possible
+from wharfinger.language.check.truth import ALWAYS, NEVER, QUESTION, Domain, Known, Truths, conjuncts, known_from, own_domain, restriction
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.diagnostics import Label
+from wharfinger.language.report.source import Span
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.describe import describe
+from wharfinger.language.semantics.typed import walk
+from wharfinger.language.semantics.types import NUMERIC
+from wharfinger.language.syntax import ast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

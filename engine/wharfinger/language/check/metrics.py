@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wharfinger.language import ast, typed
-from wharfinger.language.check.constants import literal_of
 from wharfinger.language.check.context import Context
-from wharfinger.language.codes import Code
+from wharfinger.language.check.expressions.values import literal_of
 from wharfinger.language.metric_sources import FRESHNESS, SOURCES, MetricSource, Option
-from wharfinger.language.suggest import listed
-from wharfinger.language.types import Kind, Type
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.wording import listed
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.types import Kind, Type
+from wharfinger.language.syntax import ast
 
 
 def metric_of(context: Context, item: ast.Metric, type_: Type, name: str) -> typed.Metric | None:

@@ -1,37 +1,98 @@
-"""A whole file: from the syntax tree to the typed policy, in an order in which each step finds what it needs.
-
-imports → params, metrics, lets → scope → rules → base, quantum, tie break → tests → lints
-"""
+"""A whole file: from the syntax tree to the typed policy, in an order in which each step finds what it needs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from wharfinger.language import ast, typed
-from wharfinger.language.authority import CLUSTER, Authority, TenantPolicies
-from wharfinger.language.catalogue import Catalogue
-from wharfinger.language.check import calls, keys, literals, operators, references
-from wharfinger.language.check.arrangement import annotations_of, base_of, quantum_of, tie_break_of
-from wharfinger.language.check.context import SCOPE, Binding, Context, is_unknown, unknown
-from wharfinger.language.check.declarations import Declared, declare
-from wharfinger.language.check.forms import condition
-from wharfinger.language.check.imports import import_all
+from wharfinger.language.check.arrangement import annotations_of, base_of, quantum_of, tie_break_of, victims_of
+from wharfinger.language.check.context import (
+    MOST_STEPS,
+    SCOPE,
+    Binding,
+    Context,
+    EnoughFindings,
+    TooMuchWork,
+    condition,
+    is_unknown,
+    unknown,
+)
+from wharfinger.language.check.declarations import Declared, declare, import_all
+from wharfinger.language.check.expressions import calls, names, operators, values
 from wharfinger.language.check.lints import allowed_within, lint
 from wharfinger.language.check.missing import NOTHING, Presence
-from wharfinger.language.check.preemption import victims_of
 from wharfinger.language.check.rules import RuleContext, filter_of, score_of
-from wharfinger.language.check.size import small_enough
 from wharfinger.language.check.tests import Testable, check_tests
-from wharfinger.language.check.work import MOST_STEPS, EnoughFindings, TooMuchWork
-from wharfinger.language.codes import Code, Severity
-from wharfinger.language.diagnostics import Diagnostics, Label
-from wharfinger.language.source import Source, Span
+from wharfinger.language.report.codes import Code, Severity
+from wharfinger.language.report.diagnostics import Diagnostics, Label
+from wharfinger.language.report.source import Source, Span
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies
+from wharfinger.language.semantics.catalogue import Catalogue
+from wharfinger.language.semantics.typed import parts
+from wharfinger.language.syntax import ast
+
+MOST_OPERATIONS = 10_000
+
+
+def small_enough(context: Context, policy: typed.Policy) -> bool:
+    """Whether the rules of a policy together calculate no more than they may; reports the rule with which it becomes too much."""
+    lets = {let.name: let.value for let in policy.lets}
+    total = operations([let.value for let in policy.lets], {})
+    for span, exprs in _rules(policy):
+        total += operations(exprs, lets)
+        if total > MOST_OPERATIONS:
+            context.error(
+                Code.P009,
+                f"the rules of this policy need more than {MOST_OPERATIONS:,} operations",
+                span,
+                label="with this one it is too much",
+                help="split the policy into several; test membership with `in […]` and not with a chain of `or`",
+            )
+            return False
+    return True
+
+
+def _rules(policy: typed.Policy) -> Iterator[tuple[Span, list[typed.Expr]]]:
+    """The expressions of each rule, with where the rule stands."""
+    if policy.scope is not None:
+        yield policy.scope.span, [policy.scope]
+    for rule in policy.filters:
+        holes = [part for clause in rule.clauses for part in clause.message.parts if isinstance(part, typed.Expr)]
+        yield rule.span, [*_given(rule.when), *(clause.condition for clause in rule.clauses), *holes]
+    for score in policy.scores:
+        yield score.span, [*_given(score.when), score.value, score.weight]
+    for victim in policy.victims:
+        yield victim.span, [victim.condition]
+    for key in policy.tie_break:
+        yield key.value.span, [key.value]
+
+
+def _given(expr: typed.Expr | None) -> list[typed.Expr]:
+    return [] if expr is None else [expr]
+
+
+def operations(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Expr]) -> int:
+    """The reads, operators and calls in some expressions; each of `lets` that they use counts once, however often it is used."""
+    count = 0
+    pending, followed = list(exprs), set[str]()
+    while pending:
+        inner = pending.pop()
+        if isinstance(inner, typed.LetRef):
+            if inner.name in lets and inner.name not in followed:
+                followed.add(inner.name)
+                pending.append(lets[inner.name])
+            continue
+        if not isinstance(inner, (typed.Const, typed.ParamRef, typed.SubjectRef)):
+            count += 1 + (len(inner.requirements) if isinstance(inner, typed.Matches) else 0)
+        pending.extend(parts(inner))
+    return count
+
 
 MOST_CLAUSES = 1000
 # Importing these registers the forms of expressions that they know.
-FORMS = (literals, references, keys, operators, calls)
+FORMS = (values, names, names, operators, calls)
 T = TypeVar("T", bound=ast.Item)
 
 

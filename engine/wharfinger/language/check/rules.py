@@ -1,23 +1,120 @@
-"""Filters and scores: sugar taken away, missing values accounted for, points proved to lie within 0..100."""
+"""Filters and scores: shorthand expanded, missing values accounted for, points proved to lie within 0..100."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wharfinger.language import ast, typed
-from wharfinger.language.ast import MissingAction, Normalize, ScoreForm
-from wharfinger.language.check.constants import literal_of
-from wharfinger.language.check.context import Context, constant, is_unknown, type_text
-from wharfinger.language.check.forms import condition, infer
-from wharfinger.language.check.kinds import PLAIN
-from wharfinger.language.check.literals import unit_help
-from wharfinger.language.check.messages import message_of
-from wharfinger.language.check.missing import Facts, Presence
-from wharfinger.language.check.operations import negated
-from wharfinger.language.check.points import within_points
-from wharfinger.language.check.verdicts import unhandled
-from wharfinger.language.codes import Code
-from wharfinger.language.types import NUMERIC, Kind, Type
+from wharfinger.language.check.context import Context, condition, constant, infer, is_unknown, type_text
+from wharfinger.language.check.expressions.values import PLAIN, SCALAR, literal_of, negated, unit_help
+from wharfinger.language.check.missing import Facts, Presence, unhandled
+from wharfinger.language.parse.parser import parse_message
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.diagnostics import Label
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.bounds import Interval
+from wharfinger.language.semantics.describe import describe
+from wharfinger.language.semantics.types import NUMERIC, Kind, Type
+from wharfinger.language.semantics.units import readable
+from wharfinger.language.syntax import ast
+from wharfinger.language.syntax.ast import MissingAction, Normalize, ScoreForm
+
+LEAST, MOST = 0.0, 100.0
+TOLERANCE = 1e-9  # rounding of float64 on the way to exactly 0 or 100
+
+
+def within_points(context: Context, item: ast.Score, value: typed.Expr, conditions: Sequence[typed.Expr]) -> bool:
+    """Whether the interval of a score lies within 0..100 where some conditions are true; reports which values are possible otherwise."""
+    intervals = context.intervals
+    for known in conditions:
+        intervals = intervals.where(known)
+    low, high = intervals.of(value)
+    if low >= LEAST - TOLERANCE and high <= MOST + TOLERANCE:
+        return True
+    text = value.span.text
+    short = text if len(text) <= 40 and "\n" not in text else "…"
+    context.error(
+        Code.P501,
+        f"score `{item.name}` may be {possible((low, high), Kind.NUMBER)}, and points are 0 to 100",
+        value.span,
+        label=possible((low, high), Kind.NUMBER),
+        others=tuple(_wide(context, value))[:2],
+        help=f"cut it off, `clamp({short}, 0, 100)`; or rank the nodes against each other, `normalize minmax`; or draw a `curve`",
+        suggestion=f"clamp({text}, 0, 100)",
+    )
+    return False
+
+
+def possible(interval: Interval, kind: Kind) -> str:
+    """An interval for people: "0 or more", "−20 to 130", "any number"."""
+    low, high = interval
+    if math.isinf(low) and math.isinf(high):
+        return "any number"
+    if math.isinf(high):
+        return f"{_end(low, kind)} or more"
+    if math.isinf(low):
+        return f"{_end(high, kind)} or less"
+    return f"always {_end(low, kind)}" if low == high else f"{_end(low, kind)} to {_end(high, kind)}"
+
+
+def _end(value: float, kind: Kind) -> str:
+    return readable(value, kind).replace("-", "−")
+
+
+def _wide(context: Context, value: typed.Expr) -> list[Label]:
+    """Labels on the smallest parts without a limit: they are why the whole has none."""
+    found: list[Label] = []
+    pending = [value]
+    while pending:
+        expr = pending.pop(0)
+        if expr.type.kind not in NUMERIC:
+            continue
+        interval = context.intervals.of(expr)
+        parts = _parts(expr)
+        if parts and any(math.isinf(end) for part in parts for end in context.intervals.of(part)):
+            pending.extend(parts)
+        elif any(map(math.isinf, interval)) and expr is not value and expr.span != value.span:
+            found.append(Label(expr.span, possible(interval, expr.type.kind)))
+    return found
+
+
+def _parts(expr: typed.Expr) -> tuple[typed.Expr, ...]:
+    if isinstance(expr, typed.Operation):
+        return expr.operands
+    if isinstance(expr, typed.If):
+        return (expr.then, expr.otherwise)
+    return expr.arguments if isinstance(expr, typed.Call) else ()
+
+
+READ_HOLE = 20  # steps that it takes to read one hole of a message
+
+
+def message_of(context: Context, message: ast.String | None, condition: typed.Expr, *, is_require: bool) -> typed.Message:
+    """The typed message of a clause; without one, the condition itself is the message."""
+    if message is None:
+        return typed.Message(parts=(f"{'requires' if is_require else 'rejects'} {describe(condition)}",))
+    parts: list[str | typed.Expr] = []
+    for part in parse_message(message, context.diagnostics):
+        context.work.spend(READ_HOLE)
+        found = part if isinstance(part, str) else _hole(context, part)
+        if found is not None:
+            parts.append(found)
+    return typed.Message(parts=tuple(parts))
+
+
+def _hole(context: Context, expr: ast.Expr) -> typed.Expr | None:
+    found = infer(context, expr)
+    if is_unknown(found):
+        return None
+    if found.type.kind in SCALAR | {Kind.SET}:
+        return found
+    help_ = f"write `{{{found.span.text}.name}}`" if found.type.kind in (Kind.POD, Kind.NODE) else None
+    if found.type.kind is Kind.PODS:
+        help_ = f"write `{{count({found.span.text})}}`"
+    context.error(Code.P213, f"{type_text(found.type)} cannot be printed", found.span, label=type_text(found.type), help=help_)
+    return None
+
 
 HIGHEST_TIER = 100
 

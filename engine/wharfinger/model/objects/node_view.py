@@ -11,7 +11,7 @@ from enum import Enum
 from operator import attrgetter
 from typing import Final
 
-from wharfinger.language.counts import count
+from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView

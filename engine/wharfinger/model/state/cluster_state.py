@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wharfinger.errors import UnknownObject
-from wharfinger.language.counts import count
+from wharfinger.language.report.wording import count
 from wharfinger.model import objects as kubernetes
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
 from wharfinger.model.columns.pod_table import Placement

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.errors import StaleSnapshot
-from wharfinger.language.counts import count
+from wharfinger.language.report.wording import count
 from wharfinger.model import objects
 from wharfinger.model.columns.corrected import CorrectedSelection, Corrections
 from wharfinger.model.columns.domains import Topology

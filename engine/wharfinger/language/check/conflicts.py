@@ -1,0 +1,166 @@
+"""Scores that cannot change which node wins, and scores that prefer exactly what a filter rejects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.diagnostics import Diagnostics, Label
+from wharfinger.language.report.source import Span
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.bounds import Interval
+from wharfinger.language.semantics.describe import describe
+from wharfinger.language.semantics.intervals import Intervals
+from wharfinger.language.semantics.typed import walk
+from wharfinger.language.semantics.types import Shape
+
+# Weights of kube-scheduler 1.36 (pkg/scheduler/apis/config/v1/default_plugins.go); these scores are in tier 1.
+BASE_WEIGHTS: Mapping[str, float] = {
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
+    "NodeResourcesFit": 1,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+}
+MOST = 100.0
+
+
+def same_for_all(intervals: Intervals, score: typed.Score) -> tuple[Span, str] | None:
+    """Where one sees that a score is the same for every node, and a few words; None when it can differ."""
+    if intervals.of(score.weight) == (0, 0):
+        return score.weight.span, "weight 0"
+    if score.when is not None and score.when.type.shape is Shape.NODE:
+        return None
+    low, high = intervals.of(score.value)
+    constant = low == high and not score.value.type.optional
+    if score.value.type.shape is Shape.NODE and not constant:
+        return None
+    return score.value.span, "the same for every node"
+
+
+@dataclass(slots=True)
+class Tier:
+    """The scores of one tier: how many there are, the sum of their largest weights, and how many have no largest one."""
+
+    scores: int = 0
+    weights: float = 0.0
+    unlimited: int = 0
+
+    def beside(self, most: float) -> float:
+        """The sum of the largest weights of all others but a score whose own is `most`."""
+        if math.isinf(most):
+            return self.weights if self.unlimited == 1 else math.inf
+        return math.inf if self.unlimited else self.weights - most
+
+
+def tiers(intervals: Intervals, scores: Sequence[typed.Score]) -> dict[int, Tier]:
+    """The tiers of some scores by their numbers, added up once for all of them."""
+    found: dict[int, Tier] = {}
+    for score in scores:
+        tier, most = found.setdefault(score.tier, Tier()), intervals.of(score.weight)[1]
+        tier.scores += 1
+        tier.unlimited += math.isinf(most)
+        tier.weights += 0.0 if math.isinf(most) else most
+    return found
+
+
+def dominated(intervals: Intervals, policy: typed.Policy, score: typed.Score, tier: Tier) -> tuple[str, str] | None:
+    """A message and a help when one step of a two-valued score outweighs everything else in its tier; None otherwise."""
+    step = _step(intervals, score)
+    own, most = intervals.of(score.weight)
+    others = tier.beside(most)
+    if not step or tier.scores == 1 or math.isinf(others):
+        return None
+    base = _base(intervals, policy) if score.tier == 1 else 0.0
+    rest = base + others * MOST
+    least = own * step
+    if least <= rest:
+        return None
+    share = f"{least:g} points against at most {rest:g}" + (f", {base:g} of them Kubernetes' own" if base else "")
+    message = f"`{score.name}` outweighs everything else in its tier: {share}"
+    return message, f"if the others are meant to have a say, a weight of at most {math.floor(rest / step):g} leaves them one"
+
+
+def _step(intervals: Intervals, score: typed.Score) -> float:
+    """The difference between the two values of a score that has two; 0 for any other."""
+    value = score.value
+    if not isinstance(value, typed.If) or score.when is not None or score.normalize.value != "none":
+        return 0.0
+    ends: list[Interval] = [intervals.of(value.then), intervals.of(value.otherwise)]
+    return abs(ends[0][0] - ends[1][0]) if all(low == high for low, high in ends) else 0.0
+
+
+def _base(intervals: Intervals, policy: typed.Policy) -> float:
+    """The points that Kubernetes' own scores can give in total."""
+    weights = dict(BASE_WEIGHTS)
+    for override in policy.base:
+        if override.weight is not None:
+            weights[override.plugin] = intervals.of(override.weight)[1]
+    return sum(weights.values()) * MOST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rejection:
+    """A clause that rejects some nodes; for all pods, or for those of its own policy only."""
+
+    policy: str
+    span: Span
+    for_all: bool
+
+
+def report_fights(policies: Sequence[typed.Policy], allowed: Mapping[Span, frozenset[str]], diagnostics: Diagnostics) -> None:
+    """Reports each score that prefers what some filter of these policies rejects, unless `allowed` keeps that away from the score."""
+    rejected = {text: rejection for policy in policies for text, rejection in _rejected(policy)}
+    for policy in policies:
+        for score in policy.scores:
+            found = rejected.get(_preferred(policy, score) or "")
+            relevant = found is not None and (found.for_all or found.policy == policy.name)
+            if found is not None and relevant and Code.L303.name not in allowed.get(score.span, frozenset()):
+                _report(diagnostics, score, found.span)
+
+
+def _report(diagnostics: Diagnostics, score: typed.Score, rejection: Span) -> None:
+    same = rejection.source is score.span.source
+    diagnostics.error(
+        Code.L303,
+        f"`{score.name}` prefers exactly the nodes that a filter rejects",
+        score.span,
+        label="can never be followed",
+        others=(Label(rejection, "rejects them"),) if same else (),
+        help=None if same else f"the filter is at {rejection}",
+    )
+
+
+def _rejected(policy: typed.Policy) -> Iterator[tuple[str, _Rejection]]:
+    """Conditions of nodes that are always rejected, as text."""
+    for rule in policy.filters:
+        for clause in rule.clauses if rule.when is None else ():
+            text = _text(policy, clause.condition, opposite=True)
+            if text is not None:
+                yield text, _Rejection(policy=policy.name, span=clause.span, for_all=policy.scope is None)
+
+
+def _preferred(policy: typed.Policy, score: typed.Score) -> str | None:
+    """The condition under which a score with two values gives more points, as text."""
+    value = score.value
+    if not isinstance(value, typed.If) or not isinstance(value.then, typed.Const) or not isinstance(value.otherwise, typed.Const):
+        return None
+    return _text(policy, value.condition, opposite=value.then.value < value.otherwise.value)
+
+
+def _text(policy: typed.Policy, condition: typed.Expr, *, opposite: bool) -> str | None:
+    """A condition as text that means the same in every policy; None where it has names of its own policy in it."""
+    lets = {let.name: let.value for let in policy.lets}
+    while isinstance(condition, typed.LetRef):
+        condition = lets[condition.name]
+    if any(isinstance(part, (typed.ParamRef, typed.LetRef, typed.MetricRef)) for part in walk(condition)):
+        return None
+    if not opposite:
+        return describe(condition)
+    if isinstance(condition, typed.Operation) and condition.op is typed.Op.NOT:
+        return _text(policy, condition.operands[0], opposite=False)
+    return describe(typed.Operation(span=condition.span, type=condition.type, op=typed.Op.NOT, operands=(condition,)))

@@ -1,0 +1,268 @@
+"""Literals, constants, and which dimensions go together in an operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wharfinger.language.check.context import Context, constant, form, infer, is_unknown, joined, type_label, type_text, unknown
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.source import Span
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.operators import OPERATORS
+from wharfinger.language.semantics.types import NUMERIC, Kind, Type
+from wharfinger.language.semantics.units import UNITS, base_value, literal_kind, meant, spelled, well_formed
+from wharfinger.language.syntax import ast
+from wharfinger.language.syntax.ast import BinaryOp
+
+PLAIN = frozenset({Kind.NUMBER, Kind.COUNT})
+SCALAR = NUMERIC | {Kind.BOOL, Kind.STRING}  # kinds of single values, which can be alternatives of each other
+
+
+def unified(a: Kind, b: Kind) -> Kind | None:
+    """The one kind of two alternatives, or None when they have nothing in common."""
+    if a is b:
+        return a
+    if Kind.UNKNOWN in (a, b):
+        return Kind.UNKNOWN
+    return Kind.NUMBER if {a, b} <= PLAIN else None
+
+
+def assignable(value: Type, wanted: Type) -> bool:
+    """Whether a value of one type may stand where the other is declared; a whole number is also a number."""
+    if value.kind is Kind.UNKNOWN or wanted.kind is Kind.UNKNOWN:
+        return True
+    if value.kind is Kind.SET and wanted.kind is Kind.SET:
+        return value.element is None or wanted.element is None or fits(value.element, wanted.element)
+    return fits(value.kind, wanted.kind)
+
+
+def fits(kind: Kind, wanted: Kind) -> bool:
+    """Whether one kind is the other or a special case of it."""
+    return kind is wanted or Kind.UNKNOWN in (kind, wanted) or (kind is Kind.COUNT and wanted is Kind.NUMBER)
+
+
+def calculated(op: BinaryOp, a: Kind, b: Kind) -> Kind | None:
+    """The kind of `a op b` for an arithmetic operator, or None when that has no meaning."""
+    if not {a, b} <= NUMERIC:
+        return None
+    rule = {BinaryOp.ADD: _sum, BinaryOp.SUB: _difference, BinaryOp.MUL: _product, BinaryOp.DIV: _quotient}[op]
+    return rule(a, b)
+
+
+def _sum(a: Kind, b: Kind) -> Kind | None:
+    if {a, b} == {Kind.TIME, Kind.DURATION}:
+        return Kind.TIME
+    return None if a is b is Kind.TIME else unified(a, b)
+
+
+def _difference(a: Kind, b: Kind) -> Kind | None:
+    if a is Kind.TIME:
+        return {Kind.TIME: Kind.DURATION, Kind.DURATION: Kind.TIME}.get(b)
+    return unified(a, b)
+
+
+def _product(a: Kind, b: Kind) -> Kind | None:
+    if Kind.TIME in (a, b):
+        return None
+    if a in PLAIN and b in PLAIN:
+        return unified(a, b)
+    if a is b is Kind.PERCENT:
+        return Kind.PERCENT
+    measures = {a, b} - PLAIN - {Kind.PERCENT}
+    if not measures:
+        return Kind.NUMBER
+    return measures.pop() if len(measures) == 1 and {a, b} & (PLAIN | {Kind.PERCENT}) else None
+
+
+def _quotient(a: Kind, b: Kind) -> Kind | None:
+    if Kind.TIME in (a, b):
+        return None
+    if b in PLAIN and a not in PLAIN:
+        return a
+    if a is b or (a in PLAIN and b in PLAIN | {Kind.PERCENT}):
+        return Kind.NUMBER
+    return a if b is Kind.PERCENT else None
+
+
+def operation(op: typed.Op, kind: Kind, span: Span, *operands: typed.Expr, optional: bool | None = None) -> typed.Operation:
+    """An operation whose shape and optionality are those of its operands, unless said otherwise."""
+    shape, missing = joined(*operands)
+    return typed.Operation(span=span, type=Type(kind, shape, missing if optional is None else optional), op=op, operands=operands)
+
+
+def negated(expr: typed.Expr, span: Span) -> typed.Operation:
+    """`not expr`."""
+    return operation(typed.Op.NOT, Kind.BOOL, span, expr)
+
+
+def whole_help(side: typed.Expr) -> str | None:
+    """What to write instead of something that is not a single value; None when it is one."""
+    if side.type.kind is Kind.LABELS:
+        return f'take one of them, `{side.span.text}["key"]`, or use `matches`'
+    if side.type.kind is Kind.PODS:
+        return f"count them: `count({side.span.text}, on: node)`"
+    if side.type.kind is Kind.SET:
+        return "ask for membership with `in`"
+    return f"take a field: `{side.span.text}.name`" if side.type.kind in (Kind.POD, Kind.NODE) else None
+
+
+def ratio_help(left: typed.Expr, right: typed.Expr) -> str | None:
+    """How to get a percentage where a quotient is a plain number; None where neither side is a quotient."""
+    for side in (left, right):
+        if isinstance(side, typed.Operation) and side.op is typed.Op.DIV and side.type.kind is Kind.NUMBER:
+            a, b = side.operands
+            return f"`ratio({a.span.text}, {b.span.text})` is a percentage"
+    return None
+
+
+@form(ast.Number)
+def number(context: Context, expr: ast.Number) -> typed.Expr:
+    """A literal in base units."""
+    kind = literal_kind(expr.digits, expr.unit)
+    if not well_formed(expr.digits):
+        return unknown(expr.span)  # reported when the text was read
+    if kind is Kind.UNKNOWN:
+        return unknown_unit(context, expr)
+    value = base_value(expr.digits, expr.unit)
+    if value is None:
+        return context.error(Code.P209, "this number is too large, too small or too long", expr.span, label="cannot be used")
+    return typed.Const(span=expr.span, type=Type(kind), value=value)
+
+
+def unknown_unit(context: Context, expr: ast.Number, other: typed.Expr | None = None) -> typed.Expr:
+    """Reports an unknown unit; `other`, what the number is compared with, narrows down what was meant."""
+    wanted = other.type.kind if other and not is_unknown(other) else None
+    units = meant(expr.unit, wanted)
+    return context.error(
+        Code.P203,
+        f"cannot compare {wanted.value} with a number of unknown unit" if wanted else f"`{expr.unit}` is not a unit",
+        expr.span,
+        label=f"unknown unit `{expr.unit}`",
+        others=(type_label(other),) if other and wanted else (),
+        help="did you mean " + " or ".join(spelled(expr.digits, u) for u in units) + "?" if units else "units are " + " ".join(UNITS),
+        suggestion=f"{expr.digits}{units[0]}" if len(units) == 1 else None,
+    )
+
+
+def has_unknown_unit(expr: ast.Expr) -> bool:
+    """Whether this is a number with a unit that does not exist."""
+    return isinstance(expr, ast.Number) and literal_kind(expr.digits, expr.unit) is Kind.UNKNOWN and well_formed(expr.digits)
+
+
+@form(ast.String)
+def string(_context: Context, expr: ast.String) -> typed.Expr:
+    """A string as it is."""
+    return typed.Const(span=expr.span, type=Type(Kind.STRING), value=expr.value)
+
+
+@form(ast.Boolean)
+def boolean(_context: Context, expr: ast.Boolean) -> typed.Expr:
+    """A bool as it is."""
+    return typed.Const(span=expr.span, type=Type(Kind.BOOL), value=expr.value)
+
+
+@form(ast.SetLiteral)
+def set_literal(context: Context, expr: ast.SetLiteral) -> typed.Expr:
+    """A list of literals as a set."""
+    items = [infer(context, item) for item in expr.items]
+    if is_unknown(*items):
+        return unknown(expr.span)
+    odd = next((item for item in items if not isinstance(item, typed.Const) or item.type.kind is Kind.SET), None)
+    if odd:
+        return context.error(
+            Code.P215,
+            "a list holds literals, except on the right of `in`",
+            odd.span,
+            label="not a literal",
+            help="compare one by one with `==` and `or`",
+        )
+    element = common_kind(context, items)
+    if element is Kind.UNKNOWN:
+        return unknown(expr.span)
+    return typed.Const(
+        span=expr.span, type=Type(Kind.SET, element=element), value=frozenset(i.value for i in items if isinstance(i, typed.Const))
+    )
+
+
+@form(ast.ObjectLiteral)
+def object_literal(context: Context, expr: ast.ObjectLiteral) -> typed.Expr:
+    """`{ … }` where a value is needed: only tests and arguments of plugins have objects."""
+    return context.error(Code.P213, "an object in braces is not a value", expr.span, label="not a value")
+
+
+def common_kind(context: Context, alternatives: Sequence[typed.Expr]) -> Kind | None:
+    """The kind that alternatives of one value share; None when there are none; reports the first that differs and answers UNKNOWN."""
+    kind: Kind | None = None
+    for found in alternatives:
+        if found.type.kind not in SCALAR | {Kind.UNKNOWN}:
+            context.error(Code.P213, f"{type_text(found.type)} is not a value that can be chosen", found.span, label=type_text(found.type))
+            return Kind.UNKNOWN
+        both = found.type.kind if kind is None else unified(kind, found.type.kind)
+        if both is None:
+            return _different(context, alternatives[0], found)
+        kind = both
+    return kind
+
+
+def _different(context: Context, first: typed.Expr, found: typed.Expr) -> Kind:
+    context.error(
+        Code.P208,
+        f"these alternatives are {first.type.kind.value} and {found.type.kind.value}",
+        found.span,
+        label=type_text(found.type),
+        others=(type_label(first),),
+        help=unit_help(first.type.kind, found),
+    )
+    return Kind.UNKNOWN
+
+
+_MILLI = {Kind.DURATION: "min", Kind.MEMORY: "Mi"}  # what is meant by `m` where something else than cpu is wanted
+
+
+def unit_help(wanted: Kind, bare: typed.Expr) -> str | None:
+    """How to write a bare number so that it measures `wanted`: "write the unit: `2Gi` or `2Mi`"; None where that is not the mistake."""
+    digits = bare.span.text
+    if isinstance(bare, typed.Const) and bare.type.kind is Kind.CPU and digits.endswith("m") and wanted in _MILLI:
+        return f"`m` is milli: write `{digits[:-1]}{_MILLI[wanted]}`"
+    if not isinstance(bare, typed.Const) or bare.type.kind not in (Kind.COUNT, Kind.NUMBER):
+        return None
+    if wanted is Kind.PERCENT:
+        fraction = bare.type.kind is Kind.NUMBER and 0 < bare.value <= 1
+        return f"write a percentage: `{bare.value * 100:.6g}%`" if fraction else f"write a percentage: `{digits}%`"
+    units = {Kind.CPU: ("cpu", "m"), Kind.MEMORY: ("Gi", "Mi"), Kind.DURATION: ("s", "min")}.get(wanted)
+    return "write the unit: " + " or ".join(f"`{digits}{u}`" for u in units) if units else None
+
+
+def folded(expr: typed.Expr) -> Any:
+    """The value of a calculation with literals, or None when it is not one."""
+    if isinstance(expr, typed.Const):
+        return expr.value
+    if not isinstance(expr, typed.Operation):
+        return None
+    values = [folded(operand) for operand in expr.operands]
+    if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
+        return None
+    operator = OPERATORS[expr.op]
+    return None if operator.interval is None or not operator.strict else operator.meaning(*values)
+
+
+def literal_of(context: Context, expr: ast.Expr, wanted: Type, place: str, code: Code = Code.P211) -> typed.Const | None:
+    """The literal that stands for a value of the wanted type, or None after reporting why there is none."""
+    found = infer(context.at(constant(place)), expr)
+    if is_unknown(found):
+        return None
+    value = folded(found)
+    if value is None:
+        context.error(Code.P215, f"{place} is written out", expr.span, label="not a literal")
+    elif wanted.kind is Kind.COUNT and found.type.kind is Kind.NUMBER:
+        if value == int(value):
+            return typed.Const(span=expr.span, type=wanted, value=value)
+        help_ = f"for example `{int(value)}`, or declare it a `number`"
+        context.error(Code.P209, f"{place} is a whole number", expr.span, label="not whole", help=help_)
+    elif not assignable(found.type, wanted):
+        message = f"{place} is {wanted}, not {type_text(found.type)}"
+        context.error(code, message, expr.span, label=type_text(found.type), help=unit_help(wanted.kind, found))
+    else:
+        return typed.Const(span=expr.span, type=wanted, value=value)
+    return None

@@ -1,0 +1,335 @@
+"""Lark's trees of tests to nodes of the syntax tree, and the elements of a file to one file.
+
+The grammar takes the elements in any order. `Assembly` says what belongs where: a policy with its tests, a library of lets, params and
+metrics, or tests only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from wharfinger.language.parse.expression_nodes import OPERATORS, Object, production
+from wharfinger.language.parse.rule_nodes import Element, PolicyHeader, Rules, Scope
+from wharfinger.language.parse.tokens import Token
+from wharfinger.language.report.codes import Code
+from wharfinger.language.report.diagnostics import Diagnostics, Label
+from wharfinger.language.report.source import Source, Span
+from wharfinger.language.syntax import ast, test_steps
+from wharfinger.language.syntax.test_steps import Expectation
+
+Named = tuple[str, Span]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an `expect` says of its subject."""
+
+    span: Span
+    expectation: Expectation
+    nodes: tuple[Named, ...] = ()
+    rule: Token | None = None
+    message: ast.String | None = None
+    op: ast.BinaryOp | None = None
+    points: ast.Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """`node: value age 3min`."""
+
+    span: Span
+    node: Token
+    value: ast.Expr
+    age: ast.Expr | None
+
+
+class SyntaxTree(Rules):
+    """Builds tests, and with what it inherits, a whole file."""
+
+    @production
+    def test(self, keyword: Token, title: Token, left: Token, steps: tuple[ast.TestStep, ...], right: Token) -> ast.Test:
+        """`test "title" { steps }`."""
+        if not steps:
+            self.empty(left, right, "this test does nothing", "declare nodes and pods, `place` a pod and `expect` something")
+        return ast.Test(span=self.at(keyword, right), title=self.string_at(title), steps=steps)
+
+    @production
+    def steps(self, steps: list[ast.TestStep]) -> tuple[ast.TestStep, ...]:
+        """The lines of a test."""
+        return tuple(steps)
+
+    def named(self, token: Token) -> Named:
+        """A name that may stand in quotes, and its span."""
+        return self.word(token), self.at(token, token)
+
+    @production
+    def keys(self, names: list[Token]) -> tuple[Named, ...]:
+        """`a, b`."""
+        return tuple(self.named(name) for name in names)
+
+    @production
+    def object_step(self, keyword: Token, name: Token, _like: Token | None, like: Token | None, fields: Object | None) -> test_steps.Object:
+        """`node a like b { fields }`."""
+        text, span = self.named(name)
+        return test_steps.Object(
+            span=self.at(keyword, fields.close if fields else like or name),
+            kind=test_steps.ObjectKind(keyword.text),
+            name=text,
+            name_span=span,
+            like=self.word(like) if like else None,
+            like_span=self.at(like, like) if like else None,
+            fields=fields.fields if fields else (),
+        )
+
+    @production
+    def running_step(  # one argument per part of the production
+        self,
+        keyword: Token,
+        name: Token,
+        _like: Token | None,
+        like: Token | None,
+        _on: Token,
+        node: Token,
+        fields: Object | None,
+    ) -> test_steps.Running:
+        """`running web_1 like web on a { fields }`."""
+        text, span = self.named(name)
+        return test_steps.Running(
+            span=self.at(keyword, fields.close if fields else node),
+            name=text,
+            name_span=span,
+            like=self.word(like) if like else None,
+            like_span=self.at(like, like) if like else None,
+            node=self.word(node),
+            node_span=self.at(node, node),
+            fields=fields.fields if fields else (),
+        )
+
+    @production
+    def metric_step(self, keyword: Token, name: Token, _left: Token, samples: list[Sample] | None, right: Token) -> test_steps.Metric:
+        """`metric cpu5m { a: 40%, b: 90% age 3min }`."""
+        return test_steps.Metric(
+            span=self.at(keyword, right),
+            name=name.text,
+            name_span=self.at(name, name),
+            nodes=tuple(self.named(sample.node) for sample in samples or ()),
+            values=tuple(sample.value for sample in samples or ()),
+            ages=tuple(sample.age for sample in samples or ()),
+        )
+
+    @production
+    def samples(self, members: list[Sample], _comma: Token | None) -> list[Sample]:
+        """`a: 40%, b: 90%`."""
+        return members
+
+    @production
+    def sample(self, node: Token, _colon: Token, value: ast.Expr, _age: Token | None, age: ast.Expr | None) -> Sample:
+        """`b: 90% age 3min`."""
+        return Sample(self.at(node, age or value), node, value, age)
+
+    @production
+    def param_step(self, keyword: Token, name: Token, _assign: Token, value: ast.Expr) -> test_steps.Param:
+        """`param limit = 3`."""
+        return test_steps.Param(span=self.at(keyword, value), name=name.text, name_span=self.at(name, name), value=value)
+
+    @production
+    def place_step(self, keyword: Token, pod: Token) -> test_steps.Place:
+        """`place web`."""
+        return test_steps.Place(span=self.at(keyword, pod), pod=self.word(pod), pod_span=self.at(pod, pod))
+
+    @production
+    def expect_step(self, keyword: Token, subject: Token, outcome: Outcome) -> test_steps.Expect:
+        """`expect web on b`."""
+        return self._expect(keyword, None, subject, outcome)
+
+    @production
+    def expect_for_step(self, keyword: Token, pod: Token, _colon: Token, subject: Token, outcome: Outcome) -> test_steps.Expect:
+        """`expect web: a rejected by not_crowded`."""
+        return self._expect(keyword, pod, subject, outcome)
+
+    def _expect(self, keyword: Token, pod: Token | None, subject: Token, outcome: Outcome) -> test_steps.Expect:
+        text, span = self.named(subject)
+        return test_steps.Expect(
+            span=Span(self.source, keyword.start, outcome.span.end),
+            expectation=outcome.expectation,
+            subject=text,
+            subject_span=span,
+            nodes=outcome.nodes,
+            pod=self.word(pod) if pod else None,
+            pod_span=self.at(pod, pod) if pod else None,
+            rule=self.word(outcome.rule) if outcome.rule else None,
+            rule_span=self.at(outcome.rule, outcome.rule) if outcome.rule else None,
+            message=outcome.message,
+            op=outcome.op,
+            points=outcome.points,
+        )
+
+    @production
+    def on_nodes(self, on: Token, nodes: tuple[Named, ...]) -> Outcome:
+        """`on a, b`."""
+        return Outcome(span=Span(self.source, on.start, nodes[-1][1].end), expectation=Expectation.ON, nodes=nodes)
+
+    @production
+    def not_on_nodes(self, not_: Token, _on: Token, nodes: tuple[Named, ...]) -> Outcome:
+        """`not on a, b`."""
+        return Outcome(span=Span(self.source, not_.start, nodes[-1][1].end), expectation=Expectation.NOT_ON, nodes=nodes)
+
+    @production
+    def pending(self, word: Token, _message: Token | None, message: Token | None) -> Outcome:
+        """`pending message "…"`."""
+        text = self.string_at(message) if message else None
+        return Outcome(span=self.at(word, message or word), expectation=Expectation.PENDING, message=text)
+
+    @production
+    def rejected(self, word: Token, _by: Token | None, rule: Token | None, _message: Token | None, message: Token | None) -> Outcome:
+        """`rejected by rule message "…"`."""
+        text = self.string_at(message) if message else None
+        return Outcome(span=self.at(word, message or rule or word), expectation=Expectation.REJECTED, rule=rule, message=text)
+
+    @production
+    def accepted(self, word: Token) -> Outcome:
+        """`accepted`."""
+        return Outcome(span=self.at(word, word), expectation=Expectation.ACCEPTED)
+
+    @production
+    def evicted(self, word: Token) -> Outcome:
+        """`evicted`."""
+        return Outcome(span=self.at(word, word), expectation=Expectation.EVICTED)
+
+    @production
+    def not_evicted(self, not_: Token, word: Token) -> Outcome:
+        """`not evicted`."""
+        return Outcome(span=self.at(not_, word), expectation=Expectation.NOT_EVICTED)
+
+    @production
+    def scores(self, word: Token, rule: Token, operator: Token, points: ast.Expr) -> Outcome:
+        """`scores rule == 50`."""
+        op = OPERATORS[operator.text]
+        return Outcome(span=self.at(word, points), expectation=Expectation.SCORE, rule=rule, op=op, points=points)
+
+
+MOST_ITEMS = 500
+MOST_TESTS = 500
+RULES = (ast.Filter, ast.Score, ast.Base, ast.Quantum, ast.TieBreak, ast.Preemption)
+
+
+@dataclass(slots=True)
+class Assembly:
+    """A file while its elements are sorted into it."""
+
+    source: Source
+    diagnostics: Diagnostics
+    header: PolicyHeader | None = None
+    scope: Scope | None = None
+    imports: list[ast.Import] = field(default_factory=list)
+    items: list[ast.Item] = field(default_factory=list)
+    tests: list[ast.Test] = field(default_factory=list)
+    policy_annotations: list[ast.Annotation] = field(default_factory=list)
+    waiting: list[ast.Annotation] = field(default_factory=list)
+
+    def file(self, elements: Sequence[Element]) -> ast.File:
+        """The file that the elements make up."""
+        for element in elements:
+            self._place(element)
+        if self.waiting:
+            self._misplaced(self.waiting[-1].span, "this annotation belongs to nothing", "an annotation stands before the item it is about")
+        self._limits()
+        policy = self._policy() if self.header else None
+        if not policy:
+            self._library()
+        return ast.File(
+            span=Span(self.source, 0, len(self.source.text)),
+            imports=tuple(self.imports),
+            policy=policy,
+            items=() if policy else tuple(self.items),
+            tests=tuple(self.tests),
+        )
+
+    def _policy(self) -> ast.Policy:
+        assert self.header  # noqa: S101  # asked by the caller
+        return ast.Policy(
+            span=self.header.span,
+            name=self.header.name,
+            version=self.header.version,
+            annotations=tuple(self.policy_annotations),
+            scope=self.scope.where if self.scope else None,
+            scope_span=self.scope.span if self.scope else None,
+            items=tuple(self.items),
+        )
+
+    def _place(self, element: Element) -> None:
+        if isinstance(element, ast.Annotation):
+            self._annotation(element)
+        elif isinstance(element, ast.Import):
+            self._import(element)
+        elif isinstance(element, PolicyHeader):
+            self._header(element)
+        elif isinstance(element, Scope):
+            self._scope(element)
+        else:
+            self._item(element)
+
+    def _annotation(self, annotation: ast.Annotation) -> None:
+        """An annotation behind the header is the policy's until `for` or the first item has passed; then it waits for its item."""
+        if self.header and not self.scope and not self.items and not self.tests:
+            self.policy_annotations.append(annotation)
+        else:
+            self.waiting.append(annotation)
+
+    def _import(self, element: ast.Import) -> None:
+        if self.items or self.tests or self.scope:
+            self._misplaced(element.span, "an import stands at the top of a file", "move it before the first declaration")
+        self.imports.append(element)
+
+    def _header(self, element: PolicyHeader) -> None:
+        if self.header:
+            others = (Label(self.header.span, "the policy of this file"),)
+            self.diagnostics.error(
+                Code.P120, "a file holds one policy", element.span, others=others, help="give the second one a file of its own"
+            )
+            return
+        if self.items or self.tests:
+            self._misplaced(element.span, "`policy` stands before everything that belongs to it", "move it to the top of the file")
+        self.header = element
+        self.policy_annotations, self.waiting = self.waiting + self.policy_annotations, []
+
+    def _scope(self, element: Scope) -> None:
+        if self.scope:
+            others = (Label(self.scope.span, "already said here"),)
+            help_ = "join the two conditions with `and`"
+            self.diagnostics.error(Code.P112, "a policy says once which pods it governs", element.span, others=others, help=help_)
+            return
+        if self.items or self.tests:
+            self._misplaced(element.span, "`for pods` stands before the rules", "move it directly behind `policy`")
+        self.scope = element
+
+    def _item(self, item: ast.Item) -> None:
+        if self.waiting:
+            item = replace(item, annotations=tuple(self.waiting))
+            self.waiting = []
+        if isinstance(item, ast.Test):
+            self.tests.append(item)
+        else:
+            self.items.append(item)
+
+    def _library(self) -> None:
+        """Without a policy there are only lets, params and metrics, for others to import, or tests."""
+        stranger = next((item for item in self.items if isinstance(item, RULES)), None)
+        if stranger or self.scope:
+            span = stranger.span if stranger else self.scope.span if self.scope else Span(self.source, 0, 0)
+            word = span.text.split(maxsplit=1)[0]
+            start = Span(self.source, span.start, span.start + len(word))
+            help_ = 'begin the file with `policy "name"`; one without it is a library of `let`, `param` and `metric` for others to import'
+            self.diagnostics.error(Code.P121, f"`{word}` belongs to a policy, and this file has none", start, help=help_)
+
+    def _misplaced(self, span: Span, message: str, help: str) -> None:  # noqa: A002  # the field of a diagnostic is called help
+        self.diagnostics.error(Code.P122, message, span, help=help)
+
+    def _limits(self) -> None:
+        for found, most, code, what in (
+            (self.items, MOST_ITEMS, Code.P006, "declarations and rules"),
+            (self.tests, MOST_TESTS, Code.P008, "tests"),
+        ):
+            if len(found) > most:
+                self.diagnostics.error(code, f"more than {most} {what} in one file", found[most].span, help="split it into several files")

@@ -1,0 +1,245 @@
+"""Lark's interactive parser for recovery, and where in a file it is.
+
+It can try a token before it is taken, and cut the stack back to where a statement begins. The parser builds Lark's trees, which nothing
+changes afterwards, so a copy of the parser costs two lists of references.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import lark
+from lark.exceptions import UnexpectedToken
+from lark.parsers.lalr_interactive_parser import InteractiveParser
+
+from wharfinger.language.parse import grammar
+from wharfinger.language.parse.tokens import CLOSE, OPEN, Token
+from wharfinger.language.report.source import Source
+
+MOST_STATES = 1500  # many times what an expression of the greatest depth needs
+
+
+class Interactive:
+    """One parse. `tree` is the parse tree once the end of the text was fed."""
+
+    def __init__(self, start: str) -> None:
+        self._parser = grammar.parser().parse_interactive(start=start)
+        self.tree: lark.Tree[Any] | None = None
+
+    @property
+    def values(self) -> list[Any]:
+        """What stands on the stack: tokens and trees. One shorter than the stack of states."""
+        return self._parser.parser_state.value_stack
+
+    @property
+    def too_deep(self) -> bool:
+        """True if the stack is deeper than any text of a usual depth makes it."""
+        return len(self._parser.parser_state.state_stack) > MOST_STATES
+
+    def feed_all(self, tokens: Iterable[Token]) -> bool:
+        """True if all tokens are taken. After False the parser is of no use: Lark reduces before it notices an unexpected token."""
+        parser, states = self._parser, self._parser.parser_state.state_stack
+        try:
+            for token in tokens:
+                self.tree = parser.feed_token(token)  # type: ignore[arg-type]  # Lark looks at nothing but the type of a token
+                if len(states) > MOST_STATES:
+                    return False
+        except UnexpectedToken:
+            return False
+        return True
+
+    def feed(self, token: Token) -> bool:
+        """True if the token is taken; if not, nothing has changed."""
+        before = _copy(self._parser)
+        try:
+            self.tree = self._parser.feed_token(token)  # type: ignore[arg-type]  # as above
+        except UnexpectedToken:
+            self._parser = before
+            return False
+        return True
+
+    def accepts(self, kind: str, *following: str) -> bool:
+        """True if tokens of these kinds, one after the other, would be taken from here."""
+        trial = _copy(self._parser)
+        return all(_feed(trial, Token(wanted, "", 0, 0)) for wanted in (kind, *following))
+
+    def expected(self) -> frozenset[str]:
+        """The terminals that would be taken from here."""
+        return frozenset(self._parser.accepts())
+
+    def choices_below(self, index: int) -> frozenset[str]:
+        """The terminals that the state below the value at an index of the stack has an action for."""
+        return frozenset(_cut(_copy(self._parser), index + 1).choices())
+
+    def length_taking(self, kind: str, witness: str) -> int:
+        """The length of the longest stack, up to this one, that takes a token of this kind and could take the witness; 0 for none."""
+        trial = _copy(self._parser)
+        for length in range(len(trial.parser_state.state_stack), 0, -1):
+            choices = _cut(trial, length).choices()
+            if kind in choices and witness in choices and _takes(trial, kind) and _takes(trial, witness):
+                return length
+        return 0
+
+    def cut_to(self, length: int) -> None:
+        """Forgets all of the stack but its first states."""
+        _cut(self._parser, length)
+
+
+def _copy(parser: InteractiveParser) -> InteractiveParser:
+    """Another parser in the same state; the trees are shared."""
+    copy: InteractiveParser = parser.copy(deepcopy_values=False)
+    return copy
+
+
+def _feed(parser: InteractiveParser, token: Token) -> bool:
+    try:
+        parser.feed_token(token)  # type: ignore[arg-type]  # as above
+    except UnexpectedToken:
+        return False
+    return True
+
+
+def _takes(parser: InteractiveParser, kind: str) -> bool:
+    return _feed(_copy(parser), Token(kind, "", 0, 0))
+
+
+def _cut(parser: InteractiveParser, length: int) -> InteractiveParser:
+    state = parser.parser_state
+    del state.state_stack[length:]
+    del state.value_stack[length - 1 :]
+    return parser
+
+
+ITEMS = frozenset("IMPORT POLICY FOR AT PARAM LET METRIC FILTER SCORE PREFER AVOID BASE QUANTUM TIE_BREAK PREEMPTION TEST".split())  # noqa: SIM905  # a table
+CLAUSES = frozenset({"REQUIRE", "REJECT", "NEVER_EVICT", "ONLY_EVICT"})
+STEPS = frozenset({"NODE", "POD", "RUNNING", "PLACE", "EXPECT", "METRIC", "PARAM"})
+BLOCKS = frozenset({"FILTER", "TEST", "BASE", "PREEMPTION"})
+CLOSER = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A bracket that is open, and the keyword of the block it opens, if it opens one."""
+
+    bracket: Token
+    block: Token | None
+
+
+class Place:
+    """Answers questions about the surroundings of a token."""
+
+    def __init__(self, engine: Interactive, source: Source, tokens: list[Token]) -> None:
+        self.engine = engine
+        self.source = source
+        self.tokens = tokens
+
+    def first_on_line(self, at: int) -> bool:
+        """Whether a token is the first of its line."""
+        return at == 0 or "\n" in self.source.text[self.tokens[at - 1].end : self.tokens[at].start]
+
+    def statement(self, at: int) -> int:
+        """The index of the token with which the statement around a token begins."""
+        for index in range(min(at, len(self.tokens) - 1), 0, -1):
+            kind = self.tokens[index].type
+            if kind in ITEMS or (kind in CLAUSES | STEPS and self.first_on_line(index)):
+                return index
+        return 0
+
+    def unfinished_statement(self, at: int) -> int:
+        """As `statement`, but where a token begins a statement too early, the one before it, which lacks something."""
+        begins = at > 0 and self.statement(at) == at
+        return self.statement(at - 1) if begins and self.level() is None else self.statement(at)
+
+    def innermost(self) -> Open | None:
+        """The bracket opened last that is still open."""
+        found = self._open()
+        if not found:
+            return None
+        index, token = found[-1]
+        return Open(token, self._block(index) if token.type == "LBRACE" else None)
+
+    def _open(self) -> list[tuple[int, Token]]:
+        """The brackets on the stack that are open, with their places on it."""
+        found: list[tuple[int, Token]] = []
+        for index, value in enumerate(self.engine.values):
+            if isinstance(value, Token):
+                if value.type in OPEN:
+                    found.append((index, value))
+                elif value.type in CLOSE:
+                    found.pop()
+        return found
+
+    def _block(self, index: int) -> Token | None:
+        """The keyword of the block that the brace at `index` of the stack opens."""
+        for value in reversed(self.engine.values[:index]):
+            if isinstance(value, Token) and value.type in BLOCKS:
+                return value
+            if isinstance(value, Token) and value.type in OPEN | STEPS | {"WITH", "COLON"}:
+                return None
+        return None
+
+    def open_braces(self) -> int:
+        """How many braces are open."""
+        return sum(token.type == "LBRACE" for _, token in self._open())
+
+    def level(self) -> str | None:
+        """What a line that begins here is a line of: "file", "filter", "preemption" or "test"; None in the middle of something.
+
+        The words that begin the lines of a test may also be names, so that it takes one that may not to tell.
+        """
+        if self.engine.accepts("FILTER"):
+            return "file"
+        if self.engine.accepts("REQUIRE"):
+            return "filter"
+        if self.engine.accepts("NEVER_EVICT"):
+            return "preemption"
+        return "test" if self.engine.accepts("METRIC") else None
+
+    def unfinished(self) -> int | None:
+        """The length of the stack before the statement that is being read; None where one has just ended."""
+        values = self.engine.values
+        for index in range(len(values) - 1, -1, -1):
+            value = values[index]
+            if isinstance(value, Token) and value.type in ITEMS | CLAUSES | STEPS:
+                name = value.type in STEPS - ITEMS and "METRIC" not in self.engine.choices_below(index)
+                if not name:
+                    return index + 1
+        return None
+
+    def resumable(self, kind: str) -> int:
+        """The length of the stack on which a keyword would begin a statement again; 0 where none is."""
+        witness = "METRIC" if kind in STEPS else kind
+        return self.engine.length_taking(kind, witness)
+
+    def partner(self, bracket: Token) -> int | None:
+        """The index of the token that closes a bracket, or None where nothing does."""
+        waiting: list[str] = []
+        for index in range(self._index(bracket), len(self.tokens)):
+            kind = self.tokens[index].type
+            if kind in OPEN:
+                waiting.append(CLOSER[kind])
+            elif kind in CLOSE and kind in waiting:
+                while waiting.pop() != kind:
+                    pass
+                if not waiting:
+                    return index if kind == CLOSER[bracket.type] else None
+        return None
+
+    def end_of_nested(self, at: int) -> int:
+        """Where the block around a token ends, if the token begins an item that is nested in it by mistake; else the token itself."""
+        around = self.innermost()
+        if around and around.block and self.tokens[at].type in ITEMS and (partner := self.partner(around.bracket)):
+            return partner
+        return at
+
+    def _index(self, token: Token) -> int:
+        low, high = 0, len(self.tokens)
+        while low < high:
+            middle = (low + high) // 2
+            if self.tokens[middle].start < token.start:
+                low = middle + 1
+            else:
+                high = middle
+        return low

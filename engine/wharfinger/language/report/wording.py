@@ -1,0 +1,87 @@
+"""Words of messages: the name that an author most likely meant, lists of names, counts with their nouns.
+
+A wrong suggestion costs more than none, so there is one suggestion at most, and only a close one. The distance is Damerau-Levenshtein
+(a swap of two neighbouring letters is one step), and a third of the word may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+LONGEST = 80
+MOST_LETTERS = 300_000  # compared in one search for a name; a third of a second
+
+
+@dataclass(slots=True)
+class Patience:
+    """How many letters may still be compared; whoever looks for many names shares one, and gets no more suggestions when it is used up."""
+
+    letters: int = MOST_LETTERS
+
+
+def closest(word: str, candidates: Iterable[str], patience: Patience | None = None) -> str | None:
+    """The candidate nearest to `word`, or None when none is near; the same letters in another case or with other separators are."""
+    if len(word) > LONGEST:
+        return None
+    best: tuple[int, int, str] | None = None
+    plain, lower, most = _plain(word), word.lower(), limit(word)
+    for order, candidate in enumerate(candidates):
+        if candidate == word or len(candidate) > LONGEST:
+            continue
+        if patience is not None:
+            if patience.letters < 0:
+                return None
+            patience.letters -= len(word) * len(candidate) if abs(len(candidate) - len(word)) <= most else len(word)
+        steps = 0 if _plain(candidate) == plain else distance(lower, candidate.lower(), most)
+        if steps <= most and (best is None or (steps, order) < best[:2]):
+            best = (steps, order, candidate)
+    return best[2] if best else None
+
+
+def limit(word: str) -> int:
+    """How many letters of a word may be wrong: a third, at least one; none of a word of one or two letters."""
+    return max(1, len(word) // 3) if len(word) > 2 else 0
+
+
+def distance(a: str, b: str, most: int) -> int:
+    """The Damerau-Levenshtein distance (optimal string alignment) of two words, or `most` + 1 when it is larger."""
+    if abs(len(a) - len(b)) > most or len(set(a) - set(b)) > most:
+        return most + 1  # told from the letters, without the table
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, left in enumerate(a, start=1):
+        above, before = before, row
+        row = [i]
+        for j, right in enumerate(b, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (left != right))
+            if i > 1 and j > 1 and left == b[j - 2] and a[i - 2] == right:
+                cost = min(cost, above[j - 2] + 1)
+            row.append(cost)
+        if min(row) > most:
+            return most + 1
+    return min(row[-1], most + 1)
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
+    """A help sentence, or None: "did you mean `free`?"."""
+    found = closest(word, candidates)
+    return f"did you mean `{found}`?" if found else None
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Names for a help sentence, sorted and capped: "`a`, `b` and 3 more"."""
+    ordered = sorted(names)
+    shown = ", ".join(f"`{name}`" for name in ordered[:most])
+    return shown + (f" and {len(ordered) - most} more" if len(ordered) > most else "")
+
+
+@lru_cache(maxsize=1024)
+def _plain(word: str) -> str:
+    return word.lower().replace("_", "").replace("-", "")
+
+
+def count(n: int, noun: str, plural: str | None = None) -> str:
+    """A count with its noun: `1 pod`, `1,523 nodes`."""
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"

@@ -1,0 +1,155 @@
+"""Records that describe what a policy may name: attributes and functions.
+
+The language layer knows only these records and the `Catalogue` that finds them. The attribute rows live in `model/attributes.py`, the
+function records in `builtins/`; the checker, the compiler, the interpreter, the reference page and the suggestions all read the same
+record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any, Protocol
+
+from wharfinger.language.semantics.bounds import Interval, Magnitude
+from wharfinger.language.semantics.types import Kind, Type
+
+
+class Subject(Enum):
+    """Whose attribute it is: the pod to be placed, the candidate node, or a placed pod inside `pods where …`."""
+
+    POD = "pod"
+    NODE = "node"
+    ITEM = "it"
+
+
+class Volatility(IntEnum):
+    """What can change a value while the pod's template stays the same; the cycle re-evaluates no more than this says.
+
+    STATIC: only an update of the node object of that row. ROW: also pods added to or removed from that row. TIMED: also the time and the
+    samples of metrics. GLOBAL: a change of any row (topology counts, cluster totals).
+    """
+
+    STATIC = 0
+    ROW = 1
+    TIMED = 2
+    GLOBAL = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """One attribute of a pod or node as the language sees it.
+
+    `path` is what a policy writes after the subject: `free.cpu`, `labels` (keyed: `labels["x"]`), `free` (keyed by an extended
+    resource). `read` takes the object (a `model.objects` pod, or a `model` node view) and returns a plain Python value, or None
+    when absent; keyed attributes take the key as second argument. It is the slow, obvious definition; the columns must agree
+    with it.
+
+    `column` (of node attributes) reads the same for many nodes: `column(snapshot, rows[, key])` returns `(values, present)`, arrays of one
+    entry per row: float64 for numbers, bool, int32 string codes (-1 absent) for strings; `present` is a bool array, or None when
+    every node has it. `rows` is `slice(None)` or an index array.
+
+    A keyed attribute of kind LABELS may also be used whole (`node.labels matches "…"`); with a key its type is `string?` (or
+    `element?`). Any other keyed attribute needs its key, and `type` is the type it has with one. A key that has a row of its
+    own (`free["cpu"]`, `free["ephemeral-storage"]`) means that row (`free.cpu`, `free.ephemeral_storage`).
+    """
+
+    subject: Subject
+    path: str
+    type: Type
+    doc: str
+    read: Callable[..., Any]
+    keyed: bool = False
+    identity: bool = False  # differs between pods of one template (name, uid, times)
+    volatility: Volatility = Volatility.STATIC
+    column: Callable[..., Any] | None = None
+    of_cluster: bool = False  # not for policies of a namespace
+    low: float | None = None  # smallest possible value, for interval analysis
+    high: float | None = None
+
+
+class ArgumentMismatch(Exception):  # not a failure of the program but an answer of a `result` function
+    """Raised by `Function.result` where arguments, each of an allowed kind, do not go together; `index` is the one to underline."""
+
+    def __init__(self, index: int, message: str) -> None:
+        self.index = index
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter of a builtin: its name and the kinds it takes (empty: any).
+
+    A parameter named `metric` takes a metric of the policy, and the call is missing where its sample is.
+    A `literal` parameter is written out in the policy (a topology key, a regular expression, a metric's name is not one);
+    `validate` then returns what is wrong with that value, or None, so that the mistake is found when the policy is checked; that takes
+    about as long as so many `steps` of the check.
+    """
+
+    name: str
+    kinds: frozenset[Kind] = frozenset()
+    optional_ok: bool = False  # takes a possibly missing value itself, instead of the call being missing
+    default: Any = None
+    required: bool = True
+    literal: bool = False
+    validate: Callable[[Any], str | None] | None = None
+    steps: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """One builtin function: everything that the checker, compiler, docs and tests need to know of it.
+
+    `result` computes the result type from the argument types (shape and optionality are then joined by the checker unless `own_shape`), or
+    raises `ArgumentMismatch`. An optional result says that the function can be missing by itself, with all arguments there. `interval` maps
+    argument intervals to the result interval (low, high), for the proof that scores stay in 0..100. `magnitude` maps the magnitudes of
+    numeric arguments to the result's, for the proof that arithmetic stays finite; one that is `never_nan` gives a number whatever numbers
+    it is given, infinite ones included. `scalar` is the reference: plain Python values in, value or None (missing) out. `vector` is the
+    kernel (see `compiler/`), and `row` the kernel for one node where the reference would be slow. `context` functions take an evaluation
+    context first (they read the cluster, not only their arguments). A field of a call is a builtin with a dotted name:
+    `unseen_requests(cpu5m).cpu` is the function `unseen_requests.cpu`. `named["*"]` takes arguments of any other name
+    (`most_allocated("nvidia.com/gpu": 2)`). One that is `of_cluster` tells of what pods of any namespace leave behind, and is not for
+    policies of a namespace.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    result: Callable[[tuple[Type, ...]], Type]
+    doc: str
+    example: str
+    scalar: Callable[..., Any]
+    vector: Callable[..., Any]
+    row: Callable[..., Any] | None = None
+    variadic: Parameter | None = None
+    named: Mapping[str, Parameter] = field(default_factory=dict)
+    interval: Callable[..., Interval] | None = None
+    absent: Callable[..., bool] | None = None
+    magnitude: Callable[..., Magnitude] | None = None
+    never_nan: bool = False
+    context: bool = False
+    volatility: Volatility = Volatility.STATIC
+    own_shape: bool = False
+    of_cluster: bool = False
+
+
+class Catalogue(Protocol):
+    """What the checker may ask about names."""
+
+    def attribute(self, subject: Subject, path: str) -> Attribute | None:
+        """The attribute of that exact path, or None."""
+
+    def attributes(self, subject: Subject) -> tuple[Attribute, ...]:
+        """Every attribute of a subject, in the order of the reference page."""
+
+    def function(self, name: str) -> Function | None:
+        """The builtin of that name, or None."""
+
+    def functions(self) -> tuple[Function, ...]:
+        """Every builtin, in the order of the reference page."""
+
+    def regex_fault(self, pattern: str) -> str | None:
+        """What is wrong with a regular expression, or None."""
+
+    def score_plugins(self) -> Mapping[str, frozenset[str]]:
+        """Names of the built-in score plugins that `base kubernetes` may reweigh, each with the argument names it takes."""

@@ -1,0 +1,205 @@
+"""Which numbers an expression can have, as an interval: the proof that a score stays within 0..100 points.
+
+At the end of the module: whether one constant expression is larger than another for every value of the params.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.bounds import ANYTHING, Interval, union
+from wharfinger.language.semantics.describe import describe
+from wharfinger.language.semantics.operators import OPERATORS
+from wharfinger.language.semantics.types import NUMERIC
+
+
+@dataclass(slots=True)
+class Intervals:
+    """The intervals of params and lets, filled in as they are declared, and of any expression over them.
+
+    `known` are tighter intervals of single quantities (by their text) that hold under a condition, such as inside a branch of `if`. What
+    was asked once is remembered: a condition in a condition in a condition is not gone through anew for each of them.
+    """
+
+    params: dict[str, Interval] = field(default_factory=dict)
+    lets: dict[str, Interval] = field(default_factory=dict)
+    known: Mapping[str, Interval] = field(default_factory=dict)
+    _found: dict[int, tuple[typed.Expr, Interval]] = field(default_factory=dict, init=False, repr=False)  # with what keeps the id its own
+    _where: dict[tuple[int, bool], tuple[typed.Expr, Intervals]] = field(default_factory=dict, init=False, repr=False)
+
+    def of(self, expr: typed.Expr) -> Interval:
+        """The interval of an expression; `ANYTHING` for what is not a number."""
+        if expr.type.kind not in NUMERIC:
+            return ANYTHING
+        if id(expr) not in self._found:
+            self._found[id(expr)] = (expr, self._of(expr))
+        return self._found[id(expr)][1]
+
+    def _of(self, expr: typed.Expr) -> Interval:
+        rule = _RULES.get(type(expr))
+        low, high = rule(self, expr) if rule is not None else ANYTHING
+        found = ANYTHING if math.isnan(low) or math.isnan(high) else (low, high)
+        tighter = self.known.get(describe(expr)) if self.known and isinstance(expr, _QUANTITIES) else None
+        return found if tighter is None else meet(found, tighter)
+
+    def where(self, condition: typed.Expr, *, truth: bool = True) -> Intervals:
+        """The intervals where a condition is true (or false)."""
+        key = (id(condition), truth)
+        if key not in self._where:
+            known = dict(self.known)
+            for quantity, limit in _limits(self, condition, truth):
+                text = describe(quantity)
+                known[text] = meet(known.get(text, ANYTHING), limit)
+            self._where[key] = (condition, replace(self, known=known))
+        return self._where[key][1]
+
+
+_QUANTITIES = (typed.AttributeRef, typed.LetRef, typed.MetricRef, typed.ParamRef, typed.Aggregate, typed.Call)
+
+
+def _limits(intervals: Intervals, condition: typed.Expr, truth: bool) -> Iterator[tuple[typed.Expr, Interval]]:
+    """Quantities that a condition limits, each with its limits, where the condition has this truth."""
+    if not isinstance(condition, typed.Operation):
+        return
+    op = condition.op
+    if op is typed.Op.NOT:
+        yield from _limits(intervals, condition.operands[0], not truth)
+    elif (op is typed.Op.AND and truth) or (op is typed.Op.OR and not truth):
+        for side in condition.operands:
+            yield from _limits(intervals, side, truth)
+    elif op in _BELOW or (op is typed.Op.EQ and truth):
+        left, right = condition.operands
+        if op is typed.Op.EQ:
+            yield from ((left, intervals.of(right)), (right, intervals.of(left)))
+        else:
+            small, large = (left, right) if _BELOW[op] is truth else (right, left)
+            yield small, (-math.inf, intervals.of(large)[1])
+            yield large, (intervals.of(small)[0], math.inf)
+
+
+# Whether the left side is the smaller one where the comparison is true. `<` is taken as `<=`, which errs on the wide side.
+_BELOW = {typed.Op.LT: True, typed.Op.LE: True, typed.Op.GT: False, typed.Op.GE: False}
+
+
+def meet(a: Interval, b: Interval) -> Interval:
+    """What two intervals have in common; the second where they have nothing, because then the value does not occur."""
+    low, high = max(a[0], b[0]), min(a[1], b[1])
+    return (low, high) if low <= high else b
+
+
+def holds_zero(interval: Interval) -> bool:
+    """Whether 0 is possible."""
+    return interval[0] <= 0 <= interval[1]
+
+
+def _const(_self: Intervals, expr: typed.Const) -> Interval:
+    return (expr.value, expr.value) if isinstance(expr.value, (int, float)) else ANYTHING
+
+
+def _param(self: Intervals, expr: typed.ParamRef) -> Interval:
+    return self.params.get(expr.name, ANYTHING)
+
+
+def _let(self: Intervals, expr: typed.LetRef) -> Interval:
+    return self.lets.get(expr.name, ANYTHING)
+
+
+def _attribute(_self: Intervals, expr: typed.AttributeRef) -> Interval:
+    low, high = expr.attribute.low, expr.attribute.high
+    return (-math.inf if low is None else low, math.inf if high is None else high)
+
+
+def _operation(self: Intervals, expr: typed.Operation) -> Interval:
+    rule = OPERATORS[expr.op].interval
+    return rule(*(self.of(operand) for operand in expr.operands)) if rule is not None else ANYTHING
+
+
+def _if(self: Intervals, expr: typed.If) -> Interval:
+    then = self.where(expr.condition).of(expr.then)
+    return union((then, self.where(expr.condition, truth=False).of(expr.otherwise)))
+
+
+def _curve(self: Intervals, expr: typed.Curve) -> Interval:
+    return union(self.of(y) for _, y in expr.points) if expr.points else ANYTHING
+
+
+def _aggregate(self: Intervals, expr: typed.Aggregate) -> Interval:
+    if expr.value is None:
+        return (0.0, math.inf)
+    low, high = self.of(expr.value)
+    if expr.reduction is typed.Reduction.SUM:
+        return (0.0 if low >= 0 else -math.inf, 0.0 if high <= 0 else math.inf)
+    return (low, high)
+
+
+def _call(self: Intervals, expr: typed.Call) -> Interval:
+    if expr.function.interval is None:
+        return ANYTHING
+    low, high = expr.function.interval(*(self.of(a) for a in expr.arguments))
+    return (low, high)
+
+
+_RULES: Mapping[type[typed.Expr], Callable[[Intervals, Any], Interval]] = {
+    typed.Const: _const,
+    typed.ParamRef: _param,
+    typed.LetRef: _let,
+    typed.AttributeRef: _attribute,
+    typed.Operation: _operation,
+    typed.If: _if,
+    typed.Curve: _curve,
+    typed.Aggregate: _aggregate,
+    typed.Call: _call,
+}
+
+
+Linear = dict[str, float]
+ONE = ""  # the coefficient without a param
+
+
+def increases(intervals: Intervals, before: typed.Expr, after: typed.Expr) -> bool:
+    """Whether `after` is larger than `before` for all values that the params can take."""
+    left, right = linear(before), linear(after)
+    if left is None or right is None:
+        return intervals.of(after)[0] > intervals.of(before)[1]
+    low = 0.0
+    for name in {*left, *right}:
+        factor = right.get(name, 0.0) - left.get(name, 0.0)
+        ends = (1.0, 1.0) if name == ONE else intervals.params.get(name, (-math.inf, math.inf))
+        low += 0.0 if factor == 0 else min(factor * ends[0], factor * ends[1])
+    return low > 0
+
+
+def linear(expr: typed.Expr) -> Linear | None:
+    """The coefficients of a linear expression over params, or None when it is not linear."""
+    if isinstance(expr, typed.Const) and isinstance(expr.value, (int, float)):
+        return {ONE: float(expr.value)}
+    if isinstance(expr, typed.ParamRef):
+        return {expr.name: 1.0}
+    if not isinstance(expr, typed.Operation):
+        return None
+    parts = [linear(operand) for operand in expr.operands]
+    known = [part for part in parts if part is not None]
+    return _combined(expr.op, known) if len(known) == len(parts) else None
+
+
+def _combined(op: typed.Op, parts: list[Linear]) -> Linear | None:
+    if op is typed.Op.NEG:
+        return _scaled(parts[0], -1.0)
+    if op in (typed.Op.ADD, typed.Op.SUB):
+        right = parts[1] if op is typed.Op.ADD else _scaled(parts[1], -1.0)
+        return {name: parts[0].get(name, 0.0) + right.get(name, 0.0) for name in {*parts[0], *right}}
+    if op is typed.Op.MUL:
+        for factor, rest in (parts, parts[::-1]):
+            if set(factor) <= {ONE}:
+                return _scaled(rest, factor.get(ONE, 0.0))
+    if op is typed.Op.DIV and set(parts[1]) <= {ONE} and parts[1].get(ONE):
+        return _scaled(parts[0], 1 / parts[1][ONE])
+    return None
+
+
+def _scaled(part: Linear, factor: float) -> Linear:
+    return {name: value * factor for name, value in part.items()}

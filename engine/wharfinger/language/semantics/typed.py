@@ -1,0 +1,422 @@
+"""The typed policy: names resolved, types known, shorthand expanded. The compiler and the interpreter read nothing else.
+
+At the end of the module: walking through typed expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from wharfinger.language.report.source import Source, Span
+from wharfinger.language.semantics.authority import CLUSTER, Authority
+from wharfinger.language.semantics.catalogue import Attribute, Function, Subject
+from wharfinger.language.semantics.types import Type
+from wharfinger.language.syntax.ast import MissingAction, Normalize, Test
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expr:
+    """A typed expression."""
+
+    span: Span = field(compare=False, repr=False)
+    type: Type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Const(Expr):
+    """A literal in base units: bool, str, float, or frozenset of str/float."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParamRef(Expr):
+    """The value of a param; its value is known when the policy is compiled."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetRef(Expr):
+    """A let of this policy or of an import (`shared.name`); lets form a DAG, in order in `Policy.lets`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRef(Expr):
+    """The fresh value of a metric on the candidate node; missing when absent, too old or suspended."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeRef(Expr):
+    """An attribute of the pod, the node or `it`; `key` for keyed attributes.
+
+    A key is the same for all nodes: `node.labels[pod.labels["x"]]` is possible, `node.labels[node.labels["x"]]` is not.
+    """
+
+    attribute: Attribute
+    key: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectRef(Expr):
+    """`pod`, `node` or `it` itself as an argument of a builtin; its kind is POD or NODE."""
+
+    subject: Subject
+
+
+class Op(Enum):
+    """Operators that remain after desugaring.
+
+    AND, OR and NOT are Kleene's; comparisons and arithmetic with a missing operand are missing; DIV by zero is missing; COALESCE takes the
+    right where the left is missing; IN tests set membership.
+    """
+
+    NOT = "not"
+    NEG = "neg"
+    AND = "and"
+    OR = "or"
+    EQ = "=="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    IN = "in"
+    COALESCE = "??"
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Expr):
+    """An operator applied to one or two operands."""
+
+    op: Op
+    operands: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class If(Expr):
+    """`if condition then a else b`; missing when the condition is missing."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Has(Expr):
+    """`has(x)`: true unless x is missing; never missing itself."""
+
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve(Expr):
+    """`curve(x, x0 -> y0, …)`: piecewise linear, flat outside; xs are CONST (params allowed) and increasing."""
+
+    x: Expr
+    points: tuple[tuple[Expr, Expr], ...]
+
+
+class SelectorOp(Enum):
+    """Operators of a label selector requirement (apimachinery `labels.Requirement`)."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One requirement of a label selector."""
+
+    key: str
+    op: SelectorOp
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matches(Expr):
+    """`labels matches "selector"`: never missing. `labels` is an AttributeRef of kind LABELS."""
+
+    labels: Expr
+    requirements: tuple[Requirement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select(Expr):
+    """`pods where predicate`: pods placed (or assumed) in the cluster, the pod being decided excluded.
+
+    Where the predicate is missing the pod is not selected. The predicate has shape ITEM (or less) and may also read POD and CONST values;
+    it may not read the node.
+    """
+
+    where: Expr | None
+
+
+class Reduction(Enum):
+    """Aggregates over pods; pods whose value is missing are left out.
+
+    COUNT and SUM of nothing are 0; AVG, MIN and MAX of nothing are missing.
+    """
+
+    COUNT = "count"
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+
+
+class Per(Enum):
+    """What an aggregate is taken over: pods on the candidate node, pods in the candidate's topology domain, or the whole cluster."""
+
+    NODE = "node"
+    DOMAIN = "domain"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate(Expr):
+    """`count(sel, on: node)`, `sum(sel, it.requests.cpu, within: "zone")`.
+
+    With DOMAIN the result is missing on nodes without the label `topology_key`.
+    """
+
+    reduction: Reduction
+    selection: Expr  # Select, or LetRef of kind PODS
+    value: Expr | None
+    per: Per
+    topology_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Expr):
+    """A builtin applied to arguments in parameter order (variadic ones follow; named ones, e.g. resource weights, are in `named`).
+
+    Positional parameters that the author left out are filled with `Const` of the parameter's default, so `arguments` always has at least
+    `len(function.parameters)` entries. A metric is passed as `MetricRef`, a selection as `Select` or `LetRef`, a pod or node as
+    `SubjectRef`.
+    """
+
+    function: Function
+    arguments: tuple[Expr, ...]
+    named: Mapping[str, Expr] = field(default_factory=dict)
+
+
+# ── rules ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message with holes: strings and expressions in turn. A hole of shape NODE prints as `…` where nodes are summed up."""
+
+    parts: tuple[str | Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """A node passes where `condition` is true (`reject` has become `require not`); where it is missing, `missing_passes` decides.
+
+    None: it cannot be missing on nodes that passed the filter's earlier clauses and its `when`. So a missing condition adds no reason where
+    an earlier clause of the same filter already rejects the node; should it be missing elsewhere (a node that claims to have no memory),
+    the node is rejected.
+    """
+
+    span: Span
+    condition: Expr
+    message: Message
+    missing_passes: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """A named filter; where `when` is not true (false or handled missing) every node passes. `when` may have shape NODE."""
+
+    name: str
+    span: Span
+    when: Expr | None
+    clauses: tuple[Clause, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A named score. `value` gives raw points; after `normalize` they are in 0..100. `weight` and `points` are CONST (params allowed).
+
+    Where `when` is not true the rule is left out of that node's sum (as `skip`).
+    """
+
+    name: str
+    span: Span
+    tier: int
+    weight: Expr
+    when: Expr | None
+    value: Expr
+    normalize: Normalize
+    min_spread: Expr | None
+    on_missing: MissingAction | None
+    missing_points: Expr | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Param:
+    """A declared param; `default` None means that a value must be given. Values are in base units."""
+
+    name: str
+    span: Span
+    type: Type
+    default: Any
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Let:
+    """A shared expression, evaluated at most once per cycle."""
+
+    name: str
+    span: Span
+    value: Expr
+
+
+class MetricKey(NamedTuple):
+    """Where the samples of a metric are: under the first of `names` that has any.
+
+    `window`: the seconds before a sample that it is an average of, so that what began within them shows in part only.
+    """
+
+    names: tuple[str, ...]
+    window: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A metric with its declared freshness. Times in seconds, coverage a fraction."""
+
+    name: str
+    policy: str
+    span: Span
+    type: Type
+    source: str  # a name of language.metric_sources.SOURCES
+    query: str
+    options: Mapping[str, Any]  # node label, relabel …, for the signals layer
+    refresh: float
+    max_age: float
+    min_coverage: float
+    window: float = 0.0
+
+    @property
+    def signal(self) -> str:
+        """What is measured, in words that differ where the values may: its kind and the query with the options that matter to it.
+
+        Metrics of one signal share its samples, whatever policy declares them and under whatever name.
+        """
+        asked = "".join(f", {name}: {value!r}" for name, value in sorted(self.options.items()))
+        return f"{self.type.kind.value} = {self.source}({self.query!r}{asked})"
+
+    @property
+    def key(self) -> MetricKey:
+        """Where to look for its samples: as a signal, as measured; else by policy and name, or by name alone, as people write them down."""
+        return MetricKey((self.signal, f"{self.policy}.{self.name}", self.name), self.window)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseOverride:
+    """What `base kubernetes` says of one built-in plugin. `arguments` are plain JSON values; weight None leaves it as it is."""
+
+    plugin: str
+    span: Span
+    weight: Expr | None
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VictimRule:
+    """A placed pod may be evicted for the pod where `condition` is true (`never_evict` has become `not`); it reads `it` and the pod.
+
+    Where the condition is missing `missing_evicts` decides; None: it cannot be missing, and should it be after all, the pod stays.
+    """
+
+    span: Span
+    condition: Expr
+    missing_evicts: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieKey:
+    """One key of the tie break."""
+
+    value: Expr
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A whole typed policy. `revision` (sha256 of its formatted source and its imports') is `compiler`'s business, not stored here."""
+
+    name: str
+    version: str | None
+    source: Source
+    imports: tuple[Source, ...]
+    annotations: Mapping[str, Any]
+    scope: Expr | None  # bool over the pod; governs the pod where it is true, so not where it is missing
+    params: tuple[Param, ...]
+    lets: tuple[Let, ...]
+    metrics: tuple[Metric, ...]
+    filters: tuple[Filter, ...]
+    scores: tuple[Score, ...]
+    base: tuple[BaseOverride, ...]
+    quantum: Mapping[int, float]  # by tier; tiers not named have 0.000001
+    tie_break: tuple[TieKey, ...]
+    tests: tuple[Test, ...]
+    victims: tuple[VictimRule, ...] = ()  # every one must allow it before a placed pod is evicted for a governed one
+    authority: Authority = CLUSTER
+    allowed: tuple[tuple[Span | None, frozenset[str]], ...] = ()  # codes that `@allow` keeps away, by the text it is about; None: all
+
+
+def parts(expr: Expr) -> tuple[Expr, ...]:
+    """The operands of an expression, in order."""
+    if isinstance(expr, Operation):
+        return expr.operands
+    if isinstance(expr, If):
+        return (expr.condition, expr.then, expr.otherwise)
+    if isinstance(expr, Curve):
+        return (expr.x, *(e for point in expr.points for e in point))
+    if isinstance(expr, Call):
+        return (*expr.arguments, *expr.named.values())
+    if isinstance(expr, Aggregate):
+        return (expr.selection, expr.value) if expr.value is not None else (expr.selection,)
+    found = {Has: "operand", Matches: "labels", Select: "where", AttributeRef: "key"}.get(type(expr))
+    part = getattr(expr, found) if found else None
+    return (part,) if part is not None else ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """An expression and everything in it, outside in; lets are not entered."""
+    pending = [expr]
+    while pending:
+        current = pending.pop()
+        yield current
+        pending.extend(reversed(parts(current)))
+
+
+def height(expr: Expr, lets: dict[str, int]) -> int:
+    """How deep an expression is, lets included; `lets` holds their heights."""
+    deepest = 0
+    pending = [(expr, 1)]
+    while pending:
+        current, depth = pending.pop()
+        deepest = max(deepest, depth + (lets.get(current.name, 0) if isinstance(current, LetRef) else 0))
+        pending.extend((part, depth + 1) for part in parts(current))
+    return deepest

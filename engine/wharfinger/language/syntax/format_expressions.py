@@ -1,0 +1,228 @@
+"""Expressions back to text, on one line where they fit and broken at their outermost operator where they do not.
+
+Parentheses stand where the grammar needs them, and in two places where readers do: around what `not` negates, and around `a ?? b` inside
+another operation. So the text of a tree is always the same, however it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wharfinger.language.parse import grammar
+from wharfinger.language.syntax import ast
+from wharfinger.language.syntax.ast import BinaryOp
+
+WIDTH = 120
+STEP = "  "
+LOOSEST, OR, AND, NOT, COMPARE, COALESCE, SUM, PRODUCT, SIGN, TIGHTEST = range(10)
+BINDING = {
+    BinaryOp.OR: OR,
+    BinaryOp.AND: AND,
+    BinaryOp.COALESCE: COALESCE,
+    BinaryOp.ADD: SUM,
+    BinaryOp.SUB: SUM,
+    BinaryOp.MUL: PRODUCT,
+    BinaryOp.DIV: PRODUCT,
+}
+ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+
+
+def one_line(expr: ast.Expr) -> str:  # noqa: PLR0911  # one case per kind
+    """The expression on one line."""
+    match expr:
+        case ast.Number():
+            return expr.digits + expr.unit
+        case ast.String():
+            return string(expr)
+        case ast.Boolean():
+            return "true" if expr.value else "false"
+        case ast.Name():
+            return expr.name
+        case ast.Member():
+            return f"{_inside(expr.base, TIGHTEST)}.{expr.field}"
+        case ast.Index():
+            return f"{_inside(expr.base, TIGHTEST)}[{one_line(expr.key)}]"
+        case ast.Call():
+            return f"{expr.function}({', '.join(argument(a) for a in expr.arguments)})"
+        case ast.SetLiteral():
+            return f"[{', '.join(one_line(item) for item in expr.items)}]"
+        case ast.ObjectLiteral():
+            return one_line_object(expr.fields)
+        case _:
+            return _operation(expr)
+
+
+def _operation(expr: ast.Expr) -> str:
+    match expr:
+        case ast.Unary(op=ast.UnaryOp.NOT):
+            return f"not {_inside(expr.operand, SIGN)}"
+        case ast.Unary():
+            return f"-{_inside(expr.operand, SIGN)}"
+        case ast.Binary():
+            left, right = _sides(expr)
+            return f"{left} {expr.op.value} {right}"
+        case ast.If():
+            return f"if {one_line(expr.condition)} then {one_line(expr.then)} else {one_line(expr.otherwise)}"
+        case ast.Selection():
+            return f"pods where {one_line(expr.where)}" if expr.where else "pods"
+    raise TypeError(f"no expression of a policy: {expr!r}")
+
+
+def _binding(expr: ast.Expr) -> int:
+    """How tightly the parts of an expression hold together."""
+    match expr:
+        case ast.Binary():
+            return BINDING.get(expr.op, COMPARE)
+        case ast.Unary(op=ast.UnaryOp.NOT):
+            return NOT
+        case ast.Unary():
+            return SIGN
+        case ast.If() | ast.Selection():
+            return LOOSEST
+    return TIGHTEST
+
+
+def _inside(expr: ast.Expr, least: int) -> str:
+    text = one_line(expr)
+    return text if _binding(expr) >= least else f"({text})"
+
+
+def _sides(expr: ast.Binary) -> tuple[str, str]:
+    """Both operands, parenthesised where they bind less tightly; `??` groups to the right and everything else to the left."""
+    return _side(expr.left, expr, left=True), _side(expr.right, expr, left=False)
+
+
+def _side(operand: ast.Expr, outer: ast.Binary, *, left: bool) -> str:
+    fallback = isinstance(operand, ast.Binary) and operand.op is BinaryOp.COALESCE and outer.op is not BinaryOp.COALESCE
+    return _inside(operand, TIGHTEST if fallback else _least(outer, left=left))
+
+
+def _least(expr: ast.Binary, *, left: bool) -> int:
+    own = BINDING.get(expr.op, COMPARE)
+    if own == COMPARE:
+        return SUM
+    if own == COALESCE:
+        return SUM if left else COALESCE
+    return own if left else own + 1
+
+
+def argument(part: ast.Argument) -> str:
+    """One argument of a call, on one line."""
+    if part.to is not None:
+        return f"{one_line(part.value)} -> {one_line(part.to)}"
+    return f"{part.name}: {one_line(part.value)}" if part.name else one_line(part.value)
+
+
+def string(text: ast.String) -> str:
+    """A string in double quotes, or in single ones where that spares escapes; with both kinds inside, the quotes it was written with.
+
+    The quotes of a message matter: in its holes the other kind stands, and holes have no escapes.
+    """
+    value = text.value
+    quote = '"'
+    if '"' in value:
+        quote = text.span.text[:1] if "'" in value else "'"
+    return quoted(value, quote)
+
+
+def quoted(value: str, quote: str) -> str:
+    """A text in quotes, escaped."""
+    return quote + "".join(ESCAPES.get(char, f"\\{char}" if char == quote else char) for char in value) + quote
+
+
+def name(text: str) -> str:
+    """A name of a test object, in quotes unless it is a plain word."""
+    plain = text.isascii() and text.isidentifier() and text not in grammar.terminals().reserved
+    return text if plain else quoted(text, '"')
+
+
+def key(text: str) -> str:
+    """A name before a colon, where every word may stand."""
+    return text if text.isascii() and text.isidentifier() else name(text)
+
+
+Field = ast.ObjectField | ast.PluginArgument
+
+
+def one_line_object(fields: Sequence[Field]) -> str:
+    """`{ a: 1, b: 2 }`."""
+    inner = ", ".join(f"{key(field.name)}: {_value(field)}" for field in fields)
+    return f"{{ {inner} }}" if inner else "{}"
+
+
+def _value(field: Field) -> str:
+    return one_line(field.value) if isinstance(field.value, ast.Expr) else one_line_object(field.value)
+
+
+# ── more than one line ──
+
+
+def pretty(expr: ast.Expr, before: int, indent: str, after: int = 0) -> str:
+    """The expression where `before` characters stand on its line already and `after` follow it, on several lines where one is too short."""
+    text = one_line(expr)
+    return text if before + len(text) + after <= WIDTH else _broken(expr, text, before, indent)
+
+
+def _broken(expr: ast.Expr, text: str, before: int, indent: str) -> str:
+    """The expression with its further lines deeper than `indent`; `text` where there is nothing to break it at."""
+    deeper = indent + STEP
+    match expr:
+        case ast.Binary(op=BinaryOp.AND | BinaryOp.OR):
+            parts = [_part(part, expr, deeper) for part in _chain(expr)]
+            return f"\n{deeper}{expr.op.value} ".join(parts)
+        case ast.Call() if expr.arguments:
+            return f"{expr.function}({''.join(_argument_line(a, deeper) for a in expr.arguments)}\n{indent})"
+        case ast.SetLiteral() if expr.items:
+            return f"[{_filled([one_line(item) for item in expr.items], deeper)}\n{indent}]"
+        case ast.If():
+            then, otherwise = pretty(expr.then, len(deeper) + 5, deeper), pretty(expr.otherwise, len(deeper) + 5, deeper)
+            return f"if {one_line(expr.condition)}\n{deeper}then {then}\n{deeper}else {otherwise}"
+        case ast.Selection(where=where) if where:
+            return f"pods where {pretty(where, before + 11, indent)}"
+    return text
+
+
+def pretty_object(fields: Sequence[Field], before: int, indent: str) -> str:
+    """An object, with one field a line where it does not fit."""
+    text = one_line_object(fields)
+    if before + len(text) <= WIDTH or not fields:
+        return text
+    deeper = indent + STEP
+    lines = []
+    for field in fields:
+        head = f"{deeper}{key(field.name)}: "
+        value = field.value
+        shown = pretty(value, len(head), deeper) if isinstance(value, ast.Expr) else pretty_object(value, len(head), deeper)
+        lines.append(f"{head}{shown},")
+    return "{\n" + "\n".join(lines) + f"\n{indent}}}"
+
+
+def _chain(expr: ast.Binary) -> list[ast.Expr]:
+    """The operands of a chain of one operator, first to last."""
+    parts: list[ast.Expr] = []
+    left: ast.Expr = expr
+    while isinstance(left, ast.Binary) and left.op is expr.op:
+        parts.append(left.right)
+        left = left.left
+    return [left, *reversed(parts)]
+
+
+def _part(part: ast.Expr, chain: ast.Binary, indent: str) -> str:
+    if _binding(part) > BINDING[chain.op] and _binding(part) != COALESCE:
+        return pretty(part, len(indent) + len(chain.op.value) + 1, indent)
+    return f"({one_line(part)})"
+
+
+def _argument_line(part: ast.Argument, indent: str) -> str:
+    head = f"{part.name}: " if part.name else ""
+    value = argument(part) if part.to is not None else head + pretty(part.value, len(indent) + len(head), indent, 1)
+    return f"\n{indent}{value},"
+
+
+def _filled(parts: Sequence[str], indent: str) -> str:
+    """As many parts a line as fit."""
+    text, width = "", WIDTH
+    for part in parts:
+        width += len(part) + 2
+        text, width = (f"{text} {part},", width) if width <= WIDTH else (f"{text}\n{indent}{part},", len(indent) + len(part) + 1)
+    return text

@@ -1,0 +1,180 @@
+"""The lines of an embedded test as nodes of the syntax tree, and the fields that nodes and pods of a test may have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from wharfinger.language.report.source import Span
+from wharfinger.language.syntax import ast
+
+
+class ObjectKind(Enum):
+    """What a test block may declare."""
+
+    NODE = "node"
+    POD = "pod"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Object(ast.TestStep):
+    """`node a like b { fields }` / `pod web { fields }`."""
+
+    kind: ObjectKind
+    name: str
+    name_span: Span
+    like: str | None
+    like_span: Span | None
+    fields: tuple[ast.ObjectField, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running(ast.TestStep):
+    """`running web_1 like web on a { fields }`."""
+
+    name: str
+    name_span: Span
+    like: str | None
+    like_span: Span | None
+    node: str
+    node_span: Span
+    fields: tuple[ast.ObjectField, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric(ast.TestStep):
+    """`metric cpu5m { a: 40%, b: 90% age 3min }`: sample values by node; `ages` runs parallel (None: fresh)."""
+
+    name: str
+    name_span: Span
+    nodes: tuple[tuple[str, Span], ...]
+    values: tuple[ast.Expr, ...]
+    ages: tuple[ast.Expr | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Param(ast.TestStep):
+    """`param name = value`: sets a param for this test."""
+
+    name: str
+    name_span: Span
+    value: ast.Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place(ast.TestStep):
+    """`place web`."""
+
+    pod: str
+    pod_span: Span
+
+
+class Expectation(Enum):
+    """What an `expect` line asserts."""
+
+    ON = "on"  # pod on node (several nodes: one of them)
+    NOT_ON = "not on"
+    PENDING = "pending"  # pod is not placed
+    REJECTED = "rejected"  # node rejected by rule
+    ACCEPTED = "accepted"  # node passes every filter
+    SCORE = "score"  # node's points of a score
+    EVICTED = "evicted"  # running pod has to leave
+    NOT_EVICTED = "not evicted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expect(ast.TestStep):
+    """`expect web on b`, or another of the sentences below.
+
+    `expect web not on a` · `expect web pending message "…"` · `expect a rejected by rule message "…"` · `expect a accepted` ·
+    `expect a scores rule == 50` (comparison operators as in expressions) · `expect low evicted` · `expect low not evicted`.
+
+    `pod` is set by `expect web: a rejected …`; without it, what is said of a node or a victim is about the pod placed last.
+    """
+
+    expectation: Expectation
+    subject: str
+    subject_span: Span
+    nodes: tuple[tuple[str, Span], ...] = ()
+    pod: str | None = None
+    pod_span: Span | None = None
+    rule: str | None = None
+    rule_span: Span | None = None
+    message: ast.String | None = None
+    op: ast.BinaryOp | None = None
+    points: ast.Expr | None = None
+
+
+class Form(Enum):
+    """How a value is written."""
+
+    AMOUNT = "an amount"  # of the resource that the field, or the key in it, names: `4cpu`, `16Gi`, `2`
+    TEXT = "a text"
+    TRUTH = "true or false"
+    WHOLE = "a whole number"
+    DURATION = "a duration"
+    TAINT = "a taint, `key=value:Effect` or `key:Effect`"
+
+
+class Many(Enum):
+    """Whether a field holds one value or several."""
+
+    ONE = "one"
+    LIST = "list"
+    BY_KEY = "by key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A field of a test object; `keys` are the only keys it has, empty where any is possible."""
+
+    form: Form
+    doc: str
+    many: Many = Many.ONE
+    keys: frozenset[str] = frozenset()
+    choices: frozenset[str] = frozenset()
+
+
+_LABELS = Field(form=Form.TEXT, many=Many.BY_KEY, doc="Labels.")
+_ANNOTATIONS = Field(form=Form.TEXT, many=Many.BY_KEY, doc="Annotations.")
+_AGE = Field(form=Form.DURATION, doc="How long ago it was created.")
+
+NODE_FIELDS: Mapping[str, Field] = {
+    "cpu": Field(form=Form.AMOUNT, doc="Allocatable CPU; 8 when left out."),
+    "memory": Field(form=Form.AMOUNT, doc="Allocatable memory; 32Gi when left out."),
+    "ephemeral_storage": Field(form=Form.AMOUNT, doc="Allocatable local storage."),
+    "pods": Field(form=Form.WHOLE, doc="How many pods the node takes; 110 when left out."),
+    "resources": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Allocatable extended resources."),
+    "capacity": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Capacity, where it differs from what is allocatable."),
+    "labels": _LABELS,
+    "annotations": _ANNOTATIONS,
+    "taints": Field(form=Form.TAINT, many=Many.LIST, doc="Taints, as kubectl writes them."),
+    "unschedulable": Field(form=Form.TRUTH, doc="Whether the node is cordoned."),
+    "conditions": Field(form=Form.TEXT, many=Many.BY_KEY, doc="Statuses of conditions.", choices=frozenset({"True", "False", "Unknown"})),
+    "images": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Images that the node has, with their sizes."),
+    "age": _AGE,
+}
+POD_FIELDS: Mapping[str, Field] = {
+    "namespace": Field(form=Form.TEXT, doc="Namespace; `default` when left out."),
+    "labels": _LABELS,
+    "annotations": _ANNOTATIONS,
+    "requests": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Requests by resource."),
+    "limits": Field(form=Form.AMOUNT, many=Many.BY_KEY, doc="Limits by resource."),
+    "priority": Field(form=Form.WHOLE, doc="Priority; 0 when left out."),
+    "priority_class": Field(form=Form.TEXT, doc="Name of the priority class."),
+    "qos": Field(
+        form=Form.TEXT,
+        doc="Quality of service, where it is not what the requests say.",
+        choices=frozenset({"Guaranteed", "Burstable", "BestEffort"}),
+    ),
+    "owner": Field(form=Form.TEXT, many=Many.BY_KEY, doc="The controller that made the pod.", keys=frozenset({"kind", "name"})),
+    "node_selector": Field(form=Form.TEXT, many=Many.BY_KEY, doc="Labels that the node must have."),
+    "tolerations": Field(form=Form.TEXT, many=Many.LIST, doc="Taints that the pod tolerates: `key=value:Effect`, `key:Effect` or `key`."),
+    "host_ports": Field(form=Form.WHOLE, many=Many.LIST, doc="TCP ports of the node that the pod uses."),
+    "images": Field(form=Form.TEXT, many=Many.LIST, doc="Images, one container each."),
+    "scheduler_name": Field(form=Form.TEXT, doc="Which scheduler the pod asks for."),
+    "service_account": Field(form=Form.TEXT, doc="The pod's service account."),
+    "age": _AGE,
+}
+FIELDS: Mapping[ObjectKind, Mapping[str, Field]] = {ObjectKind.NODE: NODE_FIELDS, ObjectKind.POD: POD_FIELDS}
