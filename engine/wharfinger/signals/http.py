@@ -12,7 +12,7 @@ import io
 import socket
 import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import msgspec
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
-from requests.auth import HTTPBasicAuth
+from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import DecodeError, HTTPError, InsecureRequestWarning, ReadTimeoutError
@@ -30,14 +30,14 @@ from wharfinger.signals.failure import Kind, SignalFailed, on_one_line
 from wharfinger.signals.query import PrometheusServer
 
 
-class _Heard(io.RawIOBase):
-    """What arrives on a socket until its timeout is over."""
+class _UntilDeadline(io.RawIOBase):
+    """Reads from a socket until the timeout that it has now is over."""
 
     def __init__(self, arriving: io.RawIOBase, connection: socket.socket) -> None:
         self._arriving = arriving
         self._connection = connection
-        patience = connection.gettimeout()
-        self._deadline = None if patience is None else time.monotonic() + patience
+        timeout = connection.gettimeout()
+        self._deadline = None if timeout is None else time.monotonic() + timeout
 
     def readable(self) -> bool:
         return True
@@ -58,7 +58,7 @@ class _Heard(io.RawIOBase):
 class _Response(http.client.HTTPResponse):
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
-        self.fp: io.BufferedReader = io.BufferedReader(_Heard(self.fp.detach(), sock))
+        self.fp: io.BufferedReader = io.BufferedReader(_UntilDeadline(self.fp.detach(), sock))
 
 
 class _HTTPConnection(HTTPConnection):
@@ -77,13 +77,43 @@ class _SecurePool(HTTPSConnectionPool):
     ConnectionCls = _HTTPSConnection
 
 
-class PunctualAdapter(HTTPAdapter):
-    """Sends requests on connections whose answers have a deadline, each once."""
+class PrometheusResponse(requests.Response):
+    """An answer of at most `most_bytes`, whose JSON is decoded series by series."""
+
+    most_bytes = 0
+
+    def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Iterator[Any]:
+        """The pieces of the body; SignalFailed when they are too many."""
+        size = 0
+        for piece in super().iter_content(chunk_size, decode_unicode):
+            size += len(piece)
+            if size > self.most_bytes:
+                limit = self.most_bytes // 2**20
+                raise SignalFailed(Kind.ANSWER, f"the answer is longer than {limit} MiB; aggregate in the query, to one series per node")
+            yield piece
+
+    def json(self, **options: Any) -> dict[str, Any]:  # noqa: ARG002 — of decoders that are not used
+        """The part of it that the client library reads; SignalFailed if it is no vector."""
+        return {"data": {"result": vector(self.content)}}
+
+
+class PrometheusAdapter(HTTPAdapter):
+    """Sends each request once, on connections whose answers have a deadline and a largest size."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        super().__init__(max_retries=0)
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-        """None; as its parent, with other connections."""
+        """Makes the pools with connections that keep the deadline."""
         super().init_poolmanager(*arguments, **options)
         self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+
+    def build_response(self, req: requests.PreparedRequest, resp: Any) -> PrometheusResponse:
+        """The answer as the library builds it, with its largest size."""
+        response = PrometheusResponse()
+        vars(response).update(vars(super().build_response(req, resp)), most_bytes=self._most_bytes)
+        return response
 
 
 _SHOWN = 300
@@ -134,7 +164,7 @@ def failed(server: PrometheusServer, error: Exception) -> SignalFailed:
         return SignalFailed(Kind.CREDENTIALS, f"a header for {server.url} has characters that no header may have")
     if isinstance(error, OSError) and not isinstance(error, (requests.RequestException, ConnectionError)):
         return SignalFailed(Kind.SETTINGS, str(error))  # a file of certificates that is not there
-    if isinstance(error, DecodeError):
+    if isinstance(error, (DecodeError, requests.exceptions.ContentDecodingError)):
         return SignalFailed(Kind.ANSWER, f"what {server.url} answers cannot be unpacked: {_cause(error)}")
     return SignalFailed(Kind.UNREACHABLE, f"cannot reach {server.url}: {_cause(error)}")
 
@@ -179,87 +209,63 @@ def _innermost(error: BaseException) -> BaseException:
         inner = deeper
 
 
-_PIECE = 64 * 1024
 _LONGEST_SECRET = 64 * 1024
 
 
-class Answer:
-    """What the client library makes of an answer of success."""
+class Secrets(AuthBase):
+    """Adds the secrets of a server's settings to each request, read from their files anew."""
 
-    status_code = 200
+    def __init__(self, server: PrometheusServer) -> None:
+        self._server = server
 
-    def __init__(self, content: bytes) -> None:
-        self.content = content
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """The request with its secrets; SignalFailed if one cannot be read."""
+        server = self._server
+        request.headers.update({name: secret(path, of_header=True) for name, path in server.header_files.items()})
+        if server.token_file:
+            request.headers["Authorization"] = f"Bearer {secret(server.token_file, of_header=True)}"
+        if server.username is not None:
+            password = secret(server.password_file) if server.password_file else ""
+            HTTPBasicAuth(server.username.encode(), password.encode())(request)
+        return request
 
-    def json(self) -> dict[str, Any]:
-        """The part of it that the library reads, decoded."""
-        return {"data": {"result": vector(self.content)}}
+    def sent_in(self, headers: Mapping[str, str | bytes]) -> list[str]:
+        """The secrets in the headers of a request, and the words in them: no message may contain these."""
+        found = [str(headers.get(name, "")) for name in ("Authorization", *self._server.header_files)]
+        return [text for value in found for text in (value, value.rpartition(" ")[2]) if text]
 
 
-class BoundedSession(requests.Session):
-    """A session for one server, with its credentials."""
+class PrometheusSession(requests.Session):
+    """A session for one server: its credentials, no redirects, and SignalFailed in place of every failure."""
 
     def __init__(self, server: PrometheusServer) -> None:
         super().__init__()
         self._server = server
-        self._adapter = PunctualAdapter()
-        self.trust_env = False  # ~/.netrc would put other credentials in the place of ours
+        self._secrets = Secrets(server)
+        self.auth = self._secrets
+        self.headers.update({"Accept": "application/json", "User-Agent": "wharfinger", **server.headers})
+        self.trust_env = False  # ~/.netrc would replace the credentials
         self.verify = server.ca_file or server.verify
         if not server.verify:
-            urllib3.disable_warnings(InsecureRequestWarning)  # whoever wrote that setting knows, and needs no line for every question
+            urllib3.disable_warnings(InsecureRequestWarning)  # the settings ask for it: no warning for every request
         if server.cert_file:
             self.cert = (server.cert_file, server.key_file) if server.key_file else server.cert_file
 
-    def get_adapter(self, url: str | bytes) -> PunctualAdapter:  # noqa: ARG002 — whatever the library mounts
-        """The one that keeps time."""
-        return self._adapter
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """None: redirects are not followed, as they would carry credentials elsewhere."""
 
-    def request(self, method: str, url: str, **options: Any) -> Answer:  # type: ignore[override]  # all that its one caller needs of a Response
-        """The answer, whole; SignalFailed when there is none, or none of success."""
+    def request(self, method: str | bytes, url: str | bytes, *arguments: Any, **options: Any) -> requests.Response:
+        """The answer, read whole; SignalFailed when there is none, or it is not a success with JSON."""
         server = self._server
-        timeout = urllib3.Timeout(total=server.timeout)
-        options |= {"headers": self._headers(), "auth": self._auth(), "timeout": timeout, "stream": True, "allow_redirects": False}
         try:
-            with super().request(method, url, **options) as response:
-                content = self._read(response)
-                if response.status_code != 200:
-                    raise refused(server, response.status_code, content, self._secrets(response.request.headers))
-                if not content.lstrip().startswith(b"{"):
-                    raise no_json(server, response.headers.get("Content-Type", "no type") if content else None)
+            response = super().request(method, url, *arguments, **options)
         except (requests.RequestException, HTTPError, OSError, UnicodeError) as error:
             raise failed(server, error) from error
-        return Answer(content)
-
-    def _read(self, response: requests.Response) -> bytes:
-        pieces = []
-        size = 0
-        while piece := response.raw.read1(_PIECE, decode_content=True):  # what is there, without waiting for the piece to be full
-            size += len(piece)
-            if size > self._server.most_bytes:
-                limit = self._server.most_bytes // 2**20
-                raise SignalFailed(Kind.ANSWER, f"the answer is longer than {limit} MiB; aggregate in the query, to one series per node")
-            pieces.append(piece)
-        return b"".join(pieces)
-
-    def _headers(self) -> dict[str, str]:
-        server = self._server
-        headers = {"Accept": "application/json", "User-Agent": "wharfinger", **server.headers}
-        headers |= {name: secret(path, of_header=True) for name, path in server.header_files.items()}
-        if server.token_file:
-            headers["Authorization"] = f"Bearer {secret(server.token_file, of_header=True)}"
-        return headers
-
-    def _auth(self) -> HTTPBasicAuth | None:
-        server = self._server
-        if server.username is None:
-            return None
-        password = secret(server.password_file) if server.password_file else ""
-        return HTTPBasicAuth(server.username.encode(), password.encode())
-
-    def _secrets(self, sent: Any) -> list[str]:
-        """The headers of a question that no message may have, and the words in them."""
-        found = [str(sent.get(name, "")) for name in ("Authorization", *self._server.header_files)]
-        return [text for value in found for text in (value, value.rpartition(" ")[2]) if text]
+        if response.status_code != 200:
+            raise refused(server, response.status_code, response.content, self._secrets.sent_in(response.request.headers))
+        if not response.content.lstrip().startswith(b"{"):
+            raise no_json(server, response.headers.get("Content-Type", "no type") if response.content else None)
+        return response
 
 
 def secret(path: str, *, of_header: bool = False) -> str:

@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from urllib3.util.retry import Retry
+import urllib3
 
 from wharfinger.signals.failure import Kind, SignalFailed
-from wharfinger.signals.http import BoundedSession, failed
+from wharfinger.signals.http import PrometheusAdapter, PrometheusSession, failed
 from wharfinger.signals.mapping import AHEAD, Mapped, NodeNames, Series, in_portions, in_turn, mapped
 from wharfinger.signals.query import PrometheusServer, Query
 
@@ -53,10 +53,14 @@ class Prometheus:
 def _connected(server: PrometheusServer) -> Any:
     from prometheus_api_client import PrometheusConnect  # noqa: PLC0415 — takes a second to import, and most runs need none
 
+    url = server.url.rstrip("/")
+    session = PrometheusSession(server)
     try:
-        return PrometheusConnect(url=server.url.rstrip("/"), session=BoundedSession(server), retry=Retry(total=0), timeout=server.timeout)
+        client = PrometheusConnect(url=url, session=session, timeout=urllib3.Timeout(total=server.timeout))
     except (OSError, ValueError) as error:
         raise failed(server, error) from error
+    session.mount(url, PrometheusAdapter(server.most_bytes))  # in place of the one that the library has mounted
+    return client
 
 
 def _asked(client: Any, query: Query, nodes: NodeNames) -> Mapped:
