@@ -84,7 +84,8 @@ def _one_line(run: Run) -> str:
     server = f"  server {run.server_cpu_seconds * 1000 / max(1, run.bound):.2f}" if run.server_cpu_seconds else ""
     burst = f" (burst {run.burst_cpu_seconds * 1000 / max(1, run.bound):.2f})" if run.burst_cpu_seconds else ""
     used = "" if run.contender == BARE else f"  {run.cpu_per_thousand:.2f} CPU s/1,000{burst}  {run.megabytes:.0f} MB  {run.events} events"
-    return f"{run.workload:14} {run.contender:15} {run.bound} of {run.pods} bound  {run.rate:.0f} pods/s{latency}{used}{server}"
+    first = "" if run.first is None else f"  first after {run.first:.1f} s"
+    return f"{run.workload:14} {run.contender:15} {run.bound} of {run.pods} bound  {run.rate:.0f} pods/s{first}{latency}{used}{server}"
 
 
 if __name__ == "__main__":

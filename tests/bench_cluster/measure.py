@@ -31,7 +31,7 @@ class Run:
 
     `rate`: pods/s from the first to the last binding; latencies in seconds from the creation of a pod to its binding. `cpu_seconds` are
     those of the scheduler until its events are written; until the last binding it had used `burst_cpu_seconds`, and the API server with
-    its etcd `server_cpu_seconds`.
+    its etcd `server_cpu_seconds`. `first` is in seconds from the start of the scheduler to its first binding.
     """
 
     workload: str
@@ -46,6 +46,7 @@ class Run:
     server_cpu_seconds: float = 0.0
     megabytes: float = 0.0
     events: int = 0
+    first: float | None = None
 
     @property
     def cpu_per_thousand(self) -> float:
@@ -62,10 +63,12 @@ class Bench:
         self._cluster = cluster
         self._load = Load(cluster)
         self._nodes = 0
+        self._running = 0
 
     def measure(self, workload: Workload, contender: Contender) -> Run:
         """One run of a scheduler."""
         self._grow(workload.nodes)
+        self._fill(workload)
         pods = self._pods(workload, contender.answers_to)
         try:
             return self._paced(workload, contender, pods) if workload.pace else self._burst(workload, contender, pods)
@@ -96,12 +99,13 @@ class Bench:
         events = self._events()
         watch, file = self._watch(contender.answers_to, workload.pods)
         served = self._server_cpu()
+        started = time.monotonic()
         scheduler = contender.start(self._cluster)
         bound = self._bindings_seen(watch, file, scheduler)
-        used = {"burst_cpu_seconds": cpu_seconds(scheduler), "server_cpu_seconds": self._server_cpu() - served}
+        used: dict[str, Any] = {"burst_cpu_seconds": cpu_seconds(scheduler), "server_cpu_seconds": self._server_cpu() - served}
         self._settle(scheduler)
         run = self._run(workload, contender, scheduler, bound, cpu=cpu_seconds(scheduler), events=self._events() - events)
-        return replace(run, **used)
+        return replace(run, first=min(bound.values()) - started if bound else None, **used)
 
     def _paced(self, workload: Workload, contender: Contender, pods: list[Request]) -> Run:
         """Pods come one after another to a scheduler that runs already."""
@@ -141,6 +145,13 @@ class Bench:
             Load.request("POST", "/api/v1/nodes", node["metadata"]["name"], node) for node in workloads.nodes(self._nodes, count)
         )
         self._nodes = max(self._nodes, count)
+
+    def _fill(self, workload: Workload) -> None:
+        """Create the pods that run already; they stay, as nodes do."""
+        pods = workloads.running(self._running, workload.running, workload.nodes)
+        path = PODS.replace("/default/", f"/{workloads.RUNNING}/")
+        self._load.send(Load.request("POST", path, pod["metadata"]["name"], pod) for pod in pods)
+        self._running = max(self._running, workload.running)
 
     @staticmethod
     def _pods(workload: Workload, scheduler: str) -> list[Request]:

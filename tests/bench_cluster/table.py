@@ -29,6 +29,7 @@ class Table:
         for workload in measured:
             if workload.pace is not None:
                 yield from ("", *self._paced(workload))
+        yield from (line for workload in measured for line in self._first(workload))
         bare = self.median(BARE, BARE, "rate")
         if bare is not None:
             yield from ("", f"Binds and nothing else: {bare:,.0f} a second{''.join(self._shares(measured, bare))}.")
@@ -61,6 +62,14 @@ class Table:
                 shares.append(f"{with_it / without - 1:+.1%} {words}")
         if shares:
             yield from ("", f"{workload.name}, telling of what is decided: {', '.join(shares)}.")
+
+    def _first(self, workload: Workload) -> Iterator[str]:
+        """The time from the start to the first binding, where it is of interest."""
+        if workload.first is not None:
+            ours, theirs = self._both(workload, "first", "{:.1f} s")
+            rest = f", kube-scheduler {theirs}" if theirs else ""
+            head = f"{workload.name}: start to first binding with {workload.running:,} running pods"
+            yield from ("", f"{head}: {ours} (goal {workload.first:g} s){rest}.")
 
     def _bare(self) -> float | None:
         return self.median(BARE, BARE, "rate")
@@ -105,6 +114,9 @@ class Table:
             yield f"{workload.name}: {rate:,.0f} pods/s, not {workload.more_than:,.0f}"
         if workload.below and p99 is not None and p99 > workload.below:
             yield f"{workload.name}: {p99:.4f} s at the 99th percentile, not {workload.below:.4f}"
+        first = self.median(workload.name, WHARFINGER, "first")
+        if workload.first and first is not None and first > workload.first:
+            yield f"{workload.name}: {first:.1f} s to the first binding, not {workload.first:g}"
         if workload.share and bare and rate is not None and rate < workload.share * bare:
             yield f"{workload.name}: {rate / bare:.0%} of the bare binds, not {workload.share:.0%}"
         for what, words in (("p99", "seconds at the 99th percentile"), ("cpu_per_thousand", "CPU seconds"), ("megabytes", "memory")):

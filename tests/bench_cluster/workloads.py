@@ -9,6 +9,8 @@ from typing import Any
 from tests.cluster import objects
 
 ZONES = 10
+RUNNING = "kube-system"
+"""The namespace of pods that run already; every API server has it."""
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
 APP = {"app": "measured"}
 SELECTOR = {"matchLabels": APP}
@@ -25,7 +27,8 @@ class Workload:
     Without a `pace` they all wait when the scheduler starts; with one they are created that many a second while it runs. `ratio` is how
     many times kube-scheduler's pods/s are wanted, `more_than` and `below` are wanted pods/s and seconds at the 99th percentile, which are
     three times as good as those of schedulers before this one, and `share` is of the bare bind rate. `memory`, `latency`: no more
-    of it, and no later at the 99th percentile, than kube-scheduler.
+    of it, and no later at the 99th percentile, than kube-scheduler. `running` other pods run already, and the first binding is wanted
+    within `first` seconds of the scheduler's start.
     """
 
     name: str
@@ -40,10 +43,13 @@ class Workload:
     memory: bool = False
     latency: bool = False
     bare: bool = False
+    running: int = 0
+    first: float | None = None
 
     def scaled(self, scale: float) -> Workload:
         """The same, so many times smaller or larger."""
-        return replace(self, nodes=max(4, round(self.nodes * scale)), pods=max(20, round(self.pods * scale)))
+        nodes, pods = max(4, round(self.nodes * scale)), max(20, round(self.pods * scale))
+        return replace(self, nodes=nodes, pods=pods, running=round(self.running * scale))
 
     def manifests(self, scheduler: str) -> Iterator[dict[str, Any]]:
         """The pods, for the scheduler of that name."""
@@ -58,6 +64,14 @@ def nodes(first: int, end: int) -> Iterator[dict[str, Any]]:
         yield node
 
 
+def running(first: int, end: int, n_nodes: int) -> Iterator[dict[str, Any]]:
+    """Pods that run already, spread over the nodes."""
+    for i in range(first, end):
+        pod = objects.pod(f"running-{i:05d}", namespace=RUNNING, labels={"app": f"app-{i % 500}"})
+        pod["spec"]["nodeName"] = f"node-{i % n_nodes:05d}"
+        yield pod
+
+
 def _term(key: str) -> dict[str, Any]:
     return {"labelSelector": SELECTOR, "topologyKey": key}
 
@@ -67,7 +81,7 @@ ANTI_AFFINITY = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnor
 PREFERRED = [{"weight": 100, "podAffinityTerm": _term(ZONE)}]
 PREFERRED_AFFINITY = {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": PREFERRED}}}
 
-# In the order of their nodes: a cluster only grows.
+# In the order of their nodes and of the pods that run already: a cluster only grows.
 WORKLOADS = (
     Workload(name="sixteen", nodes=16, pods=1000, more_than=3 * 317),
     Workload(name="sixteen-paced", nodes=16, pods=1000, pace=100, below=0.068 / 3),
@@ -81,4 +95,5 @@ WORKLOADS = (
     Workload(name="anti-affinity", nodes=5000, pods=3000, spec=ANTI_AFFINITY, ratio=3),
     Workload(name="affinity", nodes=5000, pods=3000, spec=PREFERRED_AFFINITY, ratio=3),
     Workload(name="memory", nodes=5000, pods=10_000, memory=True),
+    Workload(name="restart", nodes=5000, pods=1000, running=50_000, first=5.0),
 )
