@@ -103,7 +103,7 @@ def _walk(expression: typed.Expr) -> Iterator[typed.Expr]:
 
 
 def _is_sugar(part: typed.Expr) -> bool:
-    """Whether the author did not write this part: the `x == y` inside `x != y`, or the `not` that `reject` became."""
+    """True if the author did not write this part: the `x == y` inside `x != y`, or the `not` that `reject` became."""
     if not isinstance(part, typed.Operation):
         return False
     if part.op is typed.Op.NOT:
@@ -179,7 +179,7 @@ def interpreter_of(policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> 
 
 
 def passes(clause: typed.Clause, answer: bool | None) -> bool:
-    """Whether an answer of a clause's condition lets the pod onto the node."""
+    """True if an answer of a clause's condition lets the pod onto the node."""
     return clause.missing_passes is True if answer is None else answer
 
 

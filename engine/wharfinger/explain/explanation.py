@@ -52,7 +52,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the filter lets the pod onto the node."""
+        """True if the filter lets the pod onto the node."""
         return not self.sentences
 
 

@@ -106,7 +106,7 @@ class Allowance:
         self.suspended_until: float | None = None
 
     def took(self, seconds: float, now: float) -> bool:
-        """Whether a decision of which the policy took so long suspends it."""
+        """True if a decision of which the policy took so long suspends it."""
         allowed = self._settings.seconds
         if seconds <= allowed:
             self._over = 0
@@ -127,7 +127,7 @@ class Allowance:
 
     @property
     def is_calm(self) -> bool:
-        """Whether the policy need not be watched any more."""
+        """True if the policy need not be watched any more."""
         return self._calm >= CALM
 
     def try_again(self) -> None:
@@ -170,7 +170,7 @@ class PolicyBudget:
         return PolicyStopwatch(self, inner) if self.settings.seconds else inner
 
     def watches(self, policies: Sequence[str]) -> bool:
-        """Whether one of these policies is watched."""
+        """True if one of these policies is watched."""
         return bool(self._watched_names) and not self._watched_names.isdisjoint(policies)
 
     def decided(self, governing: Sequence[CompiledPolicy], seconds: float) -> None:
@@ -230,7 +230,7 @@ class PolicyBudget:
             self._changed(*key)
 
     def review(self) -> bool:
-        """Whether some policy is tried again from now on: its pause has ended, or the cluster has another size."""
+        """True if some policy is tried again from now on: its pause has ended, or the cluster has another size."""
         if not self._suspended:
             return False
         now, size = self._monotonic(), self._size()

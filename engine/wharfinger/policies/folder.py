@@ -58,7 +58,7 @@ def folder_of(path: str) -> str:
 
 
 def is_folder(path: str) -> bool:
-    """Whether there is a folder of that name; False where one may not even look."""
+    """True if there is a folder of that name; False where one may not even look."""
     return os.path.isdir(path)  # noqa: PTH112 — Path.is_dir raises where one may not look
 
 

@@ -48,7 +48,7 @@ class Entry:
         return self.text.mode
 
     def stale(self, texts: Mapping[str, bytes]) -> bool:
-        """Whether anything that the outcome depends on has another content now."""
+        """True if anything that the outcome depends on has another content now."""
         if self.outcome is None:
             return True
         return any(digest(texts.get(name)) != known for name, known in self.outcome.needs.items())

@@ -94,7 +94,7 @@ def _accepted(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Fai
 
 
 def _evicted(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
-    """Whether the pod had to leave for another, or was left alone."""
+    """True if the pod had to leave for another, or was left alone."""
     del world
     wanted = step.expectation is Expectation.EVICTED
     if (step.subject in attempt.evicted) == wanted:

@@ -73,7 +73,7 @@ class _Shadow:
         self._decider = Decider(chain, MOST_CELLS, self._measured)
 
     def pauses(self, now: float) -> bool:
-        """Whether the shadow took too long lately, at a monotonic time."""
+        """True if the shadow took too long lately, at a monotonic time."""
         until = self._allowance.suspended_until
         if until is not None and now >= until:
             self._allowance.try_again()

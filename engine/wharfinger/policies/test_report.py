@@ -45,7 +45,7 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing failed."""
+        """True if nothing failed."""
         return not self.failures
 
 

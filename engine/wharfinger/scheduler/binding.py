@@ -40,24 +40,24 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queued_pods import QueuedPod
 
 LONGEST = 600.0
-"""Seconds that the controllers have, as `bindTimeoutSeconds` of VolumeBindingArgs."""
+"""Seconds to wait for the controllers, as `bindTimeoutSeconds` of VolumeBindingArgs."""
 
 LOOK = 0.25
-"""Seconds between looks at the claims."""
+"""Seconds between two checks of the claims."""
 
 
 class VolumeBinds:
     """Binds the claims of placed pods."""
 
-    def __init__(self, world: LiveCluster) -> None:
-        self._world = world
+    def __init__(self, cluster: LiveCluster) -> None:
+        self._cluster = cluster
 
     async def bind(self, placement: Placement) -> None:
-        """None, once every claim of the pod is bound; `BindFailed` if one is not to be bound."""
+        """Wait until every claim of the pod is bound; `BindFailed` if one cannot be bound."""
         waiting = self._waiting(placement.pod)
         if not waiting:
             return
-        writer = self._world.ports.volumes
+        writer = self._cluster.ports.volumes
         if writer is None:
             names = ", ".join(claim.metadata.name for claim in waiting)
             raise BindFailed(f"binding volumes on first use is not supported here (claims {names})", retriable=False)
@@ -65,11 +65,11 @@ class VolumeBinds:
             await self._write(waiting, placement, writer)
         except WriteFailed as failed:
             raise BindFailed(f"binding volumes: {failed.reason}") from failed
-        await self._see_them_bound(placement)
+        await self._wait_for_claims(placement)
 
     def _waiting(self, pod: PodView) -> list[objects.PersistentVolumeClaim]:
-        """The pod's claims that are not bound yet; `BindFailed` for one that is not there any more."""
-        store = self._world.state.objects
+        """The pod's claims that are not bound yet; `BindFailed` for a claim that does not exist any more."""
+        store = self._cluster.state.objects
         found = []
         for use in volume_claims.claims_used(pod):
             claim = volume_claims.claim_of(use, pod, store)
@@ -81,7 +81,7 @@ class VolumeBinds:
 
     async def _write(self, waiting: list[objects.PersistentVolumeClaim], placement: Placement, writer: VolumeWriter) -> None:
         """Reserve volumes, and name the node to provisioners."""
-        snapshot = self._world.snapshot()
+        snapshot = self._cluster.snapshot()
         row = snapshot.row(placement.node)
         if row is None:
             raise BindFailed(f"node {placement.node} was removed before the pod's volumes were bound")
@@ -92,17 +92,17 @@ class VolumeBinds:
             elif volume.spec.claim_ref is None:
                 await writer.reserve_volume(volume, claim)
 
-    async def _see_them_bound(self, placement: Placement) -> None:
-        clock = self._world.ports.clock
+    async def _wait_for_claims(self, placement: Placement) -> None:
+        clock = self._cluster.ports.clock
         ends_at = clock.monotonic() + LONGEST
-        told: set[str] = set()  # claims whose provisioner has been seen to know the node
+        annotated: set[str] = set()  # claims that were seen with the annotation that names the node
         while waiting := self._waiting(placement.pod):
             for claim in waiting:
                 if SELECTED_NODE in claim.metadata.annotations:
-                    told.add(claim.metadata.uid)
-                elif claim.metadata.uid in told:  # the provisioner can make none there (checkBindings)
+                    annotated.add(claim.metadata.uid)
+                elif claim.metadata.uid in annotated:  # the provisioner cannot make a volume there (checkBindings)
                     raise BindFailed(f'provisioning failed for PVC "{claim.metadata.name}"')
-            if not self._world.state.is_placed(placement.pod.uid):
+            if not self._cluster.state.is_placed(placement.pod.uid):
                 raise BindFailed("the pod was deleted while its volumes were being bound", gone=True)
             if clock.monotonic() >= ends_at:
                 raise BindFailed("timed out waiting for the pod's volumes to be bound")
@@ -122,7 +122,11 @@ class _Question:
 
 
 class Permits:
-    """The placements that plugins are asked about, each until its binding cycle ends."""
+    """The placements that Permit plugins are asked about, each until its binding cycle ends.
+
+    Whenever a placement comes or goes, the plugins of all placements that wait are asked again at once, so that placements of a group see
+    each other: the one that completes the group is among them.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -133,7 +137,7 @@ class Permits:
         return uid in self._waiting
 
     async def ask(self, placement: Placement, plugins: tuple[PermitPlugin, ...]) -> tuple[PermitPlugin, Reason] | None:
-        """None once every plugin has approved; otherwise who did not, and why."""
+        """The plugin that refuses, and why; None once every plugin has approved."""
         self._waiting[placement.pod.uid] = placement
         for plugin in plugins:
             refusal = await self._answer(_Question(placement, plugin))
@@ -142,7 +146,7 @@ class Permits:
         return None
 
     def reject(self, uid: str, reason: Reason) -> bool:
-        """Whether a placement was waiting for an answer, which is no."""
+        """True if a placement was waiting for an answer; it is refused now."""
         question = self._questions.get(uid)
         if question is None or question.answered.is_set():
             return False
@@ -151,7 +155,7 @@ class Permits:
         return True
 
     def end(self, uid: str) -> None:
-        """The placement's binding cycle has ended, one way or the other."""
+        """Note that the binding cycle of a placement has ended."""
         if self._waiting.pop(uid, None) is not None:
             self._ask_all()
 
@@ -189,15 +193,15 @@ class Permits:
 
 
 PATIENCE = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 4.0)
-"""Seconds between looks at whether a bind whose outcome is unknown has come true."""
+"""Seconds between two checks whether a bind of unknown outcome was written."""
 
 
 class NotLeader(Exception):
-    """The lease is not held, so nothing may be bound any more."""
+    """The lease is not held, so nothing may be bound."""
 
 
 class Refused(Exception):
-    """A plugin does not let the placement be bound."""
+    """A plugin refuses the placement."""
 
     def __init__(self, plugin: Plugin, reason: Reason) -> None:
         super().__init__(reason.text)
@@ -210,7 +214,7 @@ class BindingCycle:
 
     def __init__(  # noqa: PLR0913 — the parts that a binding touches
         self,
-        world: LiveCluster,
+        cluster: LiveCluster,
         *,
         queue: SchedulingQueue,
         writes: StatusWrites,
@@ -218,14 +222,14 @@ class BindingCycle:
         permits: Permits,
         most: int,
     ) -> None:
-        self._world = world
-        self._ports = world.ports
+        self._cluster = cluster
+        self._ports = cluster.ports
         self._queue = queue
         self._writes = writes
         self._failures = failures
         self._permits = permits
         self._most = most
-        self._volumes = VolumeBinds(world)
+        self._volumes = VolumeBinds(cluster)
         self._background = Background(lambda error: self._ports.observer.failed("binding cycle", error))
         self._occupied = 0
         self.room = asyncio.Event()
@@ -240,15 +244,15 @@ class BindingCycle:
         self._occupy()
 
     async def drain(self) -> None:
-        """None, when nothing is being bound any more."""
+        """Wait until no binding is under way."""
         await self._background.drain()
 
     def cancel(self) -> None:
-        """Stop binding at once; what was being sent may have arrived."""
+        """Stop binding at once; requests that were sent may have arrived."""
         self._background.cancel()
 
     def undo(self, queued: QueuedPod, placement: Placement, *, known: bool = True) -> None:
-        """Give back what was reserved and forget the pod; if its place was `known` to be taken, say that it is free.
+        """Unreserve and forget the pod; if the queue knows of the placement (`known`), notify it that the place is free.
 
         A plugin that fails to give something back is reported, and the pod is forgotten all the same.
         """
@@ -257,7 +261,7 @@ class BindingCycle:
                 plugin.unreserve(placement)
             except Exception as error:  # noqa: BLE001 — plugins may raise anything, and no pod may be lost by it
                 self._ports.observer.failed(f"pod {placement.pod.key}", error)
-        if self._world.state.forget(placement.pod) and known:
+        if self._cluster.state.forget(placement.pod) and known:
             freed = Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=placement.node, pod=placement.pod)
             self._queue.notify(freed)
 
@@ -291,9 +295,9 @@ class BindingCycle:
     async def _bind(self, queued: QueuedPod, placement: Placement) -> None:
         clock = self._ports.clock
         if queued.profile.permits or queued.profile.pre_binds or placement.pod.object.spec.volumes:
-            with self._aside():
+            with self._outside_limit():
                 await self._prepare(queued, placement)
-        await self._writes.settled(queued.uid)
+        await self._writes.finish(queued.uid)
         sent = clock.monotonic()
         try:
             await self._send(queued, placement)
@@ -319,8 +323,8 @@ class BindingCycle:
             queued.stages["pre_bind"] = clock.monotonic() - started
 
     @contextmanager
-    def _aside(self) -> Iterator[None]:
-        """Leave the room for a binding to others while the placement waits for something else."""
+    def _outside_limit(self) -> Iterator[None]:
+        """A context in which other pods may be bound, while this placement waits for Permit and PreBind."""
         self._occupied -= 1
         self.room.set()
         try:
@@ -348,22 +352,22 @@ class BindingCycle:
         except BindFailed as failed:
             if not (failed.unknown or failed.bound):
                 raise
-            await self._find_out(placement, failed)
+            await self._confirm(placement, failed)
 
     def _check(self, placement: Placement) -> None:
-        """Raise if the placement must not be sent any more."""
+        """Raise if the placement must not be bound any more."""
         if not self._ports.leadership.is_leader:
             raise NotLeader
-        if not self._world.state.is_placed(placement.pod.uid):
+        if not self._cluster.state.is_placed(placement.pod.uid):
             raise BindFailed("the pod was deleted while it was being bound", gone=True)
-        if not self._world.state.is_assumed(placement.pod.uid):
-            raise BindFailed("the pod was bound by somebody else", bound=True)
-        if self._world.state.snapshot().row(placement.node) is None:
+        if not self._cluster.state.is_assumed(placement.pod.uid):
+            raise BindFailed("the pod was bound by another scheduler", bound=True)
+        if self._cluster.state.snapshot().row(placement.node) is None:
             raise BindFailed(f"node {placement.node} was removed before the pod was bound to it")
 
-    async def _find_out(self, placement: Placement, failed: BindFailed) -> None:
-        """None if a bind without a known outcome turns out to have been written; `BindFailed` if not."""
-        state, uid = self._world.state, placement.pod.uid
+    async def _confirm(self, placement: Placement, failed: BindFailed) -> None:
+        """Return if a bind of unknown outcome turns out to have been written; `BindFailed` if not."""
+        state, uid = self._cluster.state, placement.pod.uid
         for seconds in PATIENCE:
             await self._ports.clock.sleep(seconds)
             if state.is_placed(uid) and not state.is_assumed(uid):
@@ -385,7 +389,7 @@ class BindingCycle:
     def _failed(self, queued: QueuedPod, placement: Placement, decided: DecisionSummary, failed: BindFailed) -> None:
         self.undo(queued, placement)
         if failed.gone:
-            self._failures.vanished(queued, failed, decided)
+            self._failures.deleted(queued, failed, decided)
         else:
             self._failures.error(queued, failed, decided)
 
@@ -398,5 +402,5 @@ class BindingCycle:
         for plugin in queued.profile.post_binds:
             try:
                 await plugin.post_bind(placement)
-            except Exception as error:  # noqa: BLE001 — the pod is bound, whatever a plugin makes of it
+            except Exception as error:  # noqa: BLE001 — the pod is bound, whatever a plugin raises
                 self._ports.observer.failed(f"{plugin.name} after binding {pod.key}", error)

@@ -1,4 +1,4 @@
-"""What the scheduler believes about the cluster against what the API server says.
+"""Compares the state of the scheduler with the API server.
 
 As kube-scheduler's cache debugger does on SIGUSR2 (pkg/scheduler/backend/cache/debugger/comparer.go, Kubernetes 1.36), and beyond it: also
 where a pod is on another node, and whether the sums that decisions read are the sums of what is there. Watches run behind the API server
@@ -20,7 +20,7 @@ Demand = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnOtherNode:
-    """A pod that is believed to be on another node than it is on."""
+    """A pod that is on another node than the scheduler has it on."""
 
     pod: str
     believed: str
@@ -29,7 +29,7 @@ class OnOtherNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongSum:
-    """A node of which the resources requested on it are not the sum over the pods that are believed to be there."""
+    """A node whose sum of requested resources is not the sum over its pods."""
 
     node: str
     believed: Demand
@@ -38,10 +38,9 @@ class WrongSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The differences. `missing_…` is there and not believed, `extra_…` believed and not there; pods by `namespace/name`.
+    """The differences. `missing_…` is in the API server alone, `extra_…` in the scheduler alone; pods by `namespace/name`.
 
-    `assumed` are pods with the nodes that were chosen for them, of which the API server has not told the binding yet: no difference, as
-    long as they do not stay.
+    `assumed` are pods with the nodes that were chosen for them, whose binding the watch has not shown yet: no difference, unless they stay.
     """
 
     n_nodes: int
@@ -56,19 +55,19 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether there is no difference."""
+        """True if there is no difference."""
         return not any((self.missing_nodes, self.extra_nodes, self.missing_pods, self.extra_pods, self.other_node, self.wrong_sums))
 
 
 def compare(state: ClusterState, nodes: Sequence[Node], pods: Iterable[Pod]) -> Comparison:
-    """How a state differs from all nodes and pods that the API server has; it is not changed."""
+    """How a state differs from all nodes and pods of the API server; the state is not changed."""
     actual = {view.uid: view for view in map(PodView, pods) if view.node_name and not view.finished}
     believed = {view.uid: (view, assumed) for view, assumed in state.placements()}
     snapshot = state.snapshot()
     known, there = set(snapshot.names), {node.metadata.name for node in nodes}
     both = [(view, actual[uid]) for uid, (view, _) in believed.items() if uid in actual]
     moved = [
-        OnOtherNode(pod=own.key, believed=own.node_name, actual=told.node_name) for own, told in both if own.node_name != told.node_name
+        OnOtherNode(pod=own.key, believed=own.node_name, actual=other.node_name) for own, other in both if own.node_name != other.node_name
     ]
     return Comparison(
         n_nodes=len(there),
@@ -84,7 +83,7 @@ def compare(state: ClusterState, nodes: Sequence[Node], pods: Iterable[Pod]) -> 
 
 
 def _wrong_sums(snapshot: Snapshot, nodes: Iterable[Node], believed: Iterable[PodView]) -> Iterable[WrongSum]:
-    """Sums kept by adding and subtracting against sums made anew."""
+    """The nodes whose sums, kept by adding and subtracting, differ from sums computed anew."""
     anew = ClusterState()
     for node in nodes:
         anew.add_node(node)
@@ -98,7 +97,7 @@ def _wrong_sums(snapshot: Snapshot, nodes: Iterable[Node], believed: Iterable[Po
 
 
 def _sums(snapshot: Snapshot, name: str) -> Demand:
-    """What is requested on a node by resource, and the number of its pods, as the columns have it; without zeros."""
+    """What is requested on a node by resource, and the number of its pods, in the columns; without zeros."""
     row = snapshot.row(name)
     amounts = [*zip(snapshot.resource_names, snapshot.requested[:, row], strict=True), ("pods", snapshot.pod_count[row])]
     return {resource: int(amount) for resource, amount in amounts if amount}

@@ -1,4 +1,4 @@
-"""Files with settings: a KubeSchedulerConfiguration, which people have already, and what every such file is read with."""
+"""Reads files with settings: a KubeSchedulerConfiguration, and the one YAML document of any such file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(path: str | Path) -> Profiles:
 
 
 def only_document(path: str | Path, expected: str) -> dict[str, Any]:
-    """The one mapping that a YAML file holds (`-` is standard input); `UsageError` says that it should be `expected`."""
+    """The one mapping that a YAML file holds (`-` is standard input); `UsageError` names what was `expected`."""
     try:
         documents = list(decode.parse_yaml(_content(path), unique_keys=True))
     except OSError as error:

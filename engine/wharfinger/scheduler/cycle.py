@@ -31,7 +31,7 @@ class SchedulingCycle:
 
     def __init__(  # noqa: PLR0913, PLR0917 — the parts that an attempt touches
         self,
-        world: LiveCluster,
+        cluster: LiveCluster,
         queue: SchedulingQueue,
         binding: BindingCycle,
         failures: Failures,
@@ -39,8 +39,8 @@ class SchedulingCycle:
         budget: PolicyBudget,
         watchers: Sequence[Callable[[str, Decision], None]],
     ) -> None:
-        self._world = world
-        self._clock = world.ports.clock
+        self._cluster = cluster
+        self._clock = cluster.ports.clock
         self._queue = queue
         self._binding = binding
         self._failures = failures
@@ -56,7 +56,7 @@ class SchedulingCycle:
         try:
             if self._held(queued):
                 return
-            decision = queued.profile.decider.decide(self._world.snapshot(), queued.pod)
+            decision = queued.profile.decider.decide(self._cluster.snapshot(), queued.pod)
             queued.stages["decide"] = spent = self._clock.monotonic() - started
             self._budget.decided(decision.evaluation.lineup.governing, spent)
             for watcher in self._watchers:
@@ -69,13 +69,13 @@ class SchedulingCycle:
             self._failures.error(queued, error)
 
     def _skipped(self, queued: QueuedPod) -> bool:
-        """Whether there is nothing to decide."""
+        """True if there is nothing to decide: the pod is terminating, placed, or waits for its victims."""
         pod = queued.pod
         if pod.terminating:
             self._queue.done(queued)
-            self._world.ports.events.record(pod, pod_status.failed_scheduling(f"skip schedule deleting pod: {pod.key}"))
+            self._cluster.ports.events.record(pod, pod_status.failed_scheduling(f"skip schedule deleting pod: {pod.key}"))
             return True
-        if self._world.state.is_placed(pod.uid):
+        if self._cluster.state.is_placed(pod.uid):
             self._queue.done(queued)
             return True
         if self._preemptor.evicting_for(pod.uid):
@@ -84,8 +84,8 @@ class SchedulingCycle:
         return False
 
     def _held(self, queued: QueuedPod) -> bool:
-        """Whether the pod waits because a policy that governs it is suspended."""
-        holding = self._budget.holding(queued.profile.chain, queued.pod, self._world.snapshot().now)
+        """True if the pod waits because a policy that governs it is suspended."""
+        holding = self._budget.holding(queued.profile.chain, queued.pod, self._cluster.snapshot().now)
         if holding:
             self._failures.unschedulable(queued, frozenset({SUSPENDED}), NOT_DECIDED, message="; ".join(map(str, holding)))
         return bool(holding)
@@ -94,7 +94,7 @@ class SchedulingCycle:
         pod = queued.pod
         decided = DecisionSummary.of(decision)
         placement = Placement(pod=pod, node=node, cycle=decision.evaluation.cycle)
-        self._world.state.assume(pod, node)
+        self._cluster.state.assume(pod, node)
         refusal = self._reserve(queued, placement)
         if refusal is not None:
             plugin, reason = refusal
@@ -102,13 +102,13 @@ class SchedulingCycle:
             return
         try:
             self._queue.notify(Change(events=ClusterEvent.POD_PLACED, label="AssignedPodAdd", node=node, pod=pod))
-        except Exception:  # whatever it was, nothing may stay assumed that is not being bound
+        except Exception:  # nothing may stay assumed that is not being bound
             self._binding.undo(queued, placement, known=False)
             raise
         self._binding.start(queued, placement, decided)
 
     def _reserve(self, queued: QueuedPod, placement: Placement) -> tuple[Plugin, Reason] | None:
-        """Who refuses to reserve the placement and why, after undoing it; None if nobody does."""
+        """The plugin that refuses to reserve the placement, and why; then everything is undone. None if no plugin refuses."""
         started = self._clock.monotonic()
         try:
             for plugin in queued.profile.reserves:
@@ -130,14 +130,14 @@ class SchedulingCycle:
             self._failures.unschedulable(queued, rejectors, decided, nominated=decision.nominated)
             self._preemptor.preempt(queued, decision.nominated, decision.victims)
         else:
-            keeps = default_preemption.WAITING in decision.message or not self._lose_nomination(queued.pod)
+            keeps = default_preemption.WAITING in decision.message or not self._take_nomination_back(queued.pod)
             self._failures.unschedulable(queued, rejectors, decided, nominated=None if keeps else "")
 
-    def _lose_nomination(self, pod: PodView) -> bool:
-        """Whether the pod had a node nominated that is of no use to it."""
-        node = self._world.snapshot().nominated_to(pod.uid) or pod.nominated_node
+    def _take_nomination_back(self, pod: PodView) -> bool:
+        """True if the pod had a nominated node that does not help it; the nomination is taken back."""
+        node = self._cluster.snapshot().nominated_to(pod.uid) or pod.nominated_node
         if not node:
             return False
-        self._world.state.denominate(pod)
+        self._cluster.state.denominate(pod)
         self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))
         return True

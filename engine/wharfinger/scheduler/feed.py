@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.profiles import Profiles
 
 FEW, MANY = 100, 10_000
-"""How many objects of a list are taken over in one step, and looked at in one."""
+"""How many objects of a list are applied in one step, and how many keys are compared in one."""
 
 
 class ClusterFeed:
@@ -34,7 +34,7 @@ class ClusterFeed:
     `unreadable` with every pending pod of this scheduler that cannot be read.
     """
 
-    def __init__(  # noqa: PLR0913 — what it feeds and whom it tells
+    def __init__(  # noqa: PLR0913 — what it feeds and what it calls
         self,
         *,
         state: ClusterState,
@@ -57,7 +57,7 @@ class ClusterFeed:
         self.synced_kinds: set[str] = set()
 
     def upsert(self, kind: str, obj: Any) -> None:
-        """Take over an object that was added or has changed; one that cannot be read leaves no trace but a word to the observer."""
+        """Take over an object that was added or changed; one that cannot be read is reported to the observer and changes nothing."""
         try:
             self._upsert(kind, obj)
         except InvalidObject as error:
@@ -65,7 +65,7 @@ class ClusterFeed:
         self._changed()
 
     def delete(self, kind: str, obj: Any) -> None:
-        """Let go of an object; a pod only if it is the one of that uid."""
+        """Remove an object; a pod only if it is the one of that uid."""
         key = objects.key_of(obj)
         known = self._known.get(kind, {}).get(key)
         if known is None:
@@ -80,14 +80,14 @@ class ClusterFeed:
         self._changed()
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """Make these all that there are of a kind."""
+        """Make these objects all that there are of a kind."""
         for _ in self.replacing(kind, objs):
             pass
 
     def replacing(self, kind: str, objs: Sequence[Any]) -> Iterator[None]:
         """The steps of `replace`.
 
-        What is gone goes first. Waiting pods come last and by age, so that those of one priority queue as dry runs place them.
+        Deleted objects go first. Waiting pods come last and by age, so that those of one priority queue in the order of dry runs.
         """
         there = self._listed_unreadable.pop(kind, set())
         for portion in portions(objs, MANY):
@@ -96,7 +96,7 @@ class ClusterFeed:
         gone = [key for key in self._known.get(kind, {}) if key not in there]
         for portion in portions(gone, FEW):
             for key in portion:
-                self._vanished(kind, key)
+                self._deleted(kind, key)
             yield
         if kind == "Pod":
             objs = [*(pod for pod in objs if pod.spec.node_name), *sorted((pod for pod in objs if not pod.spec.node_name), key=_age)]
@@ -106,7 +106,7 @@ class ClusterFeed:
             yield
         self._changed()
 
-    def _vanished(self, kind: str, key: str) -> None:
+    def _deleted(self, kind: str, key: str) -> None:
         known = self._known[kind].get(key)
         if known is None:
             return
@@ -116,7 +116,7 @@ class ClusterFeed:
             self._gone(kind, key)
 
     def unreadable(self, kind: str, obj: Any, error: BaseException, *, listed: bool) -> None:
-        """Let an object stand as it was last told; a pod of ours that was not told before is told that it cannot be placed."""
+        """Keep the last readable state of an object; for a pod that was never readable, write that it cannot be placed."""
         key = objects.key_of(obj)
         if listed:
             self._listed_unreadable.setdefault(kind, set()).add(key)
@@ -133,17 +133,17 @@ class ClusterFeed:
             self._pod_unreadable(pod, error)
 
     def synced(self, kind: str) -> None:
-        """Everything of the kind that existed has been told."""
+        """Note that all existing objects of the kind are known."""
         self.synced_kinds.add(kind)
         self._changed()
 
     @property
     def known_pods(self) -> Collection[PodView]:
-        """All pods as the cluster last told them; a view that follows it."""
+        """All pods in their last state; a view that follows later events."""
         return self._known["Pod"].values()
 
     def known_pod(self, key: str) -> PodView | None:
-        """The pod of that `namespace/name` as the cluster last told it."""
+        """The pod of that `namespace/name` in its last state; None if there is none."""
         found: PodView | None = self._known["Pod"].get(key)
         return found
 
@@ -187,12 +187,12 @@ class ClusterFeed:
     def _pod(self, pod: PodView) -> None:
         known = self._known["Pod"]
         old: PodView | None = known.get(pod.key)
-        if old is not None and old.uid != pod.uid:  # deleted and made anew while nobody was looking
+        if old is not None and old.uid != pod.uid:  # deleted and created again between two events
             self._pod_gone(old)
             old = None
         version = pod.object.metadata.resource_version
         if old is not None and version and version == old.object.metadata.resource_version:
-            return  # a list tells again what the watch has told
+            return  # a list repeats what the watch has shown
         known[pod.key] = pod
         if pod.terminating:
             self._leaving(pod.uid, False)
@@ -218,7 +218,7 @@ class ClusterFeed:
             self._queue.notify(Change(events=ClusterEvent.POD_CHANGED, label=label, node=pod.node_name, pod=pod, was=was[1]))
 
     def _pending(self, pod: PodView, old: PodView | None) -> None:
-        if not self._state.is_placed(pod.uid):  # news from before the binding that is under way change nothing about it
+        if not self._state.is_placed(pod.uid):  # an event from before the binding under way does not change it
             self._nomination(pod, old)
         profile = self._profiles.of(pod)
         if pod.terminating:
@@ -227,7 +227,7 @@ class ClusterFeed:
             self._queue.add(pod, profile)
 
     def _nomination(self, pod: PodView, old: PodView | None) -> None:
-        """Follow the nomination that the pod's status names; one that is only known here stands until it is written."""
+        """Follow the nomination in the pod's status; a nomination that is not written yet stays until it is."""
         before = "" if old is None else old.nominated_node
         if pod.nominated_node:
             if pod.nominated_node != before:
@@ -249,12 +249,12 @@ class ClusterFeed:
 
 
 def portions(everything: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
-    """The parts of a sequence, each of so many elements at most."""
+    """The parts of a sequence, each of at most `most` elements."""
     return (everything[start : start + most] for start in range(0, len(everything), most))
 
 
 def _age(pod: objects.Pod) -> tuple[bool, float, str]:
-    """Older first, those of one second by name: `simulator.queue_order` without the priority."""
+    """Older pods first, those of one second by name: `simulate.dry_run.queue_order` without the priority."""
     created = pod.metadata.creation_timestamp
     return created is None, 0.0 if created is None else created.timestamp(), objects.key_of(pod)
 
@@ -263,7 +263,7 @@ _MEASURED = Change(events=ClusterEvent.METRIC, label="MetricUpdate")
 
 
 class Measurements:
-    """A `Sink` of signals, on the event loop that decides."""
+    """A `Sink` of signals: puts metric samples into the state, on the event loop that decides."""
 
     def __init__(self, cluster: LiveCluster, queue: SchedulingQueue, changed: Callable[[], None]) -> None:
         self._cluster = cluster
@@ -278,16 +278,16 @@ class Measurements:
         return self._nodes
 
     def publish(self, key: str, found: Mapped) -> None:
-        """None; decisions read these samples of a signal from now on, and pods that others rejected are tried again."""
+        """Let decisions read these samples of a signal, and try the pods again that others rejected."""
         self._cluster.state.put_metric(key, found.column, found.samples, found.layout)
         self.stir()
 
     def drop(self, key: str) -> None:
-        """None; nobody reads this signal any more."""
+        """Remove the samples of a signal that no policy reads any more."""
         self._cluster.state.drop_metric(key)
 
     def stir(self) -> None:
-        """None; pods that samples rejected are tried again."""
+        """Try the pods again that samples rejected."""
         self._queue.notify(_MEASURED)
         self._changed()
 

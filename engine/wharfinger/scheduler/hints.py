@@ -1,7 +1,7 @@
 """Queueing hints: which waiting pods an event may help.
 
-A pod that fits nowhere waits under the plugins that rejected it. An event concerns the pods of which one rejector wakes on it and, asked
-about the very change, does not rule it out. Pods of one template rejected by the same plugins are asked about once.
+A pod that fits nowhere waits under the plugins that rejected it. An event wakes the pods of which one rejector lists the event and does not
+rule out that the change helps. Pods of one template that the same plugins rejected are checked once.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 Faulty: TypeAlias = Callable[[str, BaseException], None]
-"""Told where something went wrong, and what."""
+"""Called with the place where something went wrong, and the error."""
 
 
 class Nominations(Plugin):
-    """Stands for nodes on which room is being made for other pods: they are free again when those go elsewhere, or have come."""
+    """Stands for room that is reserved for nominated pods: it is free again when those are placed, or go elsewhere."""
 
     name = "beside nominated pods"
     wakes_on = ClusterEvent.NOMINATION | ClusterEvent.POD_PLACED | ClusterEvent.POD_REMOVED | ClusterEvent.NODE_ALLOCATABLE
@@ -41,7 +41,7 @@ NOMINATED = Nominations()
 
 
 class ProtectedForNow(Plugin):
-    """Stands for pods that policies do not let be evicted for now: their rules read the time, and it passes."""
+    """Stands for pods that policies protect from eviction for a time: their rules read the time."""
 
     name = "preemption rules that read the time"
     wakes_on = ClusterEvent.TIME
@@ -51,13 +51,16 @@ PROTECTED_FOR_NOW = ProtectedForNow()
 
 
 def rejectors(decision: Decision) -> frozenset[Plugin]:
-    """The plugins that rejected nodes first, as kube-scheduler counts; asked right after the decision. Empty when there are no nodes."""
+    """The plugins that rejected nodes first, as kube-scheduler counts; to be called right after the decision.
+
+    Empty when there are no nodes.
+    """
     found = _rejectors(decision)
     return found | {PROTECTED_FOR_NOW} if found and _protected_for_now(decision) else found
 
 
 def _protected_for_now(decision: Decision) -> bool:
-    """Whether there are pods that preemption could evict for the pod later, if not now."""
+    """True if preemption could evict pods for this pod later, but not now."""
     if decision.nominated is not None or not decision.evaluation.lineup.spares_for_a_time:
         return False
     return bool(default_preemption.has_lower(decision.pod.priority, decision.snapshot).any())
@@ -85,14 +88,14 @@ def _first_rejectors(filtering: Filtering, n_nodes: int) -> Iterator[Plugin]:
 
 
 def timed(rejected_by: frozenset[Plugin]) -> bool:
-    """Whether mere time may help, so that the pod has to be tried again although nothing happens."""
+    """True if a rejecting plugin depends on time, so that the pod has to be tried again although no event happens."""
     return any(plugin.wakes_on & ClusterEvent.TIME for plugin in rejected_by)
 
 
 class WaitingPods:
-    """Pods that fit nowhere, by what rejected them: a change is looked at once for all pods that their rejectors take for alike.
+    """Pods that fit nowhere, grouped by what rejected them: a change is checked once for all pods that their rejectors treat alike.
 
-    Those that it may help are looked at again, once for each template.
+    Of a group that it may help, each template is checked.
     """
 
     def __init__(self) -> None:
@@ -109,7 +112,7 @@ class WaitingPods:
                     yield from pods.values()
 
     def add(self, queued: QueuedPod) -> None:
-        """Keep a pod under its rejectors."""
+        """Add a pod under its rejectors."""
         template = (queued.pod.template, queued.pod.priority)
         alike = _alike(queued.rejectors, queued.pod) or template
         groups = self._by_rejectors.setdefault(queued.rejectors, {})
@@ -117,7 +120,7 @@ class WaitingPods:
         self._place[queued.uid] = queued.rejectors, alike, template
 
     def remove(self, queued: QueuedPod) -> None:
-        """Let go of a pod that is here."""
+        """Remove a pod."""
         rejected_by, alike, template = self._place.pop(queued.uid)
         groups = self._by_rejectors[rejected_by]
         group = groups[alike]
@@ -130,9 +133,11 @@ class WaitingPods:
                     del self._by_rejectors[rejected_by]
 
     def helped_by(self, change: Change, snapshot: Callable[[], Snapshot], faulty: Faulty) -> list[QueuedPod]:
-        """The pods that a change may help. `snapshot` is the cluster after the change; taken only if somebody looks closer.
+        """The pods that a change may help. `snapshot` is the cluster after the change.
 
-        `faulty` is told of plugins that fail to say; what they could not judge helps.
+        It is taken only if a plugin checks the change itself.
+
+        `faulty` is called for plugins that fail to answer; a pod whose plugin fails is woken.
         """
         found: list[QueuedPod] = []
         for rejected_by, groups in self._by_rejectors.items():
@@ -156,14 +161,14 @@ def _first(found: Mapping[Any, T]) -> T:
 
 
 def _alike(rejected_by: frozenset[Plugin], pod: PodView) -> Hashable:
-    """What all rejectors look at of a pod, equal for pods that they take for alike; None where one of them looks at all of it."""
+    """A key that is equal for pods that all rejectors treat alike; None if one of the rejectors tells all pods apart."""
     built_in = (plugin for plugin in rejected_by if isinstance(plugin, GroupedHints) and not is_foreign(plugin))
     grouped = sorted(built_in, key=lambda plugin: plugin.name)
     return tuple([plugin.hint_group(pod) for plugin in grouped]) if grouped and len(grouped) == len(rejected_by) else None
 
 
 def _may_help_group(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot]) -> bool:
-    """Whether a rejector may think again about some pod of a group of several templates, all of whose rejectors have groups."""
+    """True if a rejector may accept a node for some pod of a group of several templates. All rejectors of the pod have groups."""
     if change.events & ClusterEvent.POLICY:
         return True
     concerned = [plugin for plugin in queued.rejectors if isinstance(plugin, GroupedHints) and plugin.wakes_on & change.events]
@@ -171,7 +176,7 @@ def _may_help_group(queued: QueuedPod, change: Change, snapshot: Callable[[], Sn
 
 
 def may_help(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot], faulty: Faulty) -> bool:
-    """Whether one of the plugins that rejected a pod would think again after a change; new policies may have others reject it, or none."""
+    """True if one of the pod's rejectors may accept a node after a change, or if policies changed."""
     if not queued.rejectors or change.events & ClusterEvent.POLICY:
         return True
     concerned = [plugin for plugin in queued.rejectors if plugin.wakes_on & change.events]

@@ -64,7 +64,7 @@ def preempted(preemptor: PodView, node: str, scheduler_name: str) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What is to be said of a pod."""
+    """A condition and a nominated node to write into the status of a pod; None: as it is."""
 
     pod: PodView
     condition: Condition | None
@@ -81,18 +81,18 @@ class StatusWrites:
         self._most = most
         self._waiting: dict[str, Write] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._said: dict[str, tuple[Condition | None, str]] = {}
+        self._written: dict[str, tuple[Condition | None, str]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._under_way)
 
-    def say(self, pod: PodView, condition: Condition | None, nominated_node: str | None = None) -> bool:
-        """Whether there was anything new to write: a condition (None: as it is) and a nominated node (None: as it is)."""
-        said, nominated = self._said.get(pod.uid) or (_standing(pod), pod.nominated_node)
-        wanted = condition or said, nominated if nominated_node is None else nominated_node
-        if wanted == (said, nominated):
+    def write(self, pod: PodView, condition: Condition | None, nominated_node: str | None = None) -> bool:
+        """True if there was anything new to write: a condition (None: as it is) and a nominated node (None: as it is)."""
+        written, nominated = self._written.get(pod.uid) or (_condition_of(pod), pod.nominated_node)
+        wanted = condition or written, nominated if nominated_node is None else nominated_node
+        if wanted == (written, nominated):
             return False
-        self._said[pod.uid] = wanted
+        self._written[pod.uid] = wanted
         before = self._waiting.get(pod.uid)
         if before is not None:
             condition = condition or before.condition
@@ -102,25 +102,25 @@ class StatusWrites:
         return True
 
     def forget(self, uid: str) -> None:
-        """Say nothing more about a pod that is bound or gone; what is under way is not stopped."""
+        """Drop what waits for a pod that is bound or deleted; a write under way is not stopped."""
         self._waiting.pop(uid, None)
-        self._said.pop(uid, None)
+        self._written.pop(uid, None)
 
-    async def settled(self, uid: str) -> None:
-        """None, once nothing is being written about a pod; what was waiting to be is dropped."""
+    async def finish(self, uid: str) -> None:
+        """Wait for the write under way for a pod; the write that waits is dropped."""
         self._waiting.pop(uid, None)
         task = self._under_way.get(uid)
         if task is not None:
-            self._said.pop(uid, None)
+            self._written.pop(uid, None)
             await asyncio.wait({task})
 
     async def drain(self) -> None:
-        """None, when all is written."""
+        """Wait until everything is written."""
         while self._under_way:
             await asyncio.wait(set(self._under_way.values()))
 
     def cancel(self) -> None:
-        """Stop writing."""
+        """Stop writing at once."""
         self._waiting.clear()
         for task in self._under_way.values():
             task.cancel()
@@ -137,7 +137,7 @@ class StatusWrites:
             if self._leadership.is_leader:
                 await self._writer.patch_status(write.pod, condition=write.condition, nominated_node=write.nominated_node)
         except WriteFailed as error:
-            self._said.pop(uid, None)  # so that it is said again after the next attempt
+            self._written.pop(uid, None)  # so that the next attempt writes it again
             if not error.gone:
                 self._observer.failed(f"status of pod {write.pod.key}", error)
         finally:
@@ -145,8 +145,8 @@ class StatusWrites:
             self._start()
 
 
-def _standing(pod: PodView) -> Condition | None:
-    """The condition that the pod has already."""
+def _condition_of(pod: PodView) -> Condition | None:
+    """The `PodScheduled` condition that the pod has already; None if it has none."""
     for condition in pod.object.status.conditions:
         if condition.type == "PodScheduled":
             return Condition(type=condition.type, status=condition.status, reason=condition.reason, message=condition.message)
@@ -154,52 +154,52 @@ def _standing(pod: PodView) -> Condition | None:
 
 
 class Failures:
-    """Requeues, conditions and events of failed attempts."""
+    """Handles failed attempts: puts the pod back into the queue, writes its condition, records an event."""
 
-    def __init__(self, world: LiveCluster, queue: SchedulingQueue, writes: StatusWrites) -> None:
-        self._ports = world.ports
+    def __init__(self, cluster: LiveCluster, queue: SchedulingQueue, writes: StatusWrites) -> None:
+        self._ports = cluster.ports
         self._queue = queue
         self._writes = writes
 
     def unschedulable(
         self, queued: QueuedPod, rejectors: frozenset[Plugin], decided: DecisionSummary, *, message: str = "", nominated: str | None = None
     ) -> None:
-        """The pod waits for an event that may help it. `nominated`: the node to write into its status ("" for none, None as it is)."""
+        """Let the pod wait for an event that may help. `nominated`: the node to write into its status ("" for none, None as it is)."""
         self._queue.reject(queued, rejectors)
         message = message or decided.message
-        self._tell(queued, result="unschedulable", reason=UNSCHEDULABLE, decided=decided, message=message, nominated=nominated)
+        self._report(queued, result="unschedulable", reason=UNSCHEDULABLE, decided=decided, message=message, nominated=nominated)
 
     def error(self, queued: QueuedPod, error: BaseException, decided: DecisionSummary = NOT_DECIDED) -> None:
-        """The pod is tried again after the error backoff."""
+        """Try the pod again after the error backoff."""
         self._ports.observer.failed(f"pod {queued.pod.key}", error)
         self._queue.fail(queued)
         message = str(error) or type(error).__name__
-        self._tell(queued, result="error", reason=SCHEDULER_ERROR, decided=decided, message=message)
+        self._report(queued, result="error", reason=SCHEDULER_ERROR, decided=decided, message=message)
 
     def gate_failed(self, queued: QueuedPod, fault: PluginFault) -> None:
-        """The pod waits because a plugin failed to say whether it may be tried; it is asked about again after the error backoff."""
+        """Report that a plugin failed to say whether the pod may be tried; the plugin is asked again after the error backoff."""
         self._ports.observer.failed(f"pod {queued.pod.key}", fault)
         if self._ports.leadership.is_leader:
-            self._say(queued.pod, SCHEDULER_ERROR, str(fault), None)
+            self._write(queued.pod, SCHEDULER_ERROR, str(fault), None)
 
-    def vanished(self, queued: QueuedPod, error: BaseException, decided: DecisionSummary) -> None:
-        """The pod is said to be gone. Nobody is told; should the watch never say so, the pod is tried again after the error backoff."""
+    def deleted(self, queued: QueuedPod, error: BaseException, decided: DecisionSummary) -> None:
+        """Report that the API server has no such pod. If the watch never shows its deletion, it is tried again after the error backoff."""
         self._ports.observer.failed(f"pod {queued.pod.key}", error)
         self._queue.fail(queued)
         self._ports.observer.attempted(finished_attempt(queued, "error", self._ports.clock.monotonic(), decided, str(error)))
 
     def unreadable(self, pod: PodView, error: BaseException) -> None:
-        """The pod is not even queued; when it can be read it will be."""
+        """Write that a pod cannot be read. It is queued as soon as it can be read."""
         if self._ports.leadership.is_leader:
-            self._say(pod, SCHEDULER_ERROR, f"the pod cannot be read: {error}", None)
+            self._write(pod, SCHEDULER_ERROR, f"the pod cannot be read: {error}", None)
 
-    def _say(self, pod: PodView, reason: str, message: str, nominated: str | None) -> None:
-        self._writes.say(pod, unscheduled(reason, message), nominated)
+    def _write(self, pod: PodView, reason: str, message: str, nominated: str | None) -> None:
+        self._writes.write(pod, unscheduled(reason, message), nominated)
         self._ports.events.record(pod, failed_scheduling(message))
 
-    def _tell(  # noqa: PLR0913 — the pod, and what is said of it in three places
+    def _report(  # noqa: PLR0913 — the pod, and what is written of it in three places
         self, queued: QueuedPod, *, result: str, reason: str, decided: DecisionSummary, message: str, nominated: str | None = None
     ) -> None:
-        if queued.uid in self._queue:  # else it has gone meanwhile, or somebody else has bound it
-            self._say(queued.pod, reason, message, nominated)
+        if queued.uid in self._queue:  # else it was deleted meanwhile, or another scheduler has bound it
+            self._write(queued.pod, reason, message, nominated)
         self._ports.observer.attempted(finished_attempt(queued, result, self._ports.clock.monotonic(), decided, message))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The ways out of the scheduler; without `volumes`, pods whose claims are bound with them are not placed."""
+    """What the scheduler calls outside itself; without `volumes`, pods whose claims are bound with them are not placed."""
 
     binder: Binder
     writer: PodWriter
@@ -56,19 +56,19 @@ class Ports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveCluster:
-    """The state of the cluster and the ports."""
+    """The state of the cluster, and the ports."""
 
     state: ClusterState
     ports: Ports
 
     def snapshot(self) -> Snapshot:
-        """The cluster as it is, at the present second: a finer time would make every decision a new one for rules that read it."""
+        """The cluster as it is, at the present second: a finer time would make every decision a new one for rules that read the time."""
         return self.state.snapshot(float(int(self.ports.clock.now())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionSummary:
-    """What is told of a decision after the details have gone."""
+    """A decision without its details, which the next decision overwrites."""
 
     node: str | None
     message: str
@@ -80,7 +80,7 @@ class DecisionSummary:
 
     @classmethod
     def of(cls, decision: Decision, plugins: tuple[str, ...] = ()) -> DecisionSummary:
-        """The gist of a decision; `plugins` are those that rejected nodes."""
+        """The summary of a decision; `plugins` are those that rejected nodes."""
         return cls(
             node=decision.node,
             message=decision.message,
@@ -121,57 +121,57 @@ _CLAIM, _VOLUME = "PersistentVolumeClaim", "PersistentVolume"
 
 
 class DryRunSink:
-    """A `ClusterSink` that hands on what it is told, except where it is supposed to have changed. `sink` is the scheduler's."""
+    """A `ClusterSink` that passes events on to the scheduler's sink, with the writes of the dry run applied to them."""
 
     def __init__(self) -> None:
         self._sink: ClusterSink | None = None
-        self._gone: set[str] = set()  # uids of pods
-        self._instead: dict[tuple[str, str], Any] = {}
+        self._deleted: set[str] = set()  # uids of pods
+        self._changed_to: dict[tuple[str, str], Any] = {}
 
     def upsert(self, kind: str, obj: Any) -> None:
-        """None; told to the scheduler, unless the object is supposed to be gone."""
-        if (shown := self._as_supposed(kind, obj)) is not None:
+        """Pass an object on, as the dry run has changed it; an evicted pod is left out."""
+        if (shown := self._as_assumed(kind, obj)) is not None:
             self._scheduler.upsert(kind, shown)
 
     def delete(self, kind: str, obj: Any) -> None:
-        """None; nothing more is supposed of the object."""
-        self._gone.discard(obj.metadata.uid)
-        self._instead.pop((kind, objects.key_of(obj)), None)
+        """Pass a deletion on, and forget what the dry run has changed of the object."""
+        self._deleted.discard(obj.metadata.uid)
+        self._changed_to.pop((kind, objects.key_of(obj)), None)
         self._scheduler.delete(kind, obj)
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """None; told to the scheduler, with what is supposed to be there and not told to anybody."""
-        self._scheduler.replace(kind, self._all_as_supposed(kind, objs))
+        """Pass a list on, with the volumes that the dry run has created."""
+        self._scheduler.replace(kind, self._all_as_assumed(kind, objs))
 
     def replacing(self, kind: str, objs: Sequence[Any]) -> Iterator[None]:
         """The steps of `replace`."""
-        yield from stepped(self._scheduler, kind, self._all_as_supposed(kind, objs))
+        yield from stepped(self._scheduler, kind, self._all_as_assumed(kind, objs))
 
-    def _all_as_supposed(self, kind: str, objs: Sequence[Any]) -> list[Any]:
-        told = {objects.key_of(obj) for obj in objs}
-        shown = [own for obj in objs if (own := self._as_supposed(kind, obj)) is not None]
-        made = [obj for (own, key), obj in self._instead.items() if own == kind == _VOLUME and key not in told]
+    def _all_as_assumed(self, kind: str, objs: Sequence[Any]) -> list[Any]:
+        listed = {objects.key_of(obj) for obj in objs}
+        shown = [own for obj in objs if (own := self._as_assumed(kind, obj)) is not None]
+        made = [obj for (own, key), obj in self._changed_to.items() if own == kind == _VOLUME and key not in listed]
         return [*shown, *made]
 
     def synced(self, kind: str) -> None:
-        """None; handed on."""
+        """Pass it on."""
         self._scheduler.synced(kind)
 
-    def suppose_gone(self, pod: PodView) -> None:
-        """None; from now on there is no such pod."""
-        self._gone.add(pod.uid)
+    def assume_deleted(self, pod: PodView) -> None:
+        """Let a pod count as deleted from now on."""
+        self._deleted.add(pod.uid)
         self._scheduler.delete("Pod", pod.object)
 
-    def suppose(self, kind: str, obj: Any) -> None:
-        """None; from now on the object is like this."""
-        self._instead[kind, objects.key_of(obj)] = obj
+    def assume_changed(self, kind: str, obj: Any) -> None:
+        """Let an object count as changed to this from now on."""
+        self._changed_to[kind, objects.key_of(obj)] = obj
         self._scheduler.upsert(kind, obj)
 
-    def _as_supposed(self, kind: str, obj: Any) -> Any:
-        if kind == "Pod" and obj.metadata.uid in self._gone:
+    def _as_assumed(self, kind: str, obj: Any) -> Any:
+        if kind == "Pod" and obj.metadata.uid in self._deleted:
             return None
-        instead = self._instead.get((kind, objects.key_of(obj)))
-        return instead if instead is not None and instead.metadata.uid == obj.metadata.uid else obj
+        changed = self._changed_to.get((kind, objects.key_of(obj)))
+        return changed if changed is not None and changed.metadata.uid == obj.metadata.uid else obj
 
     def connect(self, sink: ClusterSink) -> None:
         """Pass events on to the scheduler's sink; called once, before the first event."""
@@ -185,27 +185,27 @@ class DryRunSink:
 
 
 class DryRunBinder:
-    """A `Binder` that binds nothing: the scheduler goes on as if it had, and its observer tells of the attempt."""
+    """A `Binder` that sends nothing; the scheduler goes on as if the pod were bound, and its observer reports the attempt."""
 
     async def bind(self, pod: PodView, node: str) -> None:
-        """None."""
+        """Send nothing."""
 
 
 class DryRunWriter:
-    """A `PodWriter` and `VolumeWriter` that writes nothing, and supposes that it had."""
+    """A `PodWriter` and `VolumeWriter` that sends nothing, and lets what it would write count as done."""
 
-    def __init__(self, supposed: DryRunSink) -> None:
-        self._supposed = supposed
+    def __init__(self, sink: DryRunSink) -> None:
+        self._sink = sink
 
     async def patch_status(self, pod: PodView, *, condition: Condition | None = None, nominated_node: str | None = None) -> None:
-        """None."""
+        """Send nothing."""
 
-    async def disrupt(self, victim: PodView, condition: Condition) -> None:  # noqa: ARG002 — nobody will see the condition
-        """None; the victim is supposed to be gone."""
-        self._supposed.suppose_gone(victim)
+    async def disrupt(self, victim: PodView, condition: Condition) -> None:  # noqa: ARG002 — the condition is not written
+        """Let the victim count as deleted."""
+        self._sink.assume_deleted(victim)
 
     async def annotate_claim(self, claim: objects.PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:  # noqa: ARG002 — likewise
-        """None; the claim is supposed to have been given a new volume."""
+        """Let the claim count as bound to a new volume."""
         metadata = objects.ObjectMeta(name=f"pvc-{claim.metadata.uid}")
         spec = objects.PersistentVolumeSpec(
             capacity=claim.spec.resources.requests,
@@ -215,19 +215,19 @@ class DryRunWriter:
         await self.reserve_volume(objects.PersistentVolume(metadata=metadata, spec=spec), claim)
 
     async def reserve_volume(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> None:
-        """None; the two are supposed to be bound to each other."""
+        """Let the two count as bound to each other."""
         owner = objects.ObjectReference(kind=_CLAIM, namespace=claim.metadata.namespace, name=claim.metadata.name, uid=claim.metadata.uid)
-        self._supposed.suppose(_VOLUME, replace(volume, spec=replace(volume.spec, claim_ref=owner)))
+        self._sink.assume_changed(_VOLUME, replace(volume, spec=replace(volume.spec, claim_ref=owner)))
         done = {**claim.metadata.annotations, "pv.kubernetes.io/bind-completed": "yes"}
         bound = replace(claim, metadata=replace(claim.metadata, annotations=done))
-        self._supposed.suppose(_CLAIM, replace(bound, spec=replace(claim.spec, volume_name=volume.metadata.name)))
+        self._sink.assume_changed(_CLAIM, replace(bound, spec=replace(claim.spec, volume_name=volume.metadata.name)))
 
 
 class NoEvents:
-    """An `EventSink` that keeps nothing."""
+    """An `EventSink` that records nothing."""
 
     def record(self, regarding: PodView, event: Event) -> None:
-        """None."""
+        """Record nothing."""
 
     async def drain(self) -> None:
-        """None."""
+        """Return at once."""

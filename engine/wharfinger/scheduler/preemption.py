@@ -1,7 +1,6 @@
-"""Preemption: the node that was found is nominated, and its victims are evicted while everything else goes on.
+"""Preemption: nominates the node that was found, and evicts its victims in the background.
 
-The pod that room is made for is not tried again until its victims are seen to be leaving: before that, the same question would be answered
-with more victims.
+The preempting pod is not tried again until its victims are seen to be terminating: before that, a new decision would choose more victims.
 """
 
 from __future__ import annotations
@@ -24,29 +23,29 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queued_pods import QueuedPod
 
 LONGEST = 10.0
-"""Seconds to wait for the watch to show that evicted pods are leaving."""
+"""Seconds to wait for the watch to show that evicted pods are terminating."""
 
 
 class Preemptor:
-    """Evicts victims; knows for which pods it is doing so."""
+    """Evicts victims, and knows for which pods."""
 
-    def __init__(self, world: LiveCluster, queue: SchedulingQueue, writes: StatusWrites, permits: Permits) -> None:
-        self._world = world
-        self._ports = world.ports
+    def __init__(self, cluster: LiveCluster, queue: SchedulingQueue, writes: StatusWrites, permits: Permits) -> None:
+        self._cluster = cluster
+        self._ports = cluster.ports
         self._queue = queue
         self._writes = writes
         self._permits = permits
-        self._staying: dict[str, set[str]] = {}  # preemptor → victims that are not seen to be leaving yet
+        self._staying: dict[str, set[str]] = {}  # preemptor → victims that are not seen to be terminating yet
         self._seen = asyncio.Event()
-        self._evictions: dict[str, asyncio.Task[bool]] = {}  # victim → its one eviction, whoever wanted it first
+        self._evictions: dict[str, asyncio.Task[bool]] = {}  # victim → its one eviction, for all preemptors
         self._background = Background(lambda error: self._ports.observer.failed("preemption", error))
 
     def evicting_for(self, uid: str) -> bool:
-        """Whether room is being made for the pod right now."""
+        """True if victims are being evicted for the pod right now."""
         return uid in self._staying
 
     def leaving(self, uid: str) -> None:
-        """A pod is gone, or is being deleted."""
+        """Note that a pod is deleted or terminating."""
         self._evictions.pop(uid, None)
         for victims in self._staying.values():
             victims.discard(uid)
@@ -58,13 +57,13 @@ class Preemptor:
         """Nominate a node for a pod, and evict the victims there in the background."""
         pod = queued.pod
         self._displace(pod, node)
-        self._world.state.nominate(pod, node)
+        self._cluster.state.nominate(pod, node)
         self._ports.observer.preempted(pod, node, len(victims))
         self._staying[pod.uid] = {victim.uid for victim in victims if not victim.terminating}
         self._background.start(self._evict(queued, node, victims))
 
     async def drain(self) -> None:
-        """None, when nobody is being evicted any more."""
+        """Wait until no eviction is under way."""
         await self._background.drain()
 
     def cancel(self) -> None:
@@ -75,12 +74,12 @@ class Preemptor:
 
     def _displace(self, pod: PodView, node: str) -> None:
         """Take the nomination from pods of lower priority that are nominated to the node: they may fit elsewhere now."""
-        snapshot = self._world.snapshot()
+        snapshot = self._cluster.snapshot()
         row = snapshot.row(node)
         lower = () if row is None else tuple(other for other in snapshot.nominated(row) if other.priority < pod.priority)
         for other in lower:
-            self._world.state.denominate(other)
-            self._writes.say(other, None, "")
+            self._cluster.state.denominate(other)
+            self._writes.write(other, None, "")
             self._queue.activate(other.uid)
 
     async def _evict(self, queued: QueuedPod, node: str, victims: tuple[PodView, ...]) -> None:
@@ -90,16 +89,16 @@ class Preemptor:
             if not all(evicted):
                 self._give_up(queued.pod)
             else:
-                await self._see_them_leave(uid)
+                await self._wait_for_victims(uid)
         finally:
             for staying in self._staying.pop(uid, ()):
-                self._evictions.pop(staying, None)  # who is not seen to leave has to be told again
+                self._evictions.pop(staying, None)  # a victim that is not seen to be terminating has to be evicted again
             self._queue.activate(uid)
 
     async def _evict_once(self, queued: QueuedPod, node: str, victim: PodView) -> bool:
-        """Whether the victim is leaving. One that another pod's preemption evicts already is not evicted again."""
+        """True if the victim is terminating. A victim that another preemption evicts already is not evicted again."""
         if victim.uid not in self._staying[queued.uid]:
-            return True  # it is seen to be leaving
+            return True  # it is seen to be terminating
         eviction = self._evictions.get(victim.uid)
         if eviction is None:
             eviction = self._evictions[victim.uid] = asyncio.ensure_future(self._evict_one(queued, node, victim))
@@ -108,14 +107,14 @@ class Preemptor:
             self._evictions.pop(victim.uid, None)
         return leaves
 
-    async def _see_them_leave(self, uid: str) -> None:
+    async def _wait_for_victims(self, uid: str) -> None:
         clock = self._ports.clock
         ends_at = clock.monotonic() + LONGEST
         while self._staying.get(uid) and clock.monotonic() < ends_at:
             await until(self._seen, clock, ends_at - clock.monotonic())
 
     async def _evict_one(self, queued: QueuedPod, node: str, victim: PodView) -> bool:
-        """Whether the victim is leaving."""
+        """True if the victim is terminating."""
         preemptor = queued.pod
         if self._permits.reject(victim.uid, Reason("preempted")):
             self.leaving(victim.uid)
@@ -127,15 +126,15 @@ class Preemptor:
         except WriteFailed as error:
             self._ports.observer.failed(f"preemption of pod {victim.key}", error)
             return error.gone
-        except Exception as error:  # noqa: BLE001 — the pod that room is made for must not be lost by it
+        except Exception as error:  # noqa: BLE001 — the preempting pod must not be lost by it
             self._ports.observer.failed(f"preemption of pod {victim.key}", error)
             return False
         self._ports.events.record(victim, pod_status.preempted(preemptor, node, queued.profile.name))
         return True
 
     def _give_up(self, pod: PodView) -> None:
-        """The node is not free after all: the pod takes its chances like any other."""
-        node = self._world.snapshot().nominated_to(pod.uid)
-        if self._world.state.denominate(pod):
-            self._writes.say(pod, None, "")
+        """Take the nomination back: not all victims could be evicted."""
+        node = self._cluster.snapshot().nominated_to(pod.uid)
+        if self._cluster.state.denominate(pod):
+            self._writes.write(pod, None, "")
             self._queue.notify(Change(events=ClusterEvent.NOMINATION, label="PodUpdate", node=node))

@@ -21,9 +21,9 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class SortKey:
-    """A plugin's key for a pod, in the order that the plugin gives; where it has none, or keys cannot be compared, by priority.
+    """A plugin's key for a pod, in the order that the plugin gives; without a key, or if keys cannot be compared, by priority.
 
-    `faulty` is told of keys that cannot be compared.
+    `faulty` is called when keys cannot be compared.
     """
 
     __slots__ = ("_faulty", "_key", "_plugin", "_priority")
@@ -50,7 +50,7 @@ class SortKey:
 
 
 class Profile:
-    """A scheduler name, its chain, and the decider that remembers for it; `observer` is told of plugins that fail to order the queue."""
+    """A scheduler name, its chain, and the decider that caches for it; plugins that fail to order the queue are reported to `observer`."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Profile:
         self.adopt(chain)
 
     def adopt(self, chain: Chain) -> None:
-        """None; from now on this chain decides. It has the plugins of the one before, and other policies."""
+        """Let this chain decide from now on. It has the plugins of the former one, and other policies."""
         self.chain = chain
         self.decider = Decider(chain, stopwatch=self._stopwatch)
         self.reserves = tuple(plugin for plugin in chain.at("Reserve") if isinstance(plugin, ReservePlugin))
@@ -78,7 +78,7 @@ class Profile:
         return f"Profile({self.name!r})"
 
     def sort_key(self, pod: PodView) -> Any:
-        """What compares smaller for the pod to be tried first: by priority where a plugin fails to say."""
+        """The key by which pods are tried, smaller first; by priority where a plugin fails."""
         plugin = self.chain.queue_sort
         if plugin is None or not plugin_faults.is_foreign(plugin):
             return self.chain.sort_key(pod)
@@ -89,12 +89,15 @@ class Profile:
             return SortKey(None, pod.priority, plugin.name, self._faulty)
 
     def gate(self, pod: PodView) -> Reason | None:
-        """Why the pod must not be tried yet, or None."""
+        """Why the pod must not be tried yet; None if it may."""
         return self.chain.gate(pod)
 
 
 class Profiles:
-    """The profiles of one scheduler by name; all of them order the queue the same way. Decisions keep to the `budget` of policies."""
+    """The profiles of one scheduler by name; all of them order the queue the same way.
+
+    Decisions are measured for the `budget` of policies.
+    """
 
     def __init__(self, chains: Mapping[str, Chain], observer: Observer | None = None, budget: PolicyBudget | None = None) -> None:
         if not chains:

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.profiles import Profile
 
 PORTION = 500
-"""How many waiting pods are let in at a time: some milliseconds, after which others have their turn."""
+"""How many waiting pods are let in at a time, which takes some milliseconds."""
 REJECTED = "ScheduleAttemptFailure"
 READY = "BackoffComplete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """Backoffs after a rejection and after an error, and after how many seconds an unschedulable pod is tried again without a reason."""
+    """Backoffs after a rejection and after an error; an unschedulable pod is tried again after `longest_wait` seconds without an event."""
 
     backoff: Backoff = field(default_factory=Backoff)
     error_backoff: Backoff = field(default_factory=Backoff)
@@ -68,7 +68,7 @@ class QueuePlaces:
 
     @property
     def depths(self) -> dict[str, int]:
-        """How many pods are in each place, as `scheduler_pending_pods` names them, and `in_flight`; all but those behind their gates."""
+        """How many pods are in each place, as `scheduler_pending_pods` names them, and `in_flight`; gated pods are not counted."""
         return {
             "active": len(self._active),
             "backoff": len(self._backoff) + len(self._error_backoff),
@@ -83,7 +83,7 @@ class QueuePlaces:
         return self._active.pop() or self._backoff.pop()
 
     def take_out(self, queued: QueuedPod) -> None:
-        """Take a pod out of its place; it has to be put somewhere else."""
+        """Take a pod out of its place; the caller puts it into another."""
         match queued.place:
             case Place.ACTIVE:
                 self._active.remove(queued)
@@ -101,9 +101,9 @@ class QueuePlaces:
     # ── into a place ──
 
     def let_in(self, queued: QueuedPod, event: str) -> None:
-        """Put a pod that is nowhere where it belongs: behind its gate, into backoff if that still runs, or among the ready.
+        """Put a pod that has no place into the right one: gated, in backoff if its backoff has not ended, or active.
 
-        Where a plugin fails to say whether there is a gate, there is one, and the plugin is asked again after the backoff of errors.
+        Where a plugin fails to say whether the pod is gated, the pod is gated, and the plugin is asked again after the error backoff.
         """
         try:
             queued.gate = queued.profile.gate(queued.pod)
@@ -129,13 +129,13 @@ class QueuePlaces:
         self._gate_failed(queued, fault)
 
     def shelve(self, queued: QueuedPod) -> None:
-        """Put a pod that is nowhere among those that fit nowhere."""
+        """Put a pod that has no place among the unschedulable."""
         queued.place = Place.UNSCHEDULABLE
         self.unschedulable.add(queued)
         self._observer.queued(Place.UNSCHEDULABLE.value, REJECTED)
 
     def activate(self, queued: QueuedPod, event: str) -> None:
-        """Put a pod that is nowhere among the ready."""
+        """Put a pod that has no place among the active."""
         queued.place = Place.ACTIVE
         queued.queued_at = self._clock.monotonic()
         self._active.push(queued, self._key(queued))
@@ -143,7 +143,7 @@ class QueuePlaces:
         self._wake()
 
     def back_off(self, queued: QueuedPod, ready_at: float) -> None:
-        """Put a pod that is nowhere into a backoff that lasts until `ready_at`, also when nothing else is ready."""
+        """Put a pod that has no place into a backoff until `ready_at`; it is not taken early when no other pod is ready."""
         self._back_off(queued, Place.ERROR_BACKOFF, ready_at, REJECTED)
 
     def _back_off(self, queued: QueuedPod, place: Place, ready_at: float, event: str) -> None:
@@ -161,7 +161,7 @@ class QueuePlaces:
     # ── backoffs ──
 
     def end_backoffs(self, now: float) -> None:
-        """Make the pods ready whose backoff has ended, a portion at a time; a plugin that failed at the gate of one is asked again."""
+        """Activate the pods whose backoff has ended, a portion at a time; a plugin that failed at a gate is asked again."""
         for heap in (self._backoff, self._error_backoff):
             for _ in range(PORTION):
                 queued = heap.first()
@@ -186,13 +186,13 @@ ACTIVATED = "ForceActivate"
 POLICY = "PolicyUpdate"
 
 SWEEP = 30.0
-"""Seconds between two looks for pods that have waited too long."""
+"""Seconds between two checks for pods that have waited too long."""
 
 
 class SchedulingQueue:
     """Pods waiting to be placed.
 
-    `snapshot` gives the cluster as it is, for hints that look closer at an event. `wake` is called when a pod becomes ready or its backoff
+    `snapshot` gives the cluster as it is, for hints that check the change itself. `wake` is called when a pod becomes ready or its backoff
     begins. `gate_failed` is called with each pod that waits because a plugin failed to say whether it may be tried.
     """
 
@@ -231,7 +231,7 @@ class SchedulingQueue:
         return iter(self._pods.values())
 
     def get(self, uid: str) -> QueuedPod | None:
-        """The pod of that uid as it stands in the queue, in whatever place; None if it is not queued."""
+        """The queued pod of that uid, in any place; None if it is not queued."""
         return self._pods.get(uid)
 
     @property
@@ -253,7 +253,7 @@ class SchedulingQueue:
         self._places.let_in(queued, ADDED)
 
     def _update(self, queued: QueuedPod, pod: PodView) -> None:
-        """Take over a new version of a pod; one that asks for something else now is tried again, whatever rejected it."""
+        """Take over a new version of a pod; one with another template is tried again, whatever rejected it."""
         changed = queued.pod.template != pod.template
         if queued.place in {Place.IN_FLIGHT, Place.UNSCHEDULABLE, Place.GATED} or not changed:
             queued.pod = pod
@@ -270,7 +270,7 @@ class SchedulingQueue:
         self._places.let_in(queued, UPDATED)
 
     def delete(self, uid: str) -> QueuedPod | None:
-        """The pod that was queued under the uid and no longer is; None if there was none. An attempt under way ends by itself."""
+        """The pod that was queued under the uid, removed; None if there was none. An attempt under way is not stopped."""
         queued = self._pods.pop(uid, None)
         if queued is not None:
             self._places.take_out(queued)
@@ -278,26 +278,26 @@ class SchedulingQueue:
         return queued
 
     def notify(self, change: Change) -> int:
-        """How many pods a change has woken."""
+        """The number of pods that a change has woken."""
         self._in_flight.happened(change)
         return self._wake(self._unschedulable.helped_by(change, self._snapshot, self._observer.failed), change.label)
 
     def policies_changed(self, concerned: Callable[[QueuedPod], bool]) -> int:
-        """How many unschedulable pods are tried again because other policies decide about them now; pods in flight are if they fail.
+        """The number of unschedulable pods that are tried again because other policies decide about them; pods in flight are if they fail.
 
-        Of very many pods some are asked about later, and counted now.
+        Of very many pods some are checked later, and counted now.
         """
         self._in_flight.happened(Change(events=ClusterEvent.POLICY, label=POLICY))
         return self._wake(list(self._unschedulable), POLICY, concerned)
 
     def resumed(self) -> int:
-        """How many pods are tried again that waited for suspended policies."""
+        """The number of pods that waited for suspended policies and are tried again."""
         return self._wake([queued for queued in self._unschedulable if SUSPENDED in queued.rejectors], POLICY)
 
     def _wake(self, waiting: list[QueuedPod], label: str, concerned: Callable[[QueuedPod], bool] | None = None) -> int:
-        """How many of the pods are tried again, if they are `concerned`.
+        """The number of pods that are tried again, if they are `concerned`.
 
-        Of more than `PORTION` those that come first in the queue; the others with the next flushes, and counted now.
+        Of more than `PORTION`, the first in queue order now, the others with the next flushes; all are counted now.
         """
         if len(waiting) > PORTION:
             waiting.sort(key=lambda queued: queued.sort_key)
@@ -307,7 +307,7 @@ class SchedulingQueue:
         return woken + max(0, len(waiting) - PORTION)
 
     def _let_in(self, queued: QueuedPod, label: str, concerned: Callable[[QueuedPod], bool] | None) -> bool:
-        """Whether an unschedulable pod is tried again, as it is concerned."""
+        """True if an unschedulable pod is concerned; it is tried again then."""
         if concerned is not None and not concerned(queued):
             return False
         self._places.take_out(queued)
@@ -340,12 +340,15 @@ class SchedulingQueue:
         return queued
 
     def done(self, queued: QueuedPod) -> None:
-        """The pod needs no further attempt."""
+        """Remove a pod that needs no further attempt."""
         if self._pods.get(queued.uid) is queued:
             self.delete(queued.uid)
 
     def reject(self, queued: QueuedPod, rejectors: frozenset[Plugin]) -> None:
-        """The pod fits nowhere: it waits until something may help it. Plugins that depend on time are asked again after a backoff."""
+        """Let a pod that fits nowhere wait until an event may help.
+
+        If a rejecting plugin depends on time, it is tried again after a backoff.
+        """
         if queued.place is not Place.IN_FLIGHT:
             return
         missed = [change for change in self._in_flight.missed(queued.uid) if change.pod is None or change.pod.uid != queued.uid]
@@ -368,14 +371,14 @@ class SchedulingQueue:
             self._places.shelve(queued)
 
     def shelve(self, queued: QueuedPod) -> None:
-        """Undo `pop` until an event may help or `activate` is called: it is not the time to try the pod."""
+        """Undo `pop`, and let the pod wait until an event may help or `activate` is called."""
         if queued.place is Place.IN_FLIGHT:
             self._in_flight.end(queued.uid)
             queued.attempts -= 1
             self._places.shelve(queued)
 
     def fail(self, queued: QueuedPod) -> None:
-        """Something went wrong that has nothing to do with the pod: it is tried again after the error backoff."""
+        """Try a pod again after the error backoff: its attempt ended with an error."""
         if queued.place is not Place.IN_FLIGHT:
             return
         self._in_flight.end(queued.uid)
@@ -394,7 +397,7 @@ class SchedulingQueue:
         self._places.activate(queued, ACTIVATED)
 
     def activate(self, uid: str) -> bool:
-        """Whether the pod was waiting; it is ready now, without backoff. Gated pods stay."""
+        """True if the pod was waiting; it is ready now, without backoff. Gated pods stay."""
         queued = self._pods.get(uid)
         if queued is None or queued.gate is not None or queued.place in {Place.IN_FLIGHT, Place.ACTIVE}:
             return False
@@ -405,7 +408,7 @@ class SchedulingQueue:
     # ── time ──
 
     def flush(self) -> None:
-        """Let in what has waited long enough: ended backoffs, and pods that nothing has woken for minutes."""
+        """Let in what has waited long enough: ended backoffs, and pods that no event has woken for `longest_wait` seconds."""
         now = self._clock.monotonic()
         self._places.end_backoffs(now)
         self._wake_more()

@@ -47,11 +47,11 @@ class Place(Enum):
 class QueuedPod:
     """A pod that waits to be placed or is being placed; times are monotonic seconds.
 
-    `attempts` counts how often it was taken out to be tried, `rejections` and `errors` the failures of each kind in a row. `first_seen` is
-    when it could first have been tried, `queued_at` when it entered its present place, `ready_at` when its backoff ends and `started` when
-    it was last taken out. `rejectors` are the plugins that kept it off the nodes last time; empty means that nothing is known, so that
-    anything may help. `gate` says why it must not be tried, `gate_faults` how often a plugin failed to say. `tried` is the
-    template it was last tried with. `flushed`: only because it had waited for too long.
+    `attempts` counts how often it was popped, `rejections` and `errors` the failures of each kind in a row. `first_seen` is when it could
+    first have been tried, `queued_at` when it entered its present place, `ready_at` when its backoff ends and `started` when it was last
+    popped. `rejectors` are the plugins that rejected nodes for it last time; empty means unknown, so that any event may help. `gate` says
+    why it must not be tried, `gate_faults` how often a plugin failed to say. `tried` is the template of its last attempt. `flushed`: it is
+    tried again only because it has waited for too long.
     """
 
     pod: PodView
@@ -82,7 +82,11 @@ _FEW = 64
 
 
 class ReadyHeap:
-    """Pods by key, the smallest first."""
+    """Queued pods by key, the smallest first; any of them can be removed.
+
+    A pod that is removed, or pushed again under another key, leaves a dead entry behind that is skipped. Once most entries are dead the
+    heap is rebuilt, so that it never holds more than twice its pods.
+    """
 
     def __init__(self) -> None:
         self._entries: list[tuple[Any, int, QueuedPod]] = []
@@ -93,7 +97,7 @@ class ReadyHeap:
         return len(self._live)
 
     def push(self, queued: QueuedPod, key: Any) -> None:
-        """Put a pod in; if it is in already, under this key instead."""
+        """Add a pod; one that is in already gets this key."""
         self._tickets += 1
         self._live[queued.uid] = self._tickets
         heapq.heappush(self._entries, (key, self._tickets, queued))
@@ -102,7 +106,7 @@ class ReadyHeap:
             heapq.heapify(self._entries)
 
     def remove(self, queued: QueuedPod) -> None:
-        """Take a pod out that is in."""
+        """Remove a pod that is in."""
         del self._live[queued.uid]
 
     def first(self) -> QueuedPod | None:
@@ -116,7 +120,7 @@ class ReadyHeap:
         return None
 
     def pop(self) -> QueuedPod | None:
-        """The pod with the smallest key, which is taken out; None if the heap is empty."""
+        """The pod with the smallest key, removed; None if the heap is empty."""
         queued = self.first()
         if queued is not None:
             heapq.heappop(self._entries)
@@ -125,11 +129,11 @@ class ReadyHeap:
 
 
 MOST_CHANGES = 4096
-"""Changes that are kept: those of seconds in which a thousand pods are placed."""
+"""Changes that are kept: those of some seconds in which a thousand pods are placed."""
 
 
 class InFlight:
-    """Pods being placed, by uid in the order in which they were taken, and the changes since the first of them was."""
+    """The pods being placed, by uid in the order of their attempts, and the changes since the first of these attempts began."""
 
     def __init__(self) -> None:
         self._since: dict[str, int] = {}
@@ -145,11 +149,11 @@ class InFlight:
         return len(self._changes)
 
     def begin(self, uid: str) -> None:
-        """An attempt at placing the pod begins."""
+        """Note that an attempt at placing the pod begins."""
         self._since[uid] = self._dropped + len(self._changes)
 
     def happened(self, change: Change) -> None:
-        """Keep a change if somebody may have missed it."""
+        """Keep a change if a pod is in flight."""
         if self._since:
             self._changes.append(change)
             if len(self._changes) > MOST_CHANGES:
@@ -157,15 +161,15 @@ class InFlight:
                 self._dropped += 1
 
     def has_lost(self, uid: str) -> bool:
-        """Whether there were more changes since the attempt began than are kept."""
+        """True if there were more changes since the attempt began than are kept."""
         return self._since[uid] < self._dropped
 
     def missed(self, uid: str) -> Iterator[Change]:
-        """The changes since the attempt began, as far as they are kept; to be read at once."""
+        """The changes since the attempt began, as far as they are kept; read them before the next change."""
         return islice(self._changes, max(0, self._since[uid] - self._dropped), None)
 
     def end(self, uid: str) -> None:
-        """The attempt has ended; changes that nobody else may have missed are forgotten."""
+        """Note that the attempt has ended; changes that no other pod has missed are dropped."""
         del self._since[uid]
         if not self._since:
             self._dropped += len(self._changes)

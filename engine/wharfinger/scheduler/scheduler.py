@@ -36,14 +36,17 @@ if TYPE_CHECKING:
 
 
 def policies_between(old: Chain, new: Chain) -> tuple[CompiledPolicy, ...]:
-    """The policies of either chain that the other does not have in that revision."""
+    """The policies that one of the chains has and the other does not have in that revision."""
     before = {(policy.name, policy.revision): policy for policy in old.policies}
     after = {(policy.name, policy.revision): policy for policy in new.policies}
     return tuple((before | after)[key] for key in sorted(before.keys() ^ after.keys()))
 
 
 class Concerned:
-    """Whether a queued pod is concerned; `changed` are the policies that changed by profile, `now` the time of day."""
+    """A test for queued pods: True if a change of policies concerns the pod.
+
+    `changed` are the changed policies by profile, `now` is the time of day.
+    """
 
     def __init__(self, changed: Mapping[Profile, Sequence[CompiledPolicy]], now: float) -> None:
         self._changed = changed
@@ -51,7 +54,7 @@ class Concerned:
         self._answers: dict[tuple[bytes, Profile], bool] = {}
 
     def __call__(self, queued: QueuedPod) -> bool:
-        """Whether another policy decides about the pod now; pods of one template get one answer, unless a scope tells them apart."""
+        """True if another policy decides about the pod now. Pods of one template get one answer, unless a scope tells them apart."""
         policies = self._changed.get(queued.profile, ())
         if any(policy.scope_varies for policy in policies):
             return self._governed(queued, policies)
@@ -63,23 +66,23 @@ class Concerned:
     def _governed(self, queued: QueuedPod, policies: Sequence[CompiledPolicy]) -> bool:
         try:
             return any(policy.governs(queued.pod, self._now) for policy in policies)
-        except Exception:  # noqa: BLE001 — a policy that fails on this pod says so when the pod is tried
+        except Exception:  # noqa: BLE001 — a policy that fails on this pod is reported when the pod is tried
             return True
 
 
 SHORTER = 4
-"""How many times shorter a slice is while somebody else asks for room."""
+"""How many times shorter a slice is while policies are being built."""
 LONGEST_NAP = 1.0
-"""Seconds after which an idle loop looks around: backoffs, pods that waited too long, the lease."""
+"""Seconds after which an idle loop checks backoffs, pods that have waited too long, and the lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
     """Limits of the loop.
 
-    `needed`: kinds that must be known before the first decision. `slice_seconds`: how long to decide before others have their turn.
-    `most_binds`, `most_writes`: requests under way at a time. `stop_seconds`: how long a stop waits for what is under way. `budget`: what
-    policies may take of the time of decisions.
+    `needed`: kinds that must be known before the first decision. `slice_seconds`: how long to decide before other tasks have their turn.
+    `most_binds`, `most_writes`: requests under way at a time. `stop_seconds`: how long a stop waits for work under way. `budget`: how much
+    of the time of a decision policies may take.
     """
 
     needed: frozenset[str] = frozenset({"Node", "Pod"})
@@ -147,16 +150,16 @@ class Scheduler:
 
     @property
     def sink(self) -> ClusterSink:
-        """Who is to be told what happens in the cluster."""
+        """The sink for watch events."""
         return self._feed
 
     @property
     def known_pods(self) -> Collection[PodView]:
-        """All pods of the cluster as it last told them, of whatever scheduler, waiting or placed."""
+        """All pods of the cluster in their last state, of any scheduler, waiting or placed."""
         return self._feed.known_pods
 
     def known_pod(self, key: str) -> PodView | None:
-        """The pod of that `namespace/name` as the cluster last told it, or None."""
+        """The pod of that `namespace/name` in its last state; None if there is none."""
         return self._feed.known_pod(key)
 
     @property
@@ -175,10 +178,12 @@ class Scheduler:
         return len(self._writes)
 
     def adopt(self, chains: Mapping[str, Chain]) -> int:
-        """How many waiting pods are tried again, now that these chains decide; to be called on the event loop, so between two cycles.
+        """The number of waiting pods that are tried again because these chains decide now.
 
-        `chains` are by scheduler name; profiles that are not named, and chains that are the same, stay as they are with all they remember.
-        Decisions that are being carried out are those of the former chain, and say so.
+        To be called on the event loop, so between two cycles.
+
+        `chains` are by scheduler name; profiles that are not named, and chains that are the same, keep what they have cached. Decisions
+        that are being carried out are those of the former chain, and carry its revision.
         """
         changed = {}
         for name, chain in chains.items():
@@ -194,7 +199,10 @@ class Scheduler:
         self._watchers.append(watcher)
 
     async def run(self) -> None:
-        """None, after `stop`, when what was under way has ended or `stop_seconds` have passed. Cancelling stops everything at once."""
+        """Schedule until `stop` is called and work under way has ended, or `stop_seconds` have passed.
+
+        Cancelling stops everything at once.
+        """
         try:
             while not self._stopping:
                 await self._step()
@@ -229,7 +237,7 @@ class Scheduler:
             await until(self._wake, self._ports.clock, self._nap())
 
     def _schedule_slice(self) -> bool:
-        """Whether there may be more to do after a slice of time; False when no pod is ready."""
+        """True if more pods may be ready after a slice of time; False when no pod is ready."""
         clock = self._ports.clock
         ends_at = clock.monotonic() + self.settings.slice_seconds / (SHORTER if self._rest() else 1)
         while self._binding.room.is_set():
@@ -258,7 +266,7 @@ class Scheduler:
             self._writes.forget(uid)
 
     async def _drain(self) -> None:
-        """Wait for what is under way, within the limit."""
+        """Wait for work under way, at most `stop_seconds`."""
         try:
             async with asyncio.timeout(self.settings.stop_seconds):
                 await self._binding.drain()

@@ -85,7 +85,7 @@ Seen = TypeVar("Seen")
 
 
 class Mode(Enum):
-    """Whether a placement counts for the pods after it."""
+    """If a placement counts for the pods after it (SEQUENTIAL), or each pod is asked for alone (INDEPENDENT)."""
 
     SEQUENTIAL = "sequential"
     INDEPENDENT = "independent"

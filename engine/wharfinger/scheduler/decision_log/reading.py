@@ -106,7 +106,7 @@ class LogReader:
 
 
 def _may_begin(content: bytes) -> bool:
-    """Whether a first line that was cut off is one of a log."""
+    """True if a first line that was cut off is one of a log."""
     return content[: len(HEAD)] == HEAD[: len(content)]
 
 

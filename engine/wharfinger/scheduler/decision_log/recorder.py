@@ -53,7 +53,7 @@ class RecordedState(ClusterState):
         self._note("node", node)
 
     def remove_node(self, name: str) -> bool:
-        """Whether there was such a node, which is gone now."""
+        """True if there was such a node, which is gone now."""
         found = super().remove_node(name)
         if found:
             self._note("node gone", name)
@@ -66,7 +66,7 @@ class RecordedState(ClusterState):
             super().add_pod(view)
 
     def remove_pod(self, pod: objects.Pod | PodView) -> bool:
-        """Whether the pod was here; it is gone now."""
+        """True if the pod was here; it is gone now."""
         uid = pod.uid if isinstance(pod, PodView) else PodView(pod).uid
         found = super().remove_pod(pod)
         if found:
@@ -79,7 +79,7 @@ class RecordedState(ClusterState):
         self._note("assume", pod, node_name)
 
     def forget(self, pod: PodView) -> bool:
-        """Whether the pod was assumed; it counts nowhere any more."""
+        """True if the pod was assumed; it counts nowhere any more."""
         found = super().forget(pod)
         if found:
             self._note("forget", pod.uid)
@@ -91,7 +91,7 @@ class RecordedState(ClusterState):
         self._note("nominate", pod, node_name)
 
     def denominate(self, pod: PodView) -> bool:
-        """Whether the pod was nominated, which it no longer is."""
+        """True if the pod was nominated, which it no longer is."""
         found = super().denominate(pod)
         if found:
             self._note("denominate", pod.uid)
@@ -106,7 +106,7 @@ class RecordedState(ClusterState):
             self._note("put", obj)
 
     def drop(self, kind: str, key: str) -> bool:
-        """Whether there was an object of that kind and key, which is gone now."""
+        """True if there was an object of that kind and key, which is gone now."""
         found = super().drop(kind, key)
         self._note("drop", kind, key)
         return found
@@ -157,7 +157,7 @@ class DecisionRecorder:
             self.begin()  # with the change already in it
 
     def begin(self) -> bool:
-        """Whether a new file could be begun, with the state as it is now."""
+        """True if a new file could be begun, with the state as it is now."""
         self._begun = True
         if not self._writer.has_room:
             self._writer.n_lost += 1

@@ -89,7 +89,7 @@ class LogWriter:
 
     @property
     def has_room(self) -> bool:
-        """Whether a checkpoint would find room, and a disk that may take it."""
+        """True if a checkpoint would find room, and a disk that may take it."""
         return len(self._entries) < MOST_WAITING // 2 and time.monotonic() >= self._rests_until
 
     def close(self) -> None:
