@@ -55,7 +55,7 @@ _HOMES = {
     "Decision": "framework.decision",
     "Explanation": "explain.explanation",
     "InvalidObject": "errors",
-    "PolicyError": "language.diagnostics",
+    "PolicyError": "language.report.diagnostics",
     "UnknownObject": "errors",
     "UsageError": "errors",
     "WharfingerError": "errors",
