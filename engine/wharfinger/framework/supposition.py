@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from wharfinger.model.state.cluster_state import ClusterState
+
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
@@ -40,6 +42,14 @@ class Supposition:
             if pod.uid not in self.removed:
                 yield pod
         yield from self.added.values()
+
+    def alone(self) -> Snapshot:
+        """A cluster of this node and its supposed pods alone, at the same time and without samples of metrics."""
+        state = ClusterState(self.snapshot.now)
+        state.add_node(self.snapshot.node(self.row).object)
+        for pod in self.pods():
+            state.add_pod(pod)
+        return state.snapshot(self.snapshot.now)
 
     def remove(self, pod: PodView) -> None:
         """Suppose that one of the node's pods is gone."""

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
+from wharfinger.framework.cycle_state import CycleState
 from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.filter_slot import FilterSlot
 from wharfinger.framework.question import Question
 from wharfinger.framework.supposition import Supposition
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.verdict import Reason, Rejected
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
@@ -41,6 +43,30 @@ class Trial:
         self._asked = asked
         self._refused = refused
         self._slots = tuple((slot, type(slot.plugin).filter_if is not FilterPlugin.filter_if) for slot in slots if not slot.skipped)
+
+    def confirmed(self, row: int, victims: Sequence[PodView]) -> tuple[Reason, ...]:
+        """The reasons of filters that cannot suppose anything against the node without its victims; empty if all let it pass.
+
+        Such a filter is asked about a cluster of that node alone, if its answer depends on the node and its pods and on nothing else.
+        Otherwise it is taken to say what it has said.
+        """
+        asking = [slot.plugin for slot, supposes in self._slots if not supposes and slot.plugin.filter_volatility is Volatility.ROW]
+        if not asking:
+            return ()
+        supposed = self.suppose(row)
+        for victim in victims:
+            supposed.remove(victim)
+        asked = Question(CycleState(), self._asked.pod, supposed.alone())
+        for plugin in asking:
+            slot = FilterSlot(plugin)
+            slot.prepare(asked)
+            if isinstance(slot.answer, Rejected):
+                return slot.answer.reasons
+            if not slot.skipped:
+                slot.evaluate(asked)
+                if found := _said(slot, 0):
+                    return found
+        return ()
 
     @property
     def spans_nodes(self) -> bool:

@@ -60,9 +60,16 @@ def test_a_filter_that_reads_node_objects_leaves_preemption_as_kubernetes_has_it
 
 
 def test_pods_of_the_namespace_itself_are_its_own_affair():
-    assert evicted(FULL, TENANT, victims="team") == ([f"team/on-{node}" for node in NODES], None)
+    assert evicted('(node.labels["disk"] ?? "") == "ssd"', TENANT, victims="team") == (["team/on-a"], "a")
+
+
+@pytest.mark.parametrize("authority", [CLUSTER, TRUSTED, TENANT], ids=str)
+@pytest.mark.parametrize("requirement", [FULL, "node.pod_count > 0", '(share_after("cpu") ?? 0%) > 100%'])
+def test_nobody_is_evicted_for_a_node_that_a_filter_rejects_without_them(requirement, authority):
+    assert evicted(requirement, authority, victims="team") == ([], None)
 
 
 @pytest.mark.parametrize("authority", [CLUSTER, TRUSTED], ids=str)
-def test_policies_of_the_cluster_and_of_trusted_namespaces_answer_for_their_filters(authority):
-    assert evicted(FULL, authority) == ([f"bank/on-{node}" for node in NODES], None)
+@pytest.mark.parametrize("requirement", ["count(pods, on: node) < 5", "node.free.cpu >= 0cpu"])
+def test_a_filter_that_lets_the_node_without_them_pass_leaves_preemption_as_kubernetes_has_it(requirement, authority):
+    assert evicted(requirement, authority) == (["bank/on-a"], "a")

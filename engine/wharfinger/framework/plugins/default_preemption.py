@@ -73,7 +73,7 @@ class DefaultPreemption(PostFilterPlugin):
             return PostFilterOutcome(message=f"preemption: {refusal}")
         search: Search = cycle.setdefault(NAME, Search())
         search.update(pod, snapshot, rejection)
-        best = search.best()
+        best = search.best(rejection.trial)
         if best is None:
             return PostFilterOutcome(message=f"preemption: {search.message(snapshot.n_nodes)}")
         return PostFilterOutcome(nominated=best.cost[-1], victims=best.victims)
@@ -82,13 +82,14 @@ class DefaultPreemption(PostFilterPlugin):
 class Search:
     """The nodes looked at for one template: candidates by row with the cheapest on top of a heap, and the reasons of the others."""
 
-    __slots__ = ("_asked_at", "_budgets", "_candidates", "_heap", "_open", "_own", "_reasons", "_refused", "_seen")
+    __slots__ = ("_asked_at", "_budgets", "_candidates", "_confirmed", "_heap", "_open", "_own", "_reasons", "_refused", "_seen")
 
     def __init__(self) -> None:
         self._forget(0)
 
     def _forget(self, n_nodes: int) -> None:
         self._candidates: dict[int, Candidate] = {}
+        self._confirmed: set[int] = set()
         self._heap: list[tuple[Cost, int]] = []
         self._refused: dict[int, tuple[Reason, ...]] = {}
         self._reasons: Counter[str] = Counter()
@@ -137,6 +138,7 @@ class Search:
 
     def _drop(self, row: int) -> None:
         self._candidates.pop(row, None)
+        self._confirmed.discard(row)
         self._reasons.subtract(reason.text for reason in self._refused.pop(row, ()))
 
     def _keep(self, row: int, found: Candidate | tuple[Reason, ...]) -> None:
@@ -147,14 +149,24 @@ class Search:
             self._refused[row] = found
             self._reasons.update(reason.text for reason in found)
 
-    def best(self) -> Candidate | None:
-        """The cheapest candidate, or None."""
+    def best(self, trial: Trial) -> Candidate | None:
+        """The cheapest candidate that every filter confirms, or None.
+
+        Some filters cannot say cheaply what they would say without the victims (`Trial.confirmed`), so they are asked about the cheapest
+        candidates only, one after the other.
+        """
         while self._heap:
             cost, row = self._heap[0]
             candidate = self._candidates.get(row)
-            if candidate is not None and candidate.cost == cost:
+            if candidate is None or candidate.cost != cost:
+                heapq.heappop(self._heap)  # the node has been looked at again since
+                continue
+            reasons = () if row in self._confirmed else trial.confirmed(row, candidate.victims)
+            if not reasons:
+                self._confirmed.add(row)
                 return candidate
-            heapq.heappop(self._heap)  # the node has been looked at again since
+            self._drop(row)
+            self._keep(row, reasons)
         return None
 
     def message(self, n_nodes: int) -> str:
