@@ -230,7 +230,7 @@ CALL = 10
 METRIC = 3
 REGEX = 20  # on a placed pod, whose annotations may be long
 _REGEX = "call matches_regex"
-_WEIGHTS = {ops.KNOWN.name: 0, "given": 0, ops.LOOKUP_PRESENT.name: 1, ops.SELECT.name: 0}
+_WEIGHTS = {ops.IS_PRESENT.name: 0, ops.VALUE_OF: 0, ops.LOOKUP_PRESENT.name: 1, ops.SELECT.name: 0}
 _TEXTS = frozenset(f"call {function.name}" for function in CATALOGUE.functions() if isinstance(function.vector, text_kernels.Kernel))
 _POD_TEXTS = dict.fromkeys(_TEXTS, 10) | {_REGEX: 100}
 

@@ -21,7 +21,7 @@ from wharfinger.compiler.evaluation.row_code import row_code
 from wharfinger.compiler.evaluation.selections import take_apart
 from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph.ir import Graph, Module, ordered
-from wharfinger.compiler.graph.lower import Lowering
+from wharfinger.compiler.graph.lower import Lowering, as_plain
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.messages import Reasons
 from wharfinger.compiler.metrics import Freshness
@@ -30,7 +30,7 @@ from wharfinger.errors import UsageError
 from wharfinger.language.report.wording import closest
 from wharfinger.language.semantics import typed, units
 from wharfinger.language.semantics.describe import describe, value_text
-from wharfinger.language.semantics.types import DIMENSIONLESS, NUMERIC, Kind, Type
+from wharfinger.language.semantics.types import DIMENSIONLESS, Kind, Type
 from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
@@ -57,7 +57,7 @@ def _value(policy: typed.Policy, param: typed.Param, given: Mapping[str, Any]) -
     if param.name not in given:
         if param.default is None:
             raise UsageError(f"param {param.name} of policy {policy.name} needs a value ({param.type})")
-        return _plain(param.default, param.type)
+        return as_plain(param.default, param.type)
     value = _read(given[param.name], param.type)
     where = f"param {param.name} of policy {policy.name}"
     if value is None:
@@ -76,12 +76,6 @@ def _within(value: float, param: typed.Param) -> bool:
 def _range_text(param: typed.Param) -> str:
     ends = ("" if end is None else value_text(end, param.type.kind) for end in (param.low, param.high))
     return "..".join(ends)
-
-
-def _plain(value: Any, type_: Type) -> Any:
-    if type_.kind in NUMERIC:
-        return float(value)
-    return frozenset(value) if type_.kind is Kind.SET else value
 
 
 def _read(value: Any, type_: Type) -> Any:

@@ -215,7 +215,7 @@ def test_prints_as_its_intermediate_representation() -> None:
     lines = str(compiled('policy "p"\nfilter f { require node.free.cpu - 1cpu >= 0cpu else "no" }')).splitlines()
     assert lines == [
         "%0 = node.free.cpu : object run row",
-        "%1 = given %0 : float run row",
+        "%1 = value of %0 : float run row",
         "%2 = const 1000.0 : float const",
         "%3 = sub %1 %2 : float run row",
         "%4 = const 0.0 : float const",

@@ -150,7 +150,7 @@ def _comparisons(outputs: Sequence[Node]) -> list[tuple[Node, Node, Node]]:
 
 def _of_one_pod(by: Node) -> bool:
     """True if a string is the name, uid or node of the placed pod: few pods have the same one."""
-    (maybe,) = by.args if by.op.name == "given" else (by,)
+    (maybe,) = by.args if by.op.name == operations.VALUE_OF else (by,)
     return maybe.op.key == IDENTITY and all(arg.op is leaves.ITEM for arg in maybe.args)
 
 

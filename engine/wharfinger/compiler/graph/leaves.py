@@ -69,14 +69,14 @@ def _read(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> Va
     op = Op(name=f"{record.subject.value}.{record.path}", scalar=_reader(record, type_), key=IDENTITY if record.identity else None)
     operands = (view,) if key is None else (view, key.node)
     maybe = graph.apply(op, operands, Rep.OBJECT)
-    value = graph.apply(operations.given(rep_of(type_, maybe.stage)), (maybe,), rep_of(type_, maybe.stage))
+    value = graph.apply(operations.value_of(rep_of(type_, maybe.stage)), (maybe,), rep_of(type_, maybe.stage))
     return Value(value, _presence(graph, record, maybe, key))
 
 
 def _presence(graph: Graph, record: Attribute, maybe: Node, key: Value | None) -> Node | None:
     """Where an attribute is present: its key is, and so is the value under it."""
     may_be_absent = record.type.optional or record.type.kind is Kind.LABELS
-    own = graph.apply(operations.KNOWN, (maybe,), Rep.BOOL) if may_be_absent else None
+    own = graph.apply(operations.IS_PRESENT, (maybe,), Rep.BOOL) if may_be_absent else None
     return both(graph, key.present if key else None, own)
 
 
@@ -100,7 +100,7 @@ def _column(graph: Graph, record: Attribute, type_: Type, key: Value | None) -> 
     operands = () if key is None else (key.node,)
     pair = graph.apply(op, operands, Rep.OBJECT, at=Stage.RUN, volatility=record.volatility)
     rep = rep_of(type_, Stage.RUN)
-    return Value(graph.apply(operations.given(rep), (pair,), rep), _presence(graph, record, pair, key))
+    return Value(graph.apply(operations.value_of(rep), (pair,), rep), _presence(graph, record, pair, key))
 
 
 def _vector_reader(column: Any) -> Any:
@@ -132,7 +132,7 @@ def metric(graph: Graph, record: typed.Metric) -> Value:
         framed=True,
     )
     pair = graph.leaf(op, Stage.RUN, Rep.OBJECT, volatility=Volatility.TIMED)
-    return Value(graph.apply(operations.given(Rep.FLOAT), (pair,), Rep.FLOAT), graph.apply(operations.KNOWN, (pair,), Rep.BOOL))
+    return Value(graph.apply(operations.value_of(Rep.FLOAT), (pair,), Rep.FLOAT), graph.apply(operations.IS_PRESENT, (pair,), Rep.BOOL))
 
 
 # ── presence ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

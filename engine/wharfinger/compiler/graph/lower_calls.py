@@ -142,8 +142,8 @@ def _unpacked(lowering: Lowering, expr: typed.Call, call: Node, present: Node | 
     if call.rep is not Rep.OBJECT:
         return Value(call, present)
     rep = leaves.rep_of(expr.type, call.stage)
-    own = lowering.graph.apply(operations.KNOWN, (call,), Rep.BOOL) if can_be_absent(expr) else None
-    return Value(lowering.graph.apply(operations.given(rep), (call,), rep), lowering.both(present, own))
+    own = lowering.graph.apply(operations.IS_PRESENT, (call,), Rep.BOOL) if can_be_absent(expr) else None
+    return Value(lowering.graph.apply(operations.value_of(rep), (call,), rep), lowering.both(present, own))
 
 
 def _on_columns(kernel: text_kernels.Kernel, columns: list[int]) -> Callable[..., Any]:
@@ -164,8 +164,8 @@ def _textual(lowering: Lowering, expr: typed.Call, nodes: list[Node], present: N
     if len(columns) > 1 or nodes[columns[0]].rep is not Rep.CODE:
         op = Op(name=f"call {expr.function.name}", vector=_on_columns(kernel, columns), key=tuple(columns))
         pair = lowering.graph.apply(op, (table_of, *nodes), Rep.OBJECT)
-        own = lowering.graph.apply(operations.KNOWN, (pair,), Rep.BOOL) if can_be_absent(expr) else None
-        return Value(lowering.graph.apply(operations.given(rep), (pair,), rep), lowering.both(present, own))
+        own = lowering.graph.apply(operations.IS_PRESENT, (pair,), Rep.BOOL) if can_be_absent(expr) else None
+        return Value(lowering.graph.apply(operations.value_of(rep), (pair,), rep), lowering.both(present, own))
     column = columns[0]
     make = Op(name=f"table {expr.function.name}", scalar=lambda strings, *rest: kernel.table(strings, column, *rest), key=column)
     table = lowering.graph.apply(make, (table_of, *(node for index, node in enumerate(nodes) if index != column)), Rep.OBJECT)

@@ -54,13 +54,14 @@ SELECT = Op(name="select")  # operands: which placed pods are selected, and for 
 ARBITRARY = {Rep.FLOAT: "0.0", Rep.BOOL: "False", Rep.TEXT: "''", Rep.CODE: "-1", Rep.OBJECT: "frozenset()"}
 _FIRST, _SECOND = operator.itemgetter(0), operator.itemgetter(1)
 
-KNOWN = written("known", "{0} is not None", _SECOND, row=_SECOND, row_source="{0}[1]")
+VALUE_OF = "value of"  # the name of the operations made by `value_of`
+IS_PRESENT = written("is present", "{0} is not None", _SECOND, row=_SECOND, row_source="{0}[1]")
 
 
 @lru_cache(maxsize=len(Rep))
-def given(rep: Rep) -> Op:
+def value_of(rep: Rep) -> Op:
     """The operation that takes the value out of something that may be absent."""
-    return written("given", f"{ARBITRARY[rep]} if {{0}} is None else {{0}}", _FIRST, row=_FIRST, row_source="{0}[0]", key=rep)
+    return written(VALUE_OF, f"{ARBITRARY[rep]} if {{0}} is None else {{0}}", _FIRST, row=_FIRST, row_source="{0}[0]", key=rep)
 
 
 # ── texts as codes ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────

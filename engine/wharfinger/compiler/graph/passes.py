@@ -76,16 +76,18 @@ def fix_curves(graph: Graph, node: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def _simple_and(_: Graph, args: tuple[Node, ...]) -> Node | None:
-    for one, other in (args, args[::-1]):
-        if one.op is CONST:
-            return other if one.value else one
-    return args[0] if args[0] is args[1] else None
+    return _joined(args, neutral=True)
 
 
 def _simple_or(_: Graph, args: tuple[Node, ...]) -> Node | None:
+    return _joined(args, neutral=False)
+
+
+def _joined(args: tuple[Node, ...], *, neutral: bool) -> Node | None:
+    """What remains of two conditions if one is constant or both are the same; the constant `neutral` changes nothing."""
     for one, other in (args, args[::-1]):
         if one.op is CONST:
-            return one if one.value else other
+            return other if one.value is neutral else one
     return args[0] if args[0] is args[1] else None
 
 
