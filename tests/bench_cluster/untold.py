@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from wharfinger.cli import main
 from wharfinger.daemon import serve
-from wharfinger.daemon.observation import Telling
+from wharfinger.daemon.observation import Observation
 from wharfinger.daemon.settings import Settings
 from wharfinger.framework.ports import Clock, SilentObserver
 from wharfinger.scheduler.scheduler import Scheduler
@@ -22,14 +22,14 @@ from wharfinger.telemetry.metrics import Metrics
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 
 
-class Untold(Telling):
+class Untold(Observation):
     """Keeps everything to itself."""
 
     def watch(self, scheduler: Scheduler) -> None:
         """None; nothing is told of any decision."""
 
 
-def untold(settings: Settings, clock: Clock, opened: AsyncExitStack) -> Telling:
+def untold(settings: Settings, clock: Clock, opened: AsyncExitStack) -> Observation:
     """What there must be, with nothing in it."""
     opened.callback(logs.configure("json", "error").close)
     metrics, recent = Metrics(CollectorRegistry()), RecentDecisions(clock.now, clock.monotonic)

@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from tests.in_memory import InMemoryCluster
 from wharfinger.daemon.active_policies import connect
-from wharfinger.daemon.observation import ToldToo, decisions_shown
-from wharfinger.daemon.pages import live_page, policies_told
+from wharfinger.daemon.observation import ForwardingObserver, decisions_shown
+from wharfinger.daemon.pages import live_page, policies_shown
 from wharfinger.event_loop import SystemClock
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.ports import SilentObserver
@@ -118,7 +118,7 @@ class SchedulerPage:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         clock, known = SystemClock(), Known()
         self.recent = RecentDecisions(clock.now, clock.monotonic)
-        observer = ToldToo(self.failures, self.recent.attempted)
+        observer = ForwardingObserver(self.failures, self.recent.attempted)
         self.cluster = InMemoryCluster()
         store = await self._store(clock)
         ports = Ports(binder=self.cluster, writer=self.cluster, events=self.cluster, clock=clock, observer=observer)
@@ -127,7 +127,7 @@ class SchedulerPage:
             self.scheduler, connect(store, self.scheduler, clock, self.failures.failed), Contact(lambda: 0.0), SimpleNamespace(metrics=())
         )
         self.scheduler.show_decisions(self.recent.decided)
-        told = policies_told(store, known)
+        told = policies_shown(store, known)
         self.page = live_page(known, told, self.recent, store, clock=clock, failed=self.failures.failed, to_anybody=False)
         routes = [*policies.routes(told), *decisions.routes(decisions_shown(self.recent, known, clock)), *pages.routes(self.page)]
         async with Server(application(Checks(), CollectorRegistry(), None, routes)) as self._server:

@@ -1,10 +1,10 @@
-"""The command line: where everything is put together.
+"""The command line `wharf`: `main` runs one verb of `cli/verbs` and returns its exit code.
 
-Each verb is one file, imported only when it is asked for: `wharf check` must not pay for the simulator. Output that people or
-programs read goes to stdout and depends on nothing but the input (no times, no terminal width); progress and complaints go to stderr.
+Each verb is one module, imported only when it is used: `wharf check` must not pay for the simulator. Results go to stdout and depend on
+nothing but the input (no times, no terminal width); progress, warnings and errors go to stderr. Start with `main`.
 
     exit code  0 clean · 1 findings, or pods or tests that failed · 2 usage, or a file that cannot be read or written
-               70 an error in Wharfinger itself · 130 interrupted · 141 the reader of the output left
+               70 an error in Wharfinger itself · 130 interrupted · 141 the reader of the output closed the pipe
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ class Verbs(typer.core.TyperGroup):
         return self._commands[cmd_name]
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """The verbs and options that begin so; by name alone, as importing every verb for its help would take seconds."""
+        """The verbs and options that begin like this, by name alone: importing every verb for its help would take seconds."""
         self._names_only = True
         return super().shell_complete(ctx, incomplete)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The words that are left for the verb. UsageError for an empty one: it would be taken for this folder."""
+        """The words for the verb. UsageError for an empty word, which would mean the current folder."""
         if not args and not ctx.resilient_parsing:
             sys.stderr.write(f"{ctx.get_help()}\n")
             ctx.exit(2)
@@ -104,7 +104,7 @@ class Verbs(typer.core.TyperGroup):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """The exit code of a verb; these two are caught here because typer would make codes of its own of them."""
+        """The exit code of a verb. Two exceptions are caught here because typer would turn them into other codes."""
         try:
             code = super().invoke(ctx)
             sys.stdout.flush()
@@ -156,7 +156,7 @@ def _command(verb: str) -> Any:
 
 
 def _imported(name: str) -> Any:
-    """The module. It is imported without looks for garbage, which would take a sixth of the time and find next to none."""
+    """The module. Garbage collection is off meanwhile: it would take a sixth of the time and find next to nothing."""
     gc.disable()
     try:
         return importlib.import_module(name)
@@ -173,15 +173,15 @@ def _shielded(run: Callable[[], Any]) -> int:
     except PolicyError as error:
         sys.stderr.write(render.render(error.diagnostics, color=streams.colors(sys.stderr)))
         return error.exit_code
-    except Exception as error:  # noqa: BLE001 — the last resort: whatever went wrong, people get a sentence
+    except Exception as error:  # noqa: BLE001 — the last resort: any error is reported as a sentence
         return _complain(*_sentence(error))
-    if code == INTERRUPTED:  # by us, or by typer while it reads the words
+    if code == INTERRUPTED:  # by `invoke`, or by typer while it parses the words
         return _complain("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 
 def _reader_left() -> int:
-    """The exit code for a reader (head, less) that left. Python would complain when it flushes at exit, so what is left goes nowhere."""
+    """The exit code when the reader (head, less) has closed the pipe. Python flushes at exit and would fail, so the rest is discarded."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return READER_LEFT
 

@@ -40,7 +40,7 @@ def cluster_of(paths: Sequence[str], kubeconfig: str | None, context: str | None
 
 
 def capture(kubeconfig: str | None, context: str | None) -> Captured:
-    """Everything that a decision depends on; UsageError says why it cannot be had."""
+    """Everything that a decision depends on; UsageError if it cannot be read."""
     from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — likewise
     from wharfinger.kube.capture import captured  # noqa: PLC0415 — half a second of imports that files do not need
     from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — likewise
@@ -57,7 +57,7 @@ def capture(kubeconfig: str | None, context: str | None) -> Captured:
 
 @contextlib.contextmanager
 def ended_tidily() -> Iterator[None]:
-    """While this lasts SIGTERM ends the command as Ctrl-C does, so that nothing half-done is left."""
+    """A context in which SIGTERM ends the command as Ctrl-C does, so that clean-up runs."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -82,7 +82,7 @@ def settings_of(config: str | None, prometheus: str | None) -> Settings:
 
 
 def state_of(paths: Sequence[str], kubeconfig: str | None, context: str | None, *, live: bool) -> ClusterState | None:
-    """The cluster whose nodes are meant, without what cannot be read of it, which is told; None when none is named."""
+    """The cluster that is named, None if none is. Objects that cannot be read are left out with a warning."""
     if not paths and not live:
         return None
     found = cluster_of(paths, kubeconfig if live else None, context if live else None, live=live, skip_invalid=True)
@@ -98,7 +98,7 @@ def policy_paths(settings: Settings) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The samples of signals, and what could not be had of them, in sentences."""
+    """The samples of signals, and a sentence for each that could not be read."""
 
     samples: Mapping[str, Samples] = field(default_factory=dict)
     not_read: Sequence[str] = ()
@@ -112,7 +112,7 @@ def captured(  # noqa: PLR0913, PLR0917 — the options of a verb
     kubeconfig: str | None,
     context: str | None,
 ) -> Measured:
-    """What the metrics of policies say of a cluster that was captured; nothing where no policy is named. UsageError, PolicyError."""
+    """The samples of the metrics of policies for a captured cluster; none where no policy is named. Raises UsageError or PolicyError."""
     if not paths and config is None:
         if prometheus is not None:
             raise UsageError("--prometheus says where metrics are read; say with --policy or --config which ones")

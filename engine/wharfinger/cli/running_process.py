@@ -39,7 +39,7 @@ class Refused(UsageError):
 
 
 def text(url: str, path: str, seconds: float = _SECONDS) -> str:
-    """What the process answers under a path; UsageError when nobody answers, Refused with the sentence of who does not want to."""
+    """The answer of the process for a path; UsageError without an answer, Refused with the sentence of an error answer."""
     check(url)
     return _within(seconds, url, lambda: _text(url, path, seconds))
 
@@ -47,8 +47,8 @@ def text(url: str, path: str, seconds: float = _SECONDS) -> str:
 def _within(seconds: float, url: str, ask: Callable[[], str]) -> str:
     """What `ask` returns or raises; UsageError when that takes longer.
 
-    A timeout of a socket bounds the silence between two bytes, so a server that sends one now and then would be listened to for ever. It is
-    asked in a thread that may go on without us: there may be a name server in the way, too.
+    A timeout of a socket bounds the silence between two bytes, so a server that sends one now and then would be read for ever. The request
+    runs in a thread that may outlive this call: the name server may be slow as well.
     """
     answers: SimpleQueue[tuple[str, BaseException | None]] = SimpleQueue()
 
@@ -82,7 +82,7 @@ def _text(url: str, path: str, seconds: float) -> str:
 
 
 def failing(url: str, seconds: float = _SECONDS) -> list[str]:
-    """The checks of `/readyz` that fail, each with its reason; none of a process that is ready, or has no such page."""
+    """The checks of `/readyz` that fail, each with its reason; none for a process that is ready or has no such page."""
     try:
         text(url, "/readyz", seconds)
     except Refused as refused:
@@ -92,7 +92,7 @@ def failing(url: str, seconds: float = _SECONDS) -> list[str]:
 
 
 def check(url: str) -> None:
-    """None; UsageError for what can never lead to a scheduler."""
+    """Raises UsageError for a URL that cannot be that of a scheduler."""
     parts = settings_fields.split(url)
     if (
         parts is None
@@ -106,7 +106,7 @@ def check(url: str) -> None:
 
 
 def _refusal(error: HTTPError, place: str) -> str:
-    """The sentence of a scheduler that does not want to; of anybody else, or where nothing is served, the place and the status."""
+    """The sentence of a scheduler that refuses; for any other server the URL and the status."""
     with error:
         try:
             said = error.read(_LONGEST_REFUSAL).decode(errors="replace").strip()
@@ -142,7 +142,7 @@ class Source(TypedDict):
 
 
 class PolicyState(TypedDict):
-    """Which version of a policy holds."""
+    """Which version of a policy is in effect."""
 
     name: str | None
     state: str
@@ -161,14 +161,14 @@ class Finding(TypedDict, total=False):
 
 
 class MetricState(TypedDict):
-    """How a metric fares at present, as a sentence."""
+    """The present state of a metric, as a sentence."""
 
     name: str
     said: str
 
 
 class Policy(PolicyState):
-    """All that is told of a policy."""
+    """A policy in full."""
 
     authority: str
     source: str
@@ -211,14 +211,14 @@ class Decisions(TypedDict):
 
 
 def is_troubled(policy: PolicyState) -> bool:
-    """Whether the last text of a policy was refused, or pods that it governs wait because it takes too long to decide."""
+    """True if the last text of a policy was refused, or the policy is suspended because it takes too long to decide."""
     return policy["state"] in {"kept", "refused", "suspended"}
 
 
 def shaped(answer: Any, shape: type[T], place: str) -> T:
-    """The answer, in one line wherever it is text, and without anything that moves a terminal's cursor; UsageError for another shape.
+    """The answer as this type, its texts without line breaks and control characters; UsageError for another shape.
 
-    Names and messages in it were written by whoever may write to the cluster.
+    Names and messages in it come from anyone who may write to the cluster.
     """
     try:
         return msgspec.convert(_printable(answer), shape)

@@ -12,7 +12,7 @@ from typing import TextIO
 
 
 def prepare() -> None:
-    """None; makes the standard streams the same everywhere: UTF-8 whatever the locale says, and there even when the caller closed them."""
+    """Makes the standard streams the same everywhere: UTF-8 for any locale, and present even if the caller closed them."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
@@ -22,23 +22,23 @@ def prepare() -> None:
 
 
 def out(text: str) -> None:
-    """None; writes text to stdout."""
+    """Writes text to stdout."""
     sys.stdout.write(text)
 
 
 def complain(text: str) -> None:
-    """None; writes one line to stderr."""
+    """Writes one line to stderr."""
     sys.stdout.flush()
     sys.stderr.write(f"wharf: {text}\n")
 
 
 def colors(stream: TextIO) -> bool:
-    """Whether to colour what goes to a stream: a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    """True if output to a stream is coloured: for a terminal, unless NO_COLOR is set (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def complain_all(text: str) -> None:
-    """None; writes text to stderr as it is."""
+    """Writes text to stderr as it is."""
     sys.stdout.flush()
     sys.stderr.write(text)
 

@@ -1,1 +1,4 @@
-"""Custom resources: their models, and the definitions that an API server needs of them."""
+"""Custom resources: their models, and the CustomResourceDefinitions made from them.
+
+A field of a model is a field of the definition in deploy/crds/. Start with `scheduling_policy`; `fields` has what all models share.
+"""

@@ -80,7 +80,7 @@ async def announced(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> N
 
 
 def signals_of(settings: Settings, connection: Connection, scheduler: Scheduler, clock: Clock, observer: SignalObserver) -> Signals:
-    """The signals of a process, of no policy yet."""
+    """The signals of a process, without a policy yet."""
     servers = [server.server(name) for name, server in settings.prometheus.items()]
     asked = settings.signals
     limits = SignalLimits(shortest_refresh=asked.min_refresh, of_asker=asked.queries_of_asker, of_all=asked.queries)
@@ -88,20 +88,20 @@ def signals_of(settings: Settings, connection: Connection, scheduler: Scheduler,
 
 
 async def measure(signals: Signals, nodes_known: Callable[[], Awaitable[None]]) -> None:
-    """Never returns: asks for the metrics of policies, once it is known which nodes there are."""
+    """Queries the metrics of policies once the nodes are known; never returns."""
     await nodes_known()
     await signals.run()
 
 
 def measuring(active: ActivePolicies) -> Iterator[typed.Policy]:
-    """The policies that have metrics, each once; those in the shadow are compared on the same samples."""
+    """The policies that have metrics, each once; shadow policies are compared on the same samples."""
     beside = [chain for shadows in active.shadows.values() for chain in shadows.values()]
     policies = {policy.revision: policy.policy for chain in (*active.chains.values(), *beside) for policy in chain.policies}
     return (policy for policy in policies.values() if policy.metrics)
 
 
 def node_metrics(connection: Connection) -> ReadNodeMetrics:
-    """What reads the Metrics API of a cluster."""
+    """A function that reads the Metrics API of a cluster."""
 
     async def read() -> bytes:
         try:

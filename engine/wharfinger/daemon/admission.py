@@ -37,7 +37,7 @@ _START_SECONDS = 30.0
 _LONGEST_LINE = 2**20
 
 
-def judging_with(rights: TenantRights) -> tuple[str, ...]:
+def judge_command(rights: TenantRights) -> tuple[str, ...]:
     """The command of a process that judges, where policies of namespaces have these rights."""
     return sys.executable, "-P", "-m", "wharfinger.operator.policy_admission", msgspec.json.encode(rights).decode()
 
@@ -60,7 +60,7 @@ class Judges:
         self._closed = False
 
     def prepare(self) -> None:
-        """A process starts at once: that takes a second, which is better spent before somebody waits for it."""
+        """Starts a process now: that takes a second, which is better spent before a request waits for it."""
         if not self._closed:
             self._coming.append(asyncio.get_running_loop().create_task(self._started(), name="judging"))
 
@@ -166,7 +166,7 @@ async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, wh
     """The server of the webhook while the context lasts; UsageError when the port cannot be had."""
     certificate = ServingCertificate(settings.certificate, settings.key, settings.client_ca_file)
     callers = Callers(names=frozenset(settings.client_names), anybody=settings.any_caller)
-    judges = Judges(clock.monotonic, command=judging_with(rights))
+    judges = Judges(clock.monotonic, command=judge_command(rights))
     admission = Admission(judge_of(judges, log), callers, seen)
     try:
         async with Server(admission.application(), host, settings.port, certificate.context) as server, Tasks() as tasks:
@@ -181,7 +181,7 @@ async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, wh
 
 
 def judge_of(judges: Judges, log: Log) -> Judge:
-    """What judges for the webhook: fair between users, and between addresses where anybody may ask."""
+    """The judge of the webhook: fair between users, and between addresses where anyone may ask."""
 
     async def judge(obj: Mapping[str, Any], caller: Caller) -> Verdict:
         try:
@@ -204,7 +204,7 @@ def _name(obj: Mapping[str, Any]) -> str:
 
 
 async def _followed(certificate: ServingCertificate, clock: Clock, log: Log) -> None:
-    """Never returns: what the files hold is served, soon after they change."""
+    """Serves the certificate in the files soon after they change; never returns."""
     trouble = ""
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Things that go on in the background until the end, and must not fail unseen."""
+"""Background tasks that run until the end and whose failures are raised."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Tasks:
         return task
 
     async def until(self, *goals: asyncio.Event | asyncio.Future[Any]) -> None:
-        """None, as soon as an event is set or a task has ended; raises what any background task fails with before that."""
+        """Waits until an event is set or a task has ended; raises the error of any background task that fails before that."""
         waiting: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(goal.wait()) if isinstance(goal, asyncio.Event) else goal for goal in goals
         ]
@@ -51,7 +51,7 @@ class Tasks:
 
 
 def _succeeded(task: asyncio.Future[Any]) -> None:
-    """None; raises what a task failed with, of a group of tasks the first failure: one sentence says more than the sum of them."""
+    """Raises the error of a task; of a group of errors the first, as one sentence says more than all of them."""
     error = task.exception()
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -20,7 +20,7 @@ RELOAD = "Reload"
 class PolicyEvents:
     """A PolicyObserver that records events about the objects that hold policies.
 
-    Of several replicas the one that `leads` tells.
+    Only the replica that `leads` records.
     """
 
     def __init__(self, recorder: EventRecorder, leads: Callable[[], bool]) -> None:
@@ -39,7 +39,7 @@ class PolicyEvents:
             self._record(status, NORMAL, "PolicyAccepted", f"{subject} is {status.state}{warnings}")
 
     def policy_changed(self, status: PolicyStatus) -> None:
-        """Records how a text that is not new fares now."""
+        """Records that the state of an old text has changed."""
         self.policy_tried(status)
 
     def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
@@ -59,10 +59,10 @@ class PolicyEvents:
             self._record(status, NORMAL, "PolicyResumed", "it decides again about pods that it governs")
 
     def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
-        """None; nobody wants an event of every reload."""
+        """Records nothing: a reload as a whole is no event."""
 
     def source_changed(self, status: SourceStatus) -> None:
-        """None; a ConfigMap that is gone has no events."""
+        """Records nothing: a ConfigMap that is gone has no events."""
 
     def _record(self, status: PolicyStatus, type_: str, reason: str, said: str) -> None:
         if status.about is None or not self._leads():
@@ -81,33 +81,33 @@ class SignalObservers:
         self._observers = observers
 
     def followed(self, queries: Mapping[str, Query]) -> None:
-        """None; all are told."""
+        """Forwards the event."""
         for observer in self._observers:
             observer.followed(queries)
 
     def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
-        """None; all are told."""
+        """Forwards the event."""
         for observer in self._observers:
             observer.refreshed(query, found, seconds)
 
     def refresh_failed(self, query: Query, error: SignalFailed, seconds: float) -> None:
-        """None; all are told."""
+        """Forwards the event."""
         for observer in self._observers:
             observer.refresh_failed(query, error, seconds)
 
     def suspended(self, what: Suspension) -> None:
-        """None; all are told."""
+        """Forwards the event."""
         for observer in self._observers:
             observer.suspended(what)
 
     def resumed(self, what: Suspension) -> None:
-        """None; all are told."""
+        """Forwards the event."""
         for observer in self._observers:
             observer.resumed(what)
 
 
 class SignalEvents(SilentSignalObserver):
-    """Records events about the object that a policy comes from, if it comes from one. Of several replicas the one that `leads` tells."""
+    """Records events about the object that a policy comes from, if it comes from one. Only the replica that `leads` records."""
 
     def __init__(self, recorder: EventRecorder, policies: PolicyStore, leads: Callable[[], bool]) -> None:
         self._recorder = recorder
@@ -115,11 +115,11 @@ class SignalEvents(SilentSignalObserver):
         self._leads = leads
 
     def suspended(self, what: Suspension) -> None:
-        """None; an event says so."""
+        """Records the event."""
         self._record(what, WARNING, "MetricsUnavailable", f"{what}; the rules that use it have no say")
 
     def resumed(self, what: Suspension) -> None:
-        """None; an event says so."""
+        """Records the event."""
         self._record(what, NORMAL, "MetricsAvailable", f"{what}; the rules that use it decide again")
 
     def _record(self, what: Suspension, type_: str, reason: str, note: str) -> None:

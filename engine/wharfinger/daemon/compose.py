@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from wharfinger.daemon.active_policies import POLICIES, announced, connect, measure, measuring, signals_of
 from wharfinger.daemon.background_tasks import Tasks
 from wharfinger.daemon.cluster_events import PolicyEvents, SignalEvents, SignalObservers
-from wharfinger.daemon.custom_resources import Custom
+from wharfinger.daemon.custom_resources import Operator
 from wharfinger.daemon.settings import Settings
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import collect_in_quiet
@@ -42,21 +42,21 @@ def identity() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class SchedulerPorts:
     """The ports, and what stands between the watches and the scheduler, if anything does."""
 
     ports: Ports
     between: DryRunSink | None = None
 
     def sink(self, scheduler: ClusterSink) -> ClusterSink:
-        """Who is to be told what the watches say, so that the scheduler is."""
+        """The sink for the watches, through which the scheduler gets its updates."""
         if self.between is None:
             return scheduler
         self.between.connect(scheduler)
         return self.between
 
 
-def writing(server: ApiServer, clock: Clock, observer: Observer) -> Ways:
+def writing(server: ApiServer, clock: Clock, observer: Observer) -> SchedulerPorts:
     """The ways to and from an API server."""
     ports = Ports(
         binder=server.binder,
@@ -67,15 +67,15 @@ def writing(server: ApiServer, clock: Clock, observer: Observer) -> Ways:
         clock=clock,
         observer=observer,
     )
-    return Ways(ports=ports)
+    return SchedulerPorts(ports=ports)
 
 
-def reporting(clock: Clock, observer: Observer) -> Ways:
+def reporting(clock: Clock, observer: Observer) -> SchedulerPorts:
     """The ways of a run that writes nothing."""
     supposed = DryRunSink()
     writer = DryRunWriter(supposed)
     ports = Ports(binder=DryRunBinder(), writer=writer, volumes=writer, events=NoEvents(), clock=clock, observer=observer)
-    return Ways(ports=ports, between=supposed)
+    return SchedulerPorts(ports=ports, between=supposed)
 
 
 CONTROLLER = "wharfinger"
@@ -83,7 +83,7 @@ CONTROLLER = "wharfinger"
 
 
 class LeadershipLost(WharfingerError):
-    """Another process leads now, or none can tell."""
+    """Another process leads now, or the lease could not be renewed."""
 
 
 class Daemon:
@@ -99,7 +99,7 @@ class Daemon:
         observer: Observer,
         clock: Clock,
         log: Log,
-        custom: Custom | None = None,
+        custom: Operator | None = None,
         state: ClusterState | None = None,
         signal_observer: SignalObserver | None = None,
     ) -> None:
@@ -117,11 +117,11 @@ class Daemon:
             lease=lease_of(settings, self.identity),
             version=version,
         )
-        ways = reporting(clock, observer) if settings.dry_run else writing(self.server, clock, observer)
+        scheduler_ports = reporting(clock, observer) if settings.dry_run else writing(self.server, clock, observer)
         self.policies = policies
         self.scheduler = Scheduler(
             policies.active.chains,
-            ways.ports,
+            scheduler_ports.ports,
             limits_of(settings),
             state,
             rest=policies.build_thread.rest,
@@ -133,18 +133,18 @@ class Daemon:
             observers.append(SignalEvents(self.server.recorder, policies, lambda: self.leads))
         self.signals = signals_of(settings, connection, self.scheduler, clock, SignalObservers(observers))
         self.shadows = connect(policies, self.scheduler, clock, observer.failed, lambda active: self.signals.follow(measuring(active)))
-        self._sink = ways.sink(self.scheduler.sink)
+        self._sink = scheduler_ports.sink(self.scheduler.sink)
         self.custom = custom
         if custom is not None and not settings.dry_run:
             custom.reconcile(self.scheduler, self.server, StorePolicies(policies, lambda: self.signals.metrics))
 
     @property
     def leads(self) -> bool:
-        """Whether this process may act now."""
+        """True if this process may act now."""
         return self.server.leadership.is_leader
 
     async def run(self, stop: asyncio.Event) -> None:
-        """None, after `stop`, when everything under way has ended or the grace period is over; LeadershipLost when the lease is lost."""
+        """Runs until `stop` and the end of work in progress or of the grace period; LeadershipLost if the lease is lost."""
         elected = asyncio.Event()
         async with Tasks() as tasks:
             tasks.start(keep_asking(self._connection, self._clock), "contact")
@@ -170,11 +170,11 @@ class Daemon:
             await tasks.until(scheduling)
 
     def _is_quiet(self) -> bool:
-        """Whether nobody waits for a decision or a binding."""
+        """True if no pod waits for a decision or a binding."""
         return not self.scheduler.n_binding and not self.scheduler.queue.depths["active"]
 
     async def _lead(self, elected: asyncio.Event, stop: asyncio.Event) -> None:
-        """Never returns: leads until cancelled, or raises LeadershipLost, which is no failure of one that was told to stop anyway."""
+        """Leads until cancelled; raises LeadershipLost unless the process is stopping anyway."""
         await self.server.leadership.run(elected.set, self.scheduler.abandon)
         if not self.leads and not stop.is_set():
             lease = self._settings.leader_election
@@ -183,7 +183,7 @@ class Daemon:
 
 
 def lease_of(settings: Settings, name: str) -> LeaseSettings | None:
-    """The lease to hold, or None when this process always leads: it has no rivals, or writes nothing."""
+    """The lease to hold, or None if this process always leads, because election is off or it writes nothing."""
     election = settings.leader_election
     if settings.dry_run or not election.leader_elect:
         return None

@@ -14,7 +14,7 @@ from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.telemetry.logs import Log
 
 
-class Custom:
+class Operator:
     """The custom resources of one process."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Custom:
         self.reconcilers: Reconcilers | None = None
 
     def reconcile(self, scheduler: Scheduler, server: ApiServer, policies: Policies) -> None:
-        """None; from `start` on there are reconcilers. To be called before the informers run."""
+        """Makes the reconcilers, which run from `start` on. To be called before the informers run."""
         self.reconcilers = Reconcilers(
             self.resources,
             scheduler,
@@ -53,14 +53,14 @@ class Custom:
         return {(controller.name,): float(len(controller.queue)) for controller in controllers}
 
     def start(self, tasks: Tasks, log: Log) -> None:
-        """None; watches and reconciles from now on."""
+        """Watches and reconciles from now on."""
         tasks.start(self.resources.run(), "custom resources")
         tasks.start(self._say(log), "definitions")
         if self.reconcilers is not None:
             tasks.start(self.reconcilers.run(), "reconcilers")
 
     async def stop(self) -> None:
-        """None, once what is being reconciled is done, within a limit."""
+        """Waits until what is being reconciled is done, within a limit."""
         if self.reconcilers is not None:
             await self.reconcilers.stop()
 
@@ -75,7 +75,7 @@ class Custom:
             log.warning("objects may not be read; going on without", kinds=sorted(kinds - absent), why=why)
 
     async def _say(self, log: Log) -> None:
-        """Never returns; says which kinds are missing, and when they appear."""
+        """Logs which kinds are missing, and when they appear; never returns."""
         await self.resources.informers.wait_synced()
         missing: frozenset[str] = frozenset()
         while True:

@@ -1,4 +1,4 @@
-"""Metrics that stand somewhere anyway, and are read when somebody asks."""
+"""Gauges computed at scrape time from the running scheduler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Values = Mapping[tuple[str, ...], float]
 
 
 def read_from(daemon: Daemon, metrics: Metrics, lease: str) -> None:
-    """None; from now on the metrics tell of this daemon, which elects its leader by the lease of that name."""
+    """Lets the metrics read this daemon, whose leader is elected by the lease of that name."""
     scheduler = daemon.scheduler
     metrics.read(Metric.PENDING_PODS, lambda: _pending(daemon))
     metrics.read(Metric.UNSCHEDULABLE_PODS, lambda: _unschedulable(daemon))

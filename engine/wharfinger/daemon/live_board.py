@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import wharfinger
-from wharfinger.daemon.node_colors import Shades
+from wharfinger.daemon.node_colors import NodeColorings
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.scheduler.queued_pods import Place, QueuedPod
 from wharfinger.simulate.dry_run import utilisation
@@ -107,9 +107,9 @@ class LiveBoard:
         self._recent = recent
         self._history = history
         self._clock = clock
-        self._shades: Shades | None = None
+        self._shades: NodeColorings | None = None
 
-    def picture(self, shade: str, known: int) -> Picture:
+    def picture(self, coloring: str, known: int) -> Picture:
         """The nodes coloured by a shade."""
         snapshot = self._snapshot(self._daemon())
         layout = snapshot.layout_revision
@@ -117,7 +117,7 @@ class LiveBoard:
             layout=layout,
             tiles=None if layout == known else _tiles(snapshot),
             flags=_flags(snapshot),
-            shade=self._colours().shade(shade, snapshot),
+            coloring=self._colours().coloring(coloring, snapshot),
         )
 
     def parts(self) -> Iterator[tuple[str, Any] | None]:
@@ -147,9 +147,9 @@ class LiveBoard:
     def _snapshot(self, daemon: Daemon) -> Snapshot:
         return daemon.scheduler.state.snapshot(float(int(self._clock.now())))
 
-    def _colours(self) -> Shades:
+    def _colours(self) -> NodeColorings:
         if self._shades is None:
-            self._shades = Shades(self._daemon().scheduler)
+            self._shades = NodeColorings(self._daemon().scheduler)
         return self._shades
 
     def _summary(self) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What the nodes of the live page can be coloured by: a resource, the number of pods, a metric, or the scores of one pod.
+"""Colours of the nodes on the live page: by a resource, the number of pods, a metric, or the scores of one pod.
 
 cpu, memory, nvidia.com/gpu …   requested per allocatable
 pods                            pods per pods allowed
@@ -24,7 +24,7 @@ from wharfinger.language.report.wording import count
 from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate.dry_run import FIRST
-from wharfinger.web.ui.board import Shade
+from wharfinger.web.ui.board import Coloring
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -39,7 +39,7 @@ MOST_KEPT = 6
 
 
 @dataclass(frozen=True, slots=True)
-class _Scored:
+class _PodEvaluation:
     """The evaluation of a pod by a chain."""
 
     chain: Chain
@@ -47,12 +47,12 @@ class _Scored:
     evaluation: Evaluation
 
 
-class Shades:
+class NodeColorings:
     """The shades of one scheduler's cluster. What is worked out for a pod is its own: decisions are not touched."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self._scored: OrderedDict[str, _Scored] = OrderedDict()
+        self._evaluations: OrderedDict[str, _PodEvaluation] = OrderedDict()
 
     def choices(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         """(key, title) of every shade but those of pods."""
@@ -66,7 +66,7 @@ class Shades:
         policies = [policy for profile in self._scheduler.profiles for policy in profile.chain.policies]
         return {f"{policy.name}/{metric.name}": metric for policy in policies for metric in policy.policy.metrics}
 
-    def shade(self, key: str, snapshot: Snapshot) -> Shade:
+    def coloring(self, key: str, snapshot: Snapshot) -> Coloring:
         """The colours of all nodes; UnknownObject for a key that is not there."""
         if key.startswith(METRIC):
             return self._measured(key.removeprefix(METRIC), snapshot)
@@ -81,7 +81,7 @@ class Shades:
             raise UnknownObject(f"no node offers {key}")
         return _share(f"{key} requested", snapshot.requested[index], snapshot.allocatable[index])
 
-    def _measured(self, name: str, snapshot: Snapshot) -> Shade:
+    def _measured(self, name: str, snapshot: Snapshot) -> Coloring:
         metric = self._metrics().get(name)
         if metric is None:
             raise UnknownObject(f"no policy that decides declares the metric {name}")
@@ -89,9 +89,9 @@ class Shades:
         values = np.full(snapshot.n_nodes, np.nan) if column is None else column.values
         unit = "fraction" if metric.type.kind.value == "percent" else metric.type.kind.value
         present = 0 if column is None else int(column.present.sum())
-        return Shade(title=f"metric {name}", unit=unit, **_scale(values, unit), values=values, note=_coverage(column, present, snapshot))
+        return Coloring(title=f"metric {name}", unit=unit, **_scale(values, unit), values=values, note=_coverage(column, present, snapshot))
 
-    def _scores(self, key: str, snapshot: Snapshot) -> Shade:
+    def _scores(self, key: str, snapshot: Snapshot) -> Coloring:
         pod = self._scheduler.known_pod(key)
         profile = None if pod is None else self._scheduler.profiles.of(pod)
         if pod is None or profile is None:
@@ -107,16 +107,16 @@ class Shades:
             note = f"{evaluation.filtering.count} of {count(snapshot.n_nodes, 'node')} feasible{another}"
         else:
             note = evaluation.rejection_message(snapshot)
-        return Shade(title=f"score for {key}", unit="points", **_scale(values, "points"), values=values, note=note)
+        return Coloring(title=f"score for {key}", unit="points", **_scale(values, "points"), values=values, note=note)
 
     def _evaluation(self, chain: Chain, pod: PodView, snapshot: Snapshot) -> Evaluation:
-        kept = self._scored.pop(pod.uid, None)
+        kept = self._evaluations.pop(pod.uid, None)
         key = chain.key(pod, snapshot.now)
         if kept is None or kept.chain is not chain or kept.key != key:
-            kept = _Scored(chain, key, Evaluation(chain.lineup(pod, snapshot.now)))
-        self._scored[pod.uid] = kept
-        while len(self._scored) > MOST_KEPT:
-            self._scored.popitem(last=False)
+            kept = _PodEvaluation(chain, key, Evaluation(chain.lineup(pod, snapshot.now)))
+        self._evaluations[pod.uid] = kept
+        while len(self._evaluations) > MOST_KEPT:
+            self._evaluations.popitem(last=False)
         return kept.evaluation
 
 
@@ -125,10 +125,10 @@ def _waiting(pod: PodView) -> PodView:
     return PodView(replace(pod.object, spec=replace(pod.object.spec, node_name=""))) if pod.node_name else pod
 
 
-def _share(title: str, used: NDArray[np.int64], offered: NDArray[np.int64]) -> Shade:
+def _share(title: str, used: NDArray[np.int64], offered: NDArray[np.int64]) -> Coloring:
     values = np.full(len(offered), np.nan)
     np.divide(used, offered, out=values, where=offered > 0)
-    return Shade(title=title, unit="fraction", low=0.0, high=1.0, values=values)
+    return Coloring(title=title, unit="fraction", low=0.0, high=1.0, values=values)
 
 
 def _scale(values: NDArray[np.float64], unit: str) -> dict[str, float]:

@@ -31,8 +31,8 @@ from wharfinger.web import decisions as pages
 from wharfinger.web.decisions import Decisions
 
 
-class ToldToo:
-    """An observer of which others are told the attempts too."""
+class ForwardingObserver:
+    """An observer that forwards attempts to other functions too."""
 
     def __init__(self, observer: Observer, *told: Callable[[Attempt], None]) -> None:
         self._told = (observer.attempted, *told)
@@ -43,13 +43,13 @@ class ToldToo:
         self.stopwatch = observer.stopwatch
 
     def attempted(self, attempt: Attempt) -> None:
-        """None; an attempt has ended."""
+        """Forwards an attempt that has ended."""
         for told in self._told:
             told(attempt)
 
 
 def decisions_shown(recent: RecentDecisions, health: Health, clock: Clock, *, to_anybody: bool = False) -> Decisions:
-    """What the pages about decisions ask, and whether from anywhere."""
+    """The data of the pages about decisions."""
     explanations = LiveExplanations(clock)
 
     async def explain(pod: str, nodes: list[str]) -> tuple[Mapping[str, Any], str]:
@@ -85,7 +85,7 @@ def recorder_of(settings: DecisionLogSettings | None, observer: Observer, opened
 def traces_of(
     settings: TracingSettings | None, observer: Observer, clock: Clock, opened: AsyncExitStack
 ) -> Iterator[Callable[[Attempt], None]]:
-    """Who is to be told of attempts so that they are traced until the context ends; nobody where that is not wanted."""
+    """The function that traces attempts until the context ends, if tracing is on."""
     if settings is not None:
         exporter = tracing.exporter_of(settings.endpoint, _on_loop(observer, "traces"))
         provider = tracing.provider_of(exporter, wharfinger.__version__, identity())
@@ -95,7 +95,7 @@ def traces_of(
 
 
 def _on_loop(observer: Observer, where: str) -> Callable[[BaseException], None]:
-    """What tells the observer on the event loop of what has failed in another thread."""
+    """A function for other threads that reports an error to the observer on the event loop."""
     loop = asyncio.get_running_loop()
 
     def failed(error: BaseException) -> None:
@@ -106,8 +106,8 @@ def _on_loop(observer: Observer, where: str) -> Callable[[BaseException], None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
-    """Who is told; `recorder` only where all decisions are kept in a file."""
+class Observation:
+    """Everything that observes the process; `recorder` only with a decision log."""
 
     log: Log
     metrics: Metrics
@@ -118,11 +118,11 @@ class Telling:
 
     @property
     def state(self) -> ClusterState | None:
-        """The state that the scheduler is to keep, if it matters which."""
+        """The state that the scheduler has to use, None for its own."""
         return None if self.recorder is None else self.recorder.state
 
     def watch(self, scheduler: Scheduler) -> None:
-        """None; from now on every decision of the scheduler is told."""
+        """Observes every decision of the scheduler from now on."""
         scheduler.show_decisions(self.recent.decided)
         self.telemetry.tell_rules_of(lambda: rules_of(scheduler))
         if self.recorder is not None:
@@ -135,16 +135,16 @@ def rules_of(scheduler: Scheduler) -> frozenset[tuple[str, str]]:
     return frozenset((name, rule.name) for name, policy in policies.items() for rule in (*policy.filters, *policy.scores))
 
 
-def telling_of(settings: Settings, clock: Clock, opened: AsyncExitStack) -> Telling:
-    """What the settings want to be told, until the context ends; UsageError for a file that cannot be written."""
+def observation_of(settings: Settings, clock: Clock, opened: AsyncExitStack) -> Observation:
+    """The observation that the settings ask for, until the context ends; UsageError for a file that cannot be written."""
     metrics = Metrics(CollectorRegistry())
     log = _log(settings, metrics, opened)
     telemetry = TelemetryObserver(metrics, log, clock.monotonic)
     opened.callback(telemetry.close)
     recent = RecentDecisions(clock.now, clock.monotonic)
-    observer = ToldToo(telemetry, recent.attempted, *traces_of(settings.tracing, telemetry, clock, opened))
+    observer = ForwardingObserver(telemetry, recent.attempted, *traces_of(settings.tracing, telemetry, clock, opened))
     recorder = recorder_of(settings.decision_log, observer, opened)
-    return Telling(log=log, metrics=metrics, observer=observer, telemetry=telemetry, recent=recent, recorder=recorder)
+    return Observation(log=log, metrics=metrics, observer=observer, telemetry=telemetry, recent=recent, recorder=recorder)
 
 
 def _log(settings: Settings, metrics: Metrics, opened: AsyncExitStack) -> Log:

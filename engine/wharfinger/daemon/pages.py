@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 
 class Health:
-    """The checks; they know nothing but that there is no connection until a daemon is `watched`."""
+    """The checks; they fail until a daemon is `watch`ed."""
 
     def __init__(self) -> None:
         self.daemon: Daemon | None = None
 
     def watch(self, daemon: Daemon) -> None:
-        """None; the API server has answered, and this is what runs on the connection."""
+        """Checks this daemon from now on: the API server has answered."""
         self.daemon = daemon
 
     @property
@@ -63,8 +63,8 @@ class Health:
         return "; ".join(f"{kind}: {said}" for kind, said in sorted(refused.items())) or None
 
 
-def policies_told(store: PolicyStore, health: Health, *, to_anybody: bool = False) -> Policies:
-    """What the pages ask, and whether from anywhere."""
+def policies_shown(store: PolicyStore, health: Health, *, to_anybody: bool = False) -> Policies:
+    """The data of the pages about policies."""
 
     def shadows() -> Mapping[str, Mapping[str, Any]]:
         daemon = health.daemon
@@ -114,7 +114,7 @@ def live_page(  # noqa: PLR0913 — what is shown, to whom, and who is told what
     failed: Callable[[str, BaseException], None],
     to_anybody: bool,
 ) -> LivePage:
-    """The page; its feed has to be closed before the server is, so that the server need not wait for those who watch."""
+    """The page. Its feed has to be closed before the server, which would wait for open pages otherwise."""
     history = ReloadHistory(clock.now)
     for status in store.statuses:
         history.policy_tried(status)

@@ -68,7 +68,7 @@ def _fault_of(path: str) -> str:
         empty = not (found / NONE_MEANT).exists() and not any(found.rglob(f"*{SUFFIX}"))
         return f"no *{SUFFIX} files in this folder; where none is meant, a file {NONE_MEANT} says so" if empty else ""
     if not found.is_file():
-        return "no regular file, so nobody can tell when it changes"
+        return "no regular file, so changes to it cannot be seen"
     return "" if path.endswith(SUFFIX) else f"only files whose names end in {SUFFIX} are read; rename it"
 
 
@@ -116,7 +116,7 @@ def _library(path: str) -> str:
 
 
 class PoliciesRefused(WharfingerError):
-    """Policies that never were good, at the start."""
+    """Policies that never were valid, at the start."""
 
 
 async def policies_of(  # noqa: PLR0913 — what the policies come from, and who is told
@@ -172,7 +172,7 @@ def _folders(profile: Profile, several: bool) -> Iterator[FolderSource]:
 
 
 def _refuse(settings: Settings, store: PolicyStore, files: Sequence[str], *, strict: bool) -> None:
-    """None; raises for files that never were good. Only where all policies are files is it known which params nobody has."""
+    """Raises for files that never were valid. Only if all policies are files is it known which params no policy has."""
     lost = [source for source in store.sources if source.name in store.unknown_sources & set(files)]
     refused = [status for status in store.statuses if status.source in files and status.state == "refused"]
     kept = any(status.kept for status in store.statuses) or any(source.lost for source in store.sources)
@@ -185,7 +185,7 @@ def _refuse(settings: Settings, store: PolicyStore, files: Sequence[str], *, str
 
 
 def _unsaid(_note: str) -> None:
-    """None; it was said when the chain was assembled."""
+    """Drops a note that was already reported when the chain was assembled."""
 
 
 def _reports(refused: Iterable[PolicyStatus]) -> str:

@@ -122,8 +122,12 @@ class Prometheus(Part):
 
     @model_validator(mode="after")
     def _one_way_in(self) -> Prometheus:
-        ways = [self.bearer_token_file is not None, self.basic_auth is not None, "authorization" in map(str.lower, self.header_files)]
-        if sum(ways) > 1:
+        given = [
+            self.bearer_token_file is not None,
+            self.basic_auth is not None,
+            "authorization" in map(str.lower, self.header_files),
+        ]
+        if sum(given) > 1:
             raise ValueError("give one of bearerTokenFile, basicAuth and a header Authorization")
         return self
 

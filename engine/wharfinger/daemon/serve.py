@@ -17,10 +17,10 @@ import aiohttp
 from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.background_tasks import Tasks
 from wharfinger.daemon.compose import Daemon, connection_of
-from wharfinger.daemon.custom_resources import Custom
+from wharfinger.daemon.custom_resources import Operator
 from wharfinger.daemon.gauges import read_from
-from wharfinger.daemon.observation import Telling, decisions_shown, telling_of
-from wharfinger.daemon.pages import Health, cache_report, live_page, policies_told
+from wharfinger.daemon.observation import Observation, decisions_shown, observation_of
+from wharfinger.daemon.pages import Health, cache_report, live_page, policies_shown
 from wharfinger.daemon.policies import policies_of, remote_sources, rights_of
 from wharfinger.daemon.settings import Settings
 from wharfinger.errors import UsageError, WharfingerError
@@ -72,18 +72,18 @@ def _is_about_trust(error: refusals.ApiError) -> bool:
 
 
 async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
-    """None, after `stop`: schedules until then. PolicyError or UsageError before anything is connected to, LeadershipLost later."""
+    """Schedules until `stop`. Raises PolicyError or UsageError before anything is connected to, LeadershipLost later."""
     async with AsyncExitStack() as opened:
         clock, health = SystemClock(), Health()
-        telling = telling_of(settings, clock, opened)
-        log, metrics, observer = telling.log, telling.metrics, telling.observer
+        observation = observation_of(settings, clock, opened)
+        log, metrics, observer = observation.log, observation.metrics, observation.observer
         connection = connection_of(settings, clock)
         rights = rights_of(settings)
         reconciles = TelemetryReconcileObserver(metrics)
-        custom = Custom(connection, clock, observer, reconciles, rights) if settings.custom_resources else None
-        store = await _policies(settings, telling, connection, custom, clock, rights)
+        custom = Operator(connection, clock, observer, reconciles, rights) if settings.custom_resources else None
+        store = await _policies(settings, observation, connection, custom, clock, rights)
         if settings.port:
-            await _served(settings, telling, store, health, connection, clock, opened)
+            await _served(settings, observation, store, health, connection, clock, opened)
         if settings.admission is not None:
             seen = reviews_seen(metrics)
             served = admission_served(settings.admission, settings.bind_address, seen, clock, log, rights)
@@ -103,10 +103,10 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
             clock=clock,
             log=log,
             custom=custom,
-            state=telling.state,
+            state=observation.state,
             signal_observer=TelemetrySignalObserver(metrics, log),
         )
-        telling.watch(daemon.scheduler)
+        observation.watch(daemon.scheduler)
         steps = LoopSteps(metrics, clock.sleep)
         read_from(daemon, metrics, settings.leader_election.resource_name)
         health.watch(daemon)
@@ -117,31 +117,39 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
 
 
 async def _policies(  # noqa: PLR0913, PLR0917 — what the policies come from, and who is told
-    settings: Settings, telling: Telling, connection: Connection, custom: Custom | None, clock: Clock, rights: TenantRights
+    settings: Settings, observation: Observation, connection: Connection, custom: Operator | None, clock: Clock, rights: TenantRights
 ) -> PolicyStore:
     return await policies_of(
         settings,
         clock,
-        TelemetryPolicyObserver(telling.metrics, telling.log),
-        telling.log.warning,
-        remote_sources(settings, connection, clock, telling.observer.failed),
+        TelemetryPolicyObserver(observation.metrics, observation.log),
+        observation.log.warning,
+        remote_sources(settings, connection, clock, observation.observer.failed),
         resources=None if custom is None else custom.resources.source,
         rights=rights,
     )
 
 
 async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
-    settings: Settings, telling: Telling, store: PolicyStore, health: Health, connection: Connection, clock: Clock, opened: AsyncExitStack
+    settings: Settings,
+    observation: Observation,
+    store: PolicyStore,
+    health: Health,
+    connection: Connection,
+    clock: Clock,
+    opened: AsyncExitStack,
 ) -> None:
-    """None, when health, metrics and all pages are served, until the context ends."""
+    """Serves health, metrics and all pages until the context ends."""
     debug = Debug(cache=partial(_cache, health, connection), from_anywhere=settings.remote_debugging)
-    told = policies_told(store, health, to_anybody=settings.remote_ui)
-    page = live_page(health, told, telling.recent, store, clock=clock, failed=telling.observer.failed, to_anybody=settings.remote_ui)
-    shown = decisions_shown(telling.recent, health, clock, to_anybody=settings.remote_ui)
+    told = policies_shown(store, health, to_anybody=settings.remote_ui)
+    page = live_page(
+        health, told, observation.recent, store, clock=clock, failed=observation.observer.failed, to_anybody=settings.remote_ui
+    )
+    shown = decisions_shown(observation.recent, health, clock, to_anybody=settings.remote_ui)
     pages = [*policies.routes(told), *decisions.routes(shown), *ui.routes(page)]
-    app = application(health.checks, telling.metrics.registry, debug, pages)
+    app = application(health.checks, observation.metrics.registry, debug, pages)
     server = await opened.enter_async_context(Server(app, settings.bind_address, settings.port))
-    telling.log.info("serving", url=server.url)
+    observation.log.info("serving", url=server.url)
     opened.callback(page.feed.close)
 
 

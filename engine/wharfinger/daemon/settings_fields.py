@@ -130,12 +130,12 @@ def split(url: str) -> SplitResult | None:
 
 
 def is_http(parts: SplitResult) -> bool:
-    """Whether a host is to be asked over HTTP."""
+    """True if a host is to be asked over HTTP."""
     return parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
 def has_port(parts: SplitResult) -> bool:
-    """Whether the port can be one, if there is one."""
+    """True if the port can be one, if there is one."""
     try:
         return parts.port != 0
     except ValueError:

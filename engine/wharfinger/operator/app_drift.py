@@ -1,9 +1,9 @@
-"""Pods of PolicyApps that no longer satisfy their policy, and what is done about them.
+"""Drift: pods of PolicyApps that no longer satisfy their policy, and their eviction.
 
 A pod is judged again when something has changed in the cluster or the policies, one pod at a time with the loop turning in between. One is
 evicted only through the Eviction API, so that disruption budgets hold; only if another node would take it; and at most one of an app per
-interval. The time of an eviction is written to the app's status before the eviction is asked for: whoever takes over, or starts again,
-cannot do a second one too early.
+interval. The time of an eviction is written to the app's status before the eviction is requested, so that a new leader does not
+evict a second pod too early.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class AppDrift:
         return drift
 
     def forget(self, app: str) -> None:
-        """None; the app is gone."""
+        """Forgets an app that is gone."""
         self._known.pop(app, None)
         self._evicted_at.pop(app, None)
 
@@ -114,7 +114,7 @@ class AppDrift:
         return next((pods[key] for key in drift.movable if key in pods), None)
 
     async def evict(self, app: PolicyApp, pod: Any) -> None:
-        """None; the pod is being evicted, or an event says what is against it. The next try comes after the interval."""
+        """Evicts the pod; an event says so, or why it is refused. The next try comes after the interval."""
         self._evicted_at[key_of(app)] = self._clock.now()
         meta = pod.metadata
         related = Reference(kind="Pod", name=meta.name, namespace=meta.namespace, uid=meta.uid)

@@ -67,7 +67,7 @@ def _scope(policy: ast.Policy, text: str, namespace: str, app: str) -> Edit:
 
 
 def _without(test: ast.Test, text: str) -> Edit:
-    """Nothing but the ends of its lines, so that what follows stays where it was."""
+    """Only the line ends of the test, so that what follows keeps its line numbers."""
     return test.span.start, test.span.end, "\n" * text.count("\n", test.span.start, test.span.end)
 
 
@@ -178,7 +178,7 @@ def _container(spec: PolicyAppSpec) -> dict[str, Any]:
 
 
 def holds(wanted: Any, found: Any, place: str = "") -> bool:
-    """Whether everything that is wanted is there: what else is there is not ours to judge. Quantities are compared by their amount."""
+    """True if everything that is wanted is found; other fields are ignored. Quantities are compared by their amount."""
     if isinstance(wanted, Mapping):
         if not isinstance(found, Mapping):
             return not wanted and found is None
@@ -194,7 +194,7 @@ def holds(wanted: Any, found: Any, place: str = "") -> bool:
 
 
 def _items_hold(wanted: Sequence[Any], found: Sequence[Any]) -> bool:
-    """Whether each wanted item is among those found, by its name or uid where it has one."""
+    """True if each wanted item is among those found, by its name or uid where it has one."""
     for item in wanted:
         name = next((key for key in ("uid", "name") if isinstance(item, Mapping) and key in item), None)
         among = [other for other in found if name is None or (isinstance(other, Mapping) and other.get(name) == item[name])]
@@ -215,7 +215,7 @@ class NotOurs(WharfingerError):
 
 
 def is_app_of(found: PlainObject, app: ObjectMeta) -> bool:
-    """Whether an object was made for this very app."""
+    """True if an object was made for this very app."""
     meta = found.metadata
     if meta.namespace:
         return any(each.uid == app.uid for each in meta.owner_references)
@@ -230,7 +230,7 @@ def app_key_of(obj: Any) -> str | None:
 
 
 async def apply_if_different(writer: ObjectWriter, wanted: Mapping[str, Any], found: PlainObject | None, app: ObjectMeta) -> bool:
-    """Whether something had to be written. NotOurs when somebody else's object is in the way; ApiError as the writer."""
+    """True if something was written. NotOurs when somebody else's object is in the way; ApiError as the writer."""
     if found is not None and is_app_of(found, app) and _as_wanted(wanted, found):
         return False
     if found is None or not is_app_of(found, app):
@@ -240,7 +240,7 @@ async def apply_if_different(writer: ObjectWriter, wanted: Mapping[str, Any], fo
 
 
 async def remove(writer: ObjectWriter, found: PlainObject) -> None:
-    """None, once the object is going, or gone."""
+    """Deletes the object, unless it is gone already."""
     with contextlib.suppress(refusals.NotFound):
         await writer.delete(found)
 
@@ -256,7 +256,7 @@ def _as_wanted(wanted: Mapping[str, Any], found: PlainObject) -> bool:
 
 
 async def _claim(writer: ObjectWriter, wanted: Mapping[str, Any], app: ObjectMeta) -> None:
-    """None when the name is free or the object ours, though not seen yet or stripped of its labels."""
+    """Raises NotOurs unless the name is free or the object belongs to the app, even if it is not in the cache or has lost its labels."""
     meta = wanted["metadata"]
     there = await living(writer, wanted["kind"], meta.get("namespace", ""), meta["name"])
     if there is not None and not is_app_of(there, app):

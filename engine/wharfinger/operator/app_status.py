@@ -16,7 +16,7 @@ DEADLINE = "ProgressDeadlineExceeded"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governance:
-    """Whether the policy that an app asks for decides about its pods; None where it is not known."""
+    """True if the policy that an app asks for decides about its pods; None where it is not known."""
 
     policy: str | None = None
     governs: bool | None = None
@@ -105,7 +105,7 @@ def conditions_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> l
 
 
 def _ready(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> Condition:
-    """Whether it runs; of one that does, the reason is what is wrong with where it runs."""
+    """True if it runs; of one that does, the reason is what is wrong with where it runs."""
     governance = observed.governance
     if phase is AppPhase.RUNNING and governance.governs is False:
         return ready(True, governance.reason, governance.message)
@@ -120,7 +120,7 @@ def _complete(spec: PolicyAppSpec, status: Mapping[str, Any]) -> bool:
 
 
 def _rolled_out(spec: PolicyAppSpec, status: Mapping[str, Any]) -> bool:
-    """Whether no pods of an earlier spec are left and none are missing: what is not ready has been."""
+    """True if no pods of an earlier spec are left and none are missing: what is not ready has been."""
     return _count(status, "updatedReplicas") == _count(status, "replicas") == spec.replicas
 
 

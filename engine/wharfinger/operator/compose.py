@@ -1,4 +1,4 @@
-"""The reconcilers, put together over the informers, the scheduler and the policy store of a process."""
+"""The controllers, built from the informers, the scheduler and the policy store of a process."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ DRAIN = 5.0
 
 
 def _unless_absent(report: Callable[[str, BaseException], None]) -> Callable[[str, BaseException], None]:
-    """A report that leaves out that a kind is not there: whoever has not installed it knows, and it is said once for all of them."""
+    """A report without the errors for kinds that are not installed, which are logged once for all of them."""
     return lambda where, error: None if isinstance(error, NotFound) else report(where, error)
 
 
 class CustomResources:
-    """What this process knows of custom resources: watched from the start, whether or not it leads; `source` is for the policy store."""
+    """The custom resources that this process knows: watched from the start, leader or not; `source` is for the policy store."""
 
     def __init__(
         self, connection: Connection, clock: Clock, report: Callable[[str, BaseException], None], rights: TenantRights | None = None
@@ -52,7 +52,7 @@ class CustomResources:
         )
 
     async def run(self) -> None:
-        """None, when cancelled: watches."""
+        """Watches until cancelled."""
         await self.informers.run(self.cache)
 
 
@@ -69,7 +69,7 @@ class StorePolicies:
         return self._store.statuses
 
     def compiled(self, name: str) -> CompiledPolicy | None:
-        """The policy of that name that holds; one that decides goes before one in the shadow."""
+        """The policy of that name that holds; one that decides comes before a shadow policy."""
         active = self._store.active
         beside = [chain for shadows in active.shadows.values() for chain in shadows.values()]
         held = (policy for chain in (*active.chains.values(), *beside) for policy in chain.policies)
@@ -117,11 +117,11 @@ class Reconcilers:
             cache.watch(kind, self._made_for_app)
 
     async def run(self) -> None:
-        """None, after `stop`, or when cancelled."""
+        """Runs until `stop`, or until cancelled."""
         await run_all(self.controllers, self._clock, self._leadership)
 
     async def stop(self) -> None:
-        """None, once nothing is being worked on any more, or it takes too long."""
+        """Waits until work in progress has ended, within `DRAIN`."""
         for controller in self.controllers:
             controller.stop()
         try:

@@ -20,7 +20,7 @@ def condition(kind: str, holds: bool | None, reason: str, message: str = "") -> 
 
 
 def ready(holds: bool | None, reason: str, message: str = "") -> Condition:
-    """The condition `Ready`, of which kubectl shows the reason and the message: the worst that there is to say, in one short line."""
+    """The condition `Ready`, of which kubectl shows the reason and the message: the most important message, in one short line."""
     lines = message.splitlines()
     return condition("Ready", holds, reason, cut(lines[0], _LONGEST_SUMMARY) if lines else "")
 
@@ -37,7 +37,7 @@ def dated(wanted: Sequence[Condition], before: Mapping[str, Any], generation: in
 
 
 def cut(text: str, most: int) -> str:
-    """A text of at most so many characters."""
+    """The text, cut to at most so many characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -26,29 +26,29 @@ from wharfinger.kube import refusals
 
 
 class QueueObserver(Protocol):
-    """Told what a queue does. Must be quick and must not fail."""
+    """Observes a queue. Must be quick and must not raise."""
 
     def added(self, queue: str, depth: int) -> None:
-        """None; a key was added, and so many wait now."""
+        """A key was added; `depth` keys wait now."""
 
     def taken(self, queue: str, depth: int, waited: float) -> None:
-        """None; a key that had waited so many seconds was taken, and so many wait now."""
+        """A key was taken after `waited` seconds; `depth` keys wait now."""
 
     def retried(self, queue: str) -> None:
-        """None; a key will come back after a failure."""
+        """A key will come back after a failure."""
 
 
 class SilentQueueObserver:
-    """An observer that makes nothing of it."""
+    """An observer that ignores everything."""
 
     def added(self, queue: str, depth: int) -> None:
-        """None."""
+        """Ignores it."""
 
     def taken(self, queue: str, depth: int, waited: float) -> None:
-        """None."""
+        """Ignores it."""
 
     def retried(self, queue: str) -> None:
-        """None."""
+        """Ignores it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +82,11 @@ class WorkQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody works and nothing waits; what is due later does not count."""
+        """True if no key waits or is worked on; keys that are due later do not count."""
         return not (self._waiting or self._working)
 
     def add(self, key: str) -> None:
-        """None; the key waits, unless it does already."""
+        """Adds the key, unless it waits already."""
         if self._stopped or key in self._waiting or key in self._dirty:
             return
         if key in self._working:
@@ -97,7 +97,7 @@ class WorkQueue:
         self._observer.added(self.name, len(self._waiting))
 
     def add_after(self, key: str, seconds: float) -> None:
-        """None; the key will wait in so many seconds, or sooner if it was to come sooner."""
+        """Adds the key in so many seconds, or at an earlier time that was set before."""
         due = self._clock.monotonic() + seconds
         if seconds <= 0:
             self.add(key)
@@ -116,13 +116,13 @@ class WorkQueue:
         return wait
 
     def forget(self, key: str) -> None:
-        """None; the next failure of the key is its first."""
+        """Forgets the failures of the key."""
         self._failures.pop(key, None)
 
     async def get(self) -> str | None:
         """A key to work on, for which `done` is to be called; None after `stop`."""
         while True:
-            self._ripen()
+            self._add_due()
             if self._stopped:
                 return None
             if self._waiting:
@@ -130,10 +130,10 @@ class WorkQueue:
                 self._working.add(key)
                 self._observer.taken(self.name, len(self._waiting), self._clock.monotonic() - since)
                 return key
-            await self._news_or(self._later[0][0] if self._later else None)
+            await self._changed_or(self._later[0][0] if self._later else None)
 
     def done(self, key: str) -> None:
-        """None; nobody works on the key any more. If it was added meanwhile, it waits again."""
+        """Marks the key as done; it waits again if it was added meanwhile."""
         self._working.discard(key)
         if key in self._dirty:
             self._dirty.discard(key)
@@ -142,17 +142,17 @@ class WorkQueue:
         self._news.set()
 
     def stop(self) -> None:
-        """None; nothing is taken or given out any more."""
+        """Takes and hands out no more keys."""
         self._stopped = True
         self._waiting.clear()
         self._news.set()
 
     async def drained(self) -> None:
-        """None, once nobody works on anything."""
+        """Waits until no key is being worked on."""
         while self._working:
-            await self._news_or(None)
+            await self._changed_or(None)
 
-    def _ripen(self) -> None:
+    def _add_due(self) -> None:
         now = self._clock.monotonic()
         while self._later and self._later[0][0] <= now:
             due, _, key = heapq.heappop(self._later)
@@ -160,8 +160,8 @@ class WorkQueue:
                 del self._due[key]
                 self.add(key)
 
-    async def _news_or(self, moment: float | None) -> None:
-        """None, when something has happened or the moment has come."""
+    async def _changed_or(self, moment: float | None) -> None:
+        """Waits until a key was added or finished, or the moment has come."""
         self._news.clear()
         if moment is None:
             await self._news.wait()
@@ -171,25 +171,25 @@ class WorkQueue:
 
 _LOOK_AGAIN = 0.25  # seconds between two looks whether this process leads
 _PASSING = (refusals.Conflict, refusals.NotFound, refusals.TooManyRequests)
-"""What is to be expected: somebody else has written, or the object has gone. The next attempt sees it as it is then."""
+"""Expected errors: another writer was first, or the object has gone. The next attempt sees the new state."""
 
 
 class ReconcileObserver(QueueObserver, Protocol):
-    """Told what controllers do, too."""
+    """Observes controllers too."""
 
     def reconciled(self, controller: str, result: str, seconds: float) -> None:
-        """None; a reconcile took so long and ended in `success`, `requeue`, `conflict` or `error`."""
+        """A reconcile took so long and ended in `success`, `requeue`, `conflict` or `error`."""
 
 
 class SilentReconcileObserver(SilentQueueObserver):
-    """An observer that makes nothing of it."""
+    """An observer that ignores everything."""
 
     def reconciled(self, controller: str, result: str, seconds: float) -> None:
-        """None."""
+        """Ignores it."""
 
 
 class Reconciler(Protocol):
-    """Brings one object where it should be. Doing it twice does no harm."""
+    """Brings one object to its desired state. It is idempotent."""
 
     async def reconcile(self, key: str) -> float | None:
         """Seconds after which to look again although nothing has changed, or None."""
@@ -221,18 +221,18 @@ class Controller:
         self.queue = WorkQueue(name, clock, self._observer)
 
     async def run(self) -> None:
-        """None, after `stop`, once the workers are done; works while this process leads."""
+        """Works while this process leads, until `stop` and the end of work in progress."""
         async with asyncio.TaskGroup() as group:
             for index in range(self._workers):
                 group.create_task(self._work(), name=f"{self.name} {index}")
 
     def resume(self) -> None:
-        """None; every known object is looked at, as a new leader does."""
+        """Adds every known object, as a new leader does."""
         for key in self._known():
             self.queue.add(key)
 
     def stop(self) -> None:
-        """None; what is being worked on is finished, nothing else is begun."""
+        """Begins no more work; work in progress is finished."""
         self.queue.stop()
 
     async def _work(self) -> None:
@@ -263,7 +263,7 @@ class Controller:
 
 
 async def run_all(controllers: Iterable[Controller], clock: Clock, leadership: Leadership) -> None:
-    """None, when cancelled or all controllers have stopped; each time this process begins to lead, everything is looked at."""
+    """Runs until cancelled or all controllers have stopped; every object is reconciled each time this process begins to lead."""
     controllers = tuple(controllers)
     async with asyncio.TaskGroup() as group:
         resuming = group.create_task(_resume_as_leader(controllers, clock, leadership))

@@ -1,7 +1,7 @@
-"""What the scheduler's policies say about pods that already run, and about one policy as a whole.
+"""Which policies govern a pod, whether a running pod satisfies them, and which nodes a policy allows.
 
-Everything here reads the scheduler's own picture of the cluster, between two of its cycles, so each question has to be short; whoever has
-many asks them one by one and lets the loop turn in between.
+Everything here reads the scheduler's own state between two of its cycles, so each call has to be short. Callers with many questions let the
+event loop run between them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ ELSEWHERE = "PolicyGovernsOthers"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What speaks against a placed pod where it stands, and whether another node would take it."""
+    """Why a placed pod does not satisfy its policies on its node, and whether another node would take it."""
 
     reasons: tuple[str, ...] = ()
     better: str | None = None
 
 
 class Judge:
-    """Answers for the chains of one scheduler, to people of one namespace: `rights` says what those may be told."""
+    """Answers for the chains of one scheduler; `rights` says what users of a namespace may be shown."""
 
     def __init__(self, scheduler: Scheduler, clock: Clock, rights: TenantRights) -> None:
         self.rights = rights

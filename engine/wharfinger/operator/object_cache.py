@@ -1,4 +1,4 @@
-"""What the reconcilers know of the cluster: the objects that informers tell, by kind and key, and who is told of changes."""
+"""The objects that the controllers know, by kind and key, and the handlers that are called on changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def key_of(obj: HasMetadata) -> str:
 
 
 class ObjectCache:
-    """A `ClusterSink` that remembers. Handlers get the object, the last known one when it is gone."""
+    """A `ClusterSink` that stores objects. Handlers get the object, the last known one when it is gone."""
 
     def __init__(self, kinds: Collection[str]) -> None:
         self._by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
@@ -36,11 +36,11 @@ class ObjectCache:
         self.synced_kinds: set[str] = set()
 
     def watch(self, kind: str, handler: Changed) -> None:
-        """None; the handler is told of every change of an object of the kind."""
+        """Calls the handler on every change of an object of the kind."""
         self._handlers[kind].append(handler)
 
     def when_synced(self, kind: str, handler: Callable[[], None]) -> None:
-        """None; the handler is told as soon as the kind is synced."""
+        """Calls the handler as soon as the kind is synced."""
         self._syncs[kind].append(handler)
 
     def get(self, kind: str, key: str) -> Any | None:
@@ -53,7 +53,7 @@ class ObjectCache:
         return [found[key] for key in sorted(found)]
 
     def upsert(self, kind: str, obj: Any) -> None:
-        """None; remembered, and told on unless it is what was known."""
+        """Stores the object, and calls the handlers if it is new or has changed."""
         if kind in self._by_kind:
             key = key_of(obj)
             known = self._by_kind[kind].get(key)
@@ -62,13 +62,13 @@ class ObjectCache:
                 self._tell(kind, obj)
 
     def delete(self, kind: str, obj: Any) -> None:
-        """None; forgotten, and told on if it was known."""
+        """Removes the object, and calls the handlers if it was known."""
         known = self._by_kind.get(kind, {}).pop(key_of(obj), None)
         if known is not None:
             self._tell(kind, known)
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """None; these are all there are."""
+        """Replaces all objects of the kind."""
         if kind in self._by_kind:
             there = {key_of(obj) for obj in objs}
             for gone in [obj for key, obj in self._by_kind[kind].items() if key not in there]:
@@ -77,7 +77,7 @@ class ObjectCache:
                 self.upsert(kind, obj)
 
     def synced(self, kind: str) -> None:
-        """None; everything of the kind that there was has been told."""
+        """Marks the kind as synced: all its objects have been listed."""
         self.synced_kinds.add(kind)
         for handler in self._syncs[kind]:
             handler()
@@ -88,7 +88,7 @@ class ObjectCache:
 
 
 class AppPods:
-    """A `ClusterSink` that remembers the pods of PolicyApps, and no others. `changed` is told the key of the app."""
+    """A `ClusterSink` that stores the pods of PolicyApps only. `changed` is called with the key of the app."""
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         self._pods: dict[str, dict[str, Any]] = {}
@@ -101,7 +101,7 @@ class AppPods:
         return [found[key] for key in sorted(found) if found[key].metadata.deletion_timestamp is None]
 
     def upsert(self, kind: str, obj: Any) -> None:
-        """None; remembered if it is a pod of an app."""
+        """Stores the object if it is a pod of an app."""
         if kind != "Pod":
             return
         key, name = key_of(obj), obj.metadata.labels.get(APP_LABEL)
@@ -114,7 +114,7 @@ class AppPods:
             self._changed(app)
 
     def delete(self, kind: str, obj: Any) -> None:
-        """None; forgotten."""
+        """Removes the object."""
         app = self._app_of.pop(key_of(obj), None) if kind == "Pod" else None
         if app is not None:
             del self._pods[app][key_of(obj)]
@@ -123,7 +123,7 @@ class AppPods:
             self._changed(app)
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """None; these are all there are."""
+        """Replaces all objects of the kind."""
         if kind == "Pod":
             there = {key_of(obj) for obj in objs}
             for app, key in [(app, key) for key, app in self._app_of.items() if key not in there]:
@@ -132,4 +132,4 @@ class AppPods:
                 self.upsert(kind, obj)
 
     def synced(self, kind: str) -> None:
-        """None."""
+        """Ignored: pods are not waited for."""

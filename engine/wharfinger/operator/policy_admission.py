@@ -1,6 +1,6 @@
-"""Whether a SchedulingPolicy should be stored: the same steps as in the policy store, but for the trial on the cluster.
+"""Checks whether a SchedulingPolicy should be stored: the steps of the policy store, without the trial on the cluster.
 
-What only shows beside other policies, such as a name that is taken, is for the status: it may be gone by the time it matters.
+Problems that depend on other policies, such as a name that is taken, are shown in the status: they may be solved later.
 
 Run as a module, this is a process of its own that judges one object after the other: `{"seconds": 2.0, "object": {…}}` a line on standard
 input, `{"refusal": "…", "warnings": […]}` a line on standard output. Its one argument are the rights of policies of namespaces, as JSON. A
@@ -35,7 +35,7 @@ _NICENESS = 10  # decisions come first
 
 
 class Judgement(msgspec.Struct):
-    """What is said about an object: with a `refusal` it should not be stored."""
+    """The verdict about an object: with a `refusal` it should not be stored."""
 
     refusal: str = ""
     warnings: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ def judged(obj: Mapping[str, Any], rights: TenantRights) -> Judgement:
 
 
 def main() -> None:
-    """Judges what standard input asks, until it ends."""
+    """Answers the questions on standard input until it ends."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process, whatever it is in the middle of
     os.nice(_NICENESS)
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))

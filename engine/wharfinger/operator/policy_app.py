@@ -1,4 +1,4 @@
-"""The reconciler of PolicyApps: a Deployment, a Service and a policy for each, and a status that says how it goes.
+"""The reconciler of PolicyApps: a Deployment, a Service and a policy for each app, and its status.
 
 Each turn starts from what the informers know, writes what is missing or different, and ends with the status. It may be interrupted
 anywhere: the next turn finds what is there by its name, whoever made it. Teardown removes the policy last, so that pods are governed as
@@ -40,7 +40,7 @@ _REFUSED = (refusals.Invalid, refusals.BadRequest)
 
 
 class PolicyAppReconciler:
-    """Brings PolicyApps where they should be."""
+    """Reconciles PolicyApps."""
 
     def __init__(  # noqa: PLR0913, PLR0917 — what it reads, what it writes, and whom it tells
         self,
@@ -70,14 +70,14 @@ class PolicyAppReconciler:
         if FINALIZER not in app.metadata.finalizers:
             try:
                 await self._writer.set_finalizers(app, (*app.metadata.finalizers, FINALIZER))
-            except refusals.Forbidden as error:  # nothing is made that nobody would take away
-                return await self._bring_about(app, _forbidden(error))
+            except refusals.Forbidden as error:  # without the finalizer nothing is made that would not be deleted
+                return await self._reconcile_spec(app, _forbidden(error))
             return None
-        return await self._bring_about(app)
+        return await self._reconcile_spec(app)
 
     # ── what is asked for ──
 
-    async def _bring_about(self, app: PolicyApp, problem: tuple[str, str] | None = None) -> float:
+    async def _reconcile_spec(self, app: PolicyApp, problem: tuple[str, str] | None = None) -> float:
         """Seconds until the next look; what is asked for and the status have been written, of what has a `problem` already the status."""
         spec, unreadable = _read(app)
         problem = problem or unreadable
@@ -183,9 +183,9 @@ class PolicyAppReconciler:
     # ── the end ──
 
     async def _tear_down(self, app: PolicyApp) -> bool:
-        """Whether something is still going: removes what was made, the policy last, then lets the app go.
+        """Deletes what was made, the policy last, then the finalizer; True while something is still being deleted.
 
-        What there is is asked of the API server itself: the informers may not have seen yet what was written a moment ago.
+        The API server itself is asked: the informers may not have seen yet what was written a moment ago.
         """
         if FINALIZER not in app.metadata.finalizers:
             return False
@@ -204,7 +204,7 @@ class PolicyAppReconciler:
         return False
 
     async def _sweep(self, key: str) -> None:
-        """Removes the policy of an app that is gone: one deleted at the very moment it gets its finalizer goes in spite of it."""
+        """Removes the policy of an app that is gone: an app that is deleted while it gets its finalizer is gone without `_tear_down`."""
         namespace, _, name = key.partition("/")
         gone = ObjectMeta(name=name, namespace=namespace)
         policy = self._made("SchedulingPolicy", gone)

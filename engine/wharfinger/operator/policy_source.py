@@ -29,7 +29,7 @@ FIELD = "lastKnownGood"
 
 
 def last_known_good(found: PolicyStatus, before: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the status is to say, None for nothing: of the version that holds, or while none does what it said `before`."""
+    """The value for the status: the version that is in effect, or what the status had `before` if none is; None for nothing."""
     if not found.holds:
         known: dict[str, Any] | None = before.get(FIELD)
         return known
@@ -44,7 +44,7 @@ def last_known_good(found: PolicyStatus, before: Mapping[str, Any]) -> dict[str,
 
 
 def remembered(status: Mapping[str, Any]) -> FormerText | None:
-    """What a status says of the version that held last; None if nothing, or nothing that can be read."""
+    """The last good version in a status; None if there is none that can be read."""
     if status.get(FIELD) is None:
         return None
     try:
@@ -91,7 +91,7 @@ class SchedulingPolicySource:
         cache.when_synced(KIND, self._changed.set)
 
     async def run(self, sink: PolicySink) -> None:
-        """None, when cancelled: tells the sink what there is and then every change."""
+        """Gives the sink all policies and then every change, until cancelled."""
         told: str | None = ""
         while True:
             self._changed.clear()
@@ -114,7 +114,7 @@ class SchedulingPolicySource:
         return replace(text, about=None if app is None else reference_of(app))
 
     async def _news(self, told: str | None) -> None:
-        """None, when a policy has changed, or whether they can be read has."""
+        """Waits until a policy has changed, or whether policies can be read."""
         while not await until(self._changed, self._clock, _LOOK_AGAIN):
             if KIND in self._cache.synced_kinds and self._refused() != told:
                 return

@@ -1,6 +1,6 @@
-"""The reconciler of SchedulingPolicies: what the store made of each is written to its status, with whom it governs.
+"""The reconciler of SchedulingPolicies: writes to its status what the policy store reports about it and how many pods it governs.
 
-The store decides; this only tells. Counts follow the cluster, every few seconds at most, and nothing is written when nothing is new.
+Counts follow the cluster, every few seconds at most. A status is written only if it has changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NOT_OF_THE_TEXT = {"test", "params", "trial", "set"}
 
 
 class Policies(Protocol):
-    """What is known of policies; the policy store is one."""
+    """What the controller reads about policies."""
 
     @property
     def statuses(self) -> Sequence[PolicyStatus]:
@@ -40,7 +40,7 @@ class Policies(Protocol):
         """The policy of that name that holds, deciding or in the shadow."""
 
     def metrics(self, name: str) -> Sequence[MetricStatus]:
-        """How the metrics of the policy of that name fare at present."""
+        """The present state of the metrics of the policy of that name."""
 
 
 class PolicyStatusReconciler:
@@ -114,7 +114,7 @@ class PolicyStatusReconciler:
 
 
 def conditions_of(found: PolicyStatus, metrics: Sequence[MetricStatus] | None) -> list[Condition]:
-    """What is stated about a policy; `metrics` say how those of the version that holds fare, None where none does."""
+    """The conditions of a policy; `metrics` are those of the version in effect, None if there is none."""
     errors = [each for each in found.findings if each.severity == "error"]
     of_text = [each for each in errors if each.code not in _NOT_OF_THE_TEXT]
     of_tests = [each for each in errors if each.code == "test"]
@@ -129,7 +129,7 @@ def conditions_of(found: PolicyStatus, metrics: Sequence[MetricStatus] | None) -
 
 
 def _available(metrics: Sequence[MetricStatus]) -> Condition:
-    """Whether metrics have their say. No count of nodes is in it: it would be written anew with every sample."""
+    """The condition `MetricsAvailable`. It has no count of nodes, which would change with every sample."""
     lacking = [each for each in metrics if each.suspended_since is not None]
     if lacking:
         names = ", ".join(f"{each.name} (since {time_text(each.suspended_since or 0.0)})" for each in lacking)

@@ -82,8 +82,8 @@ def answered(
 ) -> Generator[None, None, Answer]:
     """A generator of steps that returns the answer. `made` are objects that come along with the pods: their ReplicaSet, their claims.
 
-    For people of one `namespace` (None: for anybody) disruption budgets of others do not count: whom a budget covers, and so which node
-    would be freed, depends on the labels of pods that they may not see.
+    For users of one `namespace` (None: for anyone) disruption budgets of other namespaces do not count: which pods a budget
+    covers depends on labels that these users may not see.
     """
     state = yield from copied(snapshot)
     if namespace is not None:
@@ -204,13 +204,13 @@ class PreviewReconciler:
 
 
 def conditions_of(answer: Answer, note: str) -> list[Condition]:
-    """What is stated about a preview that has an answer; `note` is sentences about how the question was taken, a line each."""
+    """The conditions of a preview with an answer; `note` has sentences about how the question was understood, a line each."""
     told = ready(True, "Answered", note) if answer.miss is None else ready(True, "Unschedulable", answer.miss.message)
     return [told, condition("Answered", True, "Answered", note)]
 
 
 def unanswered(error: WharfingerError | ValidationError) -> list[Condition]:
-    """What is stated about a preview that has no answer."""
+    """The conditions of a preview without an answer."""
     reason, message = _REASONS.get(type(error), "InvalidQuestion"), str(error)
     if isinstance(error, ApiError):
         reason = error.reason or reason

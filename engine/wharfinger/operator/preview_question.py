@@ -1,4 +1,4 @@
-"""What a PlacementPreview asks: the pods, and the policies that are to decide."""
+"""The question of a PlacementPreview: its pods, and the policies that decide."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Questions:
             raise UnknownObject(f"there is no {ref.kind} {ref.name} in namespace {namespace}") from None
 
     def _expanded(self, workload: objects.AnyObject) -> workloads.Expansion:
-        """The pods of a workload, which are made between two decisions: whoever may scale it must not hold up all others."""
+        """The pods of a workload, which are made between two decisions: a user who may scale it must not block the scheduler."""
         try:
             return workloads.expand(Objects(by_kind={type(workload): (workload,)}), self._cluster(), most=MOST_PODS)
         except InvalidObject as error:
@@ -144,9 +144,9 @@ class Questions:
 
 
 def _of_class(pods: Sequence[objects.Pod], cluster: Objects) -> None:
-    """None; UsageError for pods that no API server would take, with another priority than that of their class.
+    """Raises UsageError for pods with another priority than that of their class, which no API server would accept.
 
-    Whoever could name any number could find out the priorities of the pods that would be evicted, one comparison at a time.
+    With a free choice of numbers one could find out the priorities of the pods that would be evicted, one comparison at a time.
     """
     if not pods:
         return
@@ -160,7 +160,7 @@ def _of_class(pods: Sequence[objects.Pod], cluster: Objects) -> None:
 
 
 def _one_of_each_name(policies: Sequence[CompiledPolicy]) -> None:
-    """None; UsageError for two policies of one name, which says nothing of where the scheduler has one of them from."""
+    """Raises UsageError for two policies of one name."""
     names = Counter(policy.name for policy in policies)
     twice = next((name for name, times in names.items() if times > 1), None)
     if twice is not None:
@@ -168,9 +168,9 @@ def _one_of_each_name(policies: Sequence[CompiledPolicy]) -> None:
 
 
 def _reach_no_others(pods: Sequence[objects.Pod]) -> None:
-    """None; UsageError for pods whose affinity looks at pods of other namespaces.
+    """Raises UsageError for pods whose affinity looks at pods of other namespaces.
 
-    The answer would say of any label whether a pod there has it, to somebody who need not be allowed to make such pods: Kubernetes has a
+    The answer would show whether a pod there has a label, to users who may not create such pods: Kubernetes has a
     quota for that (the scope CrossNamespacePodAffinity), which holds when pods are made, and a preview makes none.
     """
     for pod in pods:

@@ -1,4 +1,4 @@
-"""How long the event loop does not get to anything else.
+"""How long steps of the event loop block everything else.
 
 Everything happens on one event loop, in steps: while one runs, nothing is watched, bound or answered, and the Lease is not renewed. A beat
 that is due every few milliseconds is late by as much as the step that keeps it waiting, less the part of the step that lies before it was
@@ -37,20 +37,20 @@ class LoopSteps:
         return max(self._longest, self._longest_before)
 
     async def run(self) -> None:
-        """None, when cancelled: measures."""
+        """Measures until cancelled."""
         while True:
             began = self._timer()
             await self._sleep(BEAT)
             self.late(max(0.0, self._timer() - began - BEAT))
 
     def late(self, seconds: float) -> None:
-        """None; a beat was late by so much."""
+        """Records a beat that was late by so many seconds."""
         self._steps.observe(seconds)
         self._turn()
         self._longest = max(self._longest, seconds)
 
     def _turn(self) -> None:
-        """Begin another minute when one is over; what is older than two is forgotten."""
+        """Begins the next minute when one is over; what is older than two minutes is forgotten."""
         elapsed = self._timer() - self._since
         if elapsed >= RECENT:
             self._longest_before = self._longest if elapsed < 2 * RECENT else 0.0

@@ -24,7 +24,7 @@ class TelemetryPolicyObserver:
             self._reloads.labels(result)  # an alert on what has never happened needs its 0
 
     def policy_tried(self, status: PolicyStatus) -> None:
-        """None; counts a new text and writes its line, with what was found as people read it."""
+        """Counts a new text and writes its line, with what was found as people read it."""
         self._reloads.labels(status.result.value).inc()
         if status.result is Result.REFUSED:
             self._log.error("policy refused", **_named(status), kept=status.kept, report=status.report)
@@ -34,7 +34,7 @@ class TelemetryPolicyObserver:
             self._log.info("policy accepted", **_named(status))
 
     def policy_changed(self, status: PolicyStatus) -> None:
-        """Writes how a text that is not new fares now."""
+        """Logs that the state of an old text has changed."""
         fares = {**_named(status), "state": status.state, "report": status.report}
         if status.result is Result.REFUSED:
             self._log.error("policy changed", **fares)
@@ -46,12 +46,12 @@ class TelemetryPolicyObserver:
         self._log.warning("policy warning", **_named(status), report="".join(f"{each.severity}: {each}\n" for each in findings))
 
     def policy_removed(self, status: PolicyStatus) -> None:
-        """None; counts the removal and writes its line."""
+        """Counts the removal and writes its line."""
         self._reloads.labels("removed").inc()
         self._log.info("policy removed", **_named(status))
 
     def policy_suspended(self, status: PolicyStatus) -> None:
-        """None; counts the suspension and writes its line, or that it is over."""
+        """Counts the suspension and writes its line, or that it is over."""
         if status.suspended:
             self._suspensions.labels(status.name or "").inc()
             self._log.warning("policy suspended", **_named(status), why=status.suspended)
@@ -59,13 +59,13 @@ class TelemetryPolicyObserver:
             self._log.info("policy resumed", **_named(status))
 
     def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
-        """None; writes how many policies there are now."""
+        """Writes how many policies there are now."""
         states = [status.state for status in statuses]
         counts = {state: states.count(state) for state in sorted(set(states))}
         self._log.info("policies hold", seconds=round(seconds, 4), **counts)
 
     def source_changed(self, status: SourceStatus) -> None:
-        """None; writes what is the matter with a source, or that nothing is any more."""
+        """Logs why a source cannot be read, or that it can be again."""
         if status.lost:
             self._log.error("policy source lost", source=status.name, why=status.lost)
         else:
@@ -107,11 +107,11 @@ class ReloadHistory:
         self.reloads: deque[Reload] = deque(maxlen=MOST)
 
     def policy_tried(self, status: PolicyStatus) -> None:
-        """None; a text was accepted or refused."""
+        """Remembers that a text was accepted or refused."""
         self._add(status, status.result.value, status.attempted)
 
     def policy_changed(self, status: PolicyStatus) -> None:
-        """Remembers how a text that is not new fares now."""
+        """Remembers that the state of an old text has changed."""
         self._add(status, status.result.value, self._now())
 
     def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
@@ -119,18 +119,18 @@ class ReloadHistory:
         self._add(replace(status, report="\n".join(map(str, findings))), "warned", self._now())
 
     def policy_removed(self, status: PolicyStatus) -> None:
-        """Remembers that the policy was taken away; what was wrong with its last text is nobody's business any more."""
+        """Remembers that the policy was taken away; its last report is left out."""
         self._add(replace(status, result=Result.ACCEPTED, report=""), "removed", self._now())
 
     def policy_suspended(self, status: PolicyStatus) -> None:
-        """None; the policy was suspended, or is tried again."""
+        """Remembers that the policy was suspended, or is tried again."""
         self._add(status, "suspended" if status.suspended else "resumed", self._now())
 
     def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
-        """None; what is new in the set was told one by one."""
+        """Remembers nothing: what is new in the set was reported one by one."""
 
     def source_changed(self, status: SourceStatus) -> None:
-        """None; a source was lost, or can be read again."""
+        """Remembers that a source was lost, or can be read again."""
         what = "lost" if status.lost else "read again"
         self.reloads.append(Reload(at=self._now(), what=what, source=status.name, report=status.lost or "\n".join(status.notes)))
 

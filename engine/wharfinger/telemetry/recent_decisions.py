@@ -1,8 +1,8 @@
-"""The decisions of the last while, in a bounded number of bytes.
+"""Recent decisions, in a bounded number of bytes.
 
 Every attempt leaves a light record: what came of it, and how long its stages took. The best nodes with the parts of their scores are read
 from the decision itself, while it is fresh, as far as a small share of time allows: at a calm pace for every decision, in a burst for some.
-Whoever wants the others has them decided again, on the cluster as it is then.
+For the others `/explain` decides again, on the cluster as it is then.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class RecentDecisions:
         return len(self._records)
 
     def decided(self, _profile: str, decision: Decision) -> None:
-        """None; keeps the best nodes of a decision that was just made, if there is time for it."""
+        """Keeps the best nodes of a decision that was just made, if there is time for it."""
         if decision.node is None:
             return
         began = self._timer()
@@ -95,7 +95,7 @@ class RecentDecisions:
         self._saved -= self._timer() - began
 
     def attempted(self, attempt: Attempt) -> None:
-        """None; keeps the record of an attempt that has ended, and lets go of the oldest ones."""
+        """Keeps the record of an attempt that has ended, and drops the oldest ones."""
         pod, node, message = attempt.pod, attempt.node, attempt.message
         best = self._pending.pop(pod.uid, None) if self._pending else None
         n_bytes = _RECORD_BYTES + _LETTER_BYTES * (len(message) + len(pod.key) + len(pod.uid))

@@ -49,18 +49,18 @@ class TelemetryReconcileObserver:
         self._durations = metrics.histogram(Metric.RECONCILE_DURATION)
 
     def added(self, queue: str, depth: int) -> None:  # noqa: ARG002 — the depth is read when somebody looks
-        """None; counted."""
+        """Counts."""
         self._adds.labels(queue).inc()
 
     def taken(self, queue: str, depth: int, waited: float) -> None:  # noqa: ARG002 — the depth is read when somebody looks
-        """None; measured."""
+        """Measures."""
         self._waits.labels(queue).observe(waited)
 
     def retried(self, queue: str) -> None:
-        """None; counted."""
+        """Counts."""
         self._retries.labels(queue).inc()
 
     def reconciled(self, controller: str, result: str, seconds: float) -> None:
-        """None; counted and measured."""
+        """Counts and measures."""
         self._reconciles.labels(controller, result).inc()
         self._durations.labels(controller).observe(seconds)

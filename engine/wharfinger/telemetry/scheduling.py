@@ -81,7 +81,7 @@ class Repeats:
         self.held_back = 0
 
     def admits(self, kind: Kind) -> bool:
-        """Whether this one of its kind is to be told."""
+        """True if this one of its kind is to be told."""
         window = self._windows.get(kind)
         if window is None:
             if len(self._windows) >= self._kinds:
@@ -145,7 +145,7 @@ class TelemetryObserver:
         metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("repeated",): self._repeats.held_back})
 
     def attempted(self, attempt: Attempt) -> None:
-        """None; counts an attempt and writes its line."""
+        """Counts an attempt and writes its line."""
         result, profile = attempt.result, attempt.profile
         self._attempts(result, profile).inc()
         self._attempt_seconds(result, profile).observe(attempt.ended - attempt.started)
@@ -159,22 +159,22 @@ class TelemetryObserver:
         self._tell_held_back()
 
     def queued(self, queue: str, event: str) -> None:
-        """None; counts a pod that entered a queue."""
+        """Counts a pod that entered a queue."""
         self._incoming(queue, event).inc()
 
     def preempted(self, preemptor: PodView, node: str, victims: int) -> None:
-        """None; counts a preemption and writes its line."""
+        """Counts a preemption and writes its line."""
         self._preemptions.inc()
         self._victims.observe(victims)
         self._log.info("preemption", pod=preemptor.key, uid=preemptor.uid, node=node, victims=victims)
 
     def flushed(self, pods: int) -> None:
-        """None; counts pods that no event has woken."""
+        """Counts pods that no event has woken."""
         self._flushed.inc(pods)
         self._log.warning("pods waited too long", pods=pods)
 
     def failed(self, where: str, error: BaseException) -> None:
-        """None; counts an error, and writes its line unless there were many of its kind just now."""
+        """Counts an error, and writes its line unless there were many of its kind just now."""
         place = place_of(where)
         self._errors(place).inc()
         if isinstance(error, PluginFault):
@@ -189,11 +189,11 @@ class TelemetryObserver:
         return DecisionStopwatch(self._metrics, self._efforts, profile)
 
     def tell_rules_of(self, present: Callable[[], Container[tuple[str, str]]]) -> None:
-        """None; from now on metrics tell of these rules alone, by the names of policy and rule."""
+        """Limits the metrics of rules to these, by the names of policy and rule."""
         self._efforts.present = present
 
     def close(self) -> None:
-        """Tell of all that was held back."""
+        """Logs the counts of all errors that were not logged."""
         self._tell_held_back(all_of_it=True)
 
     def _stages(self, attempt: Attempt) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of signals, as metrics and log lines."""
+"""Metrics and log lines about signals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TelemetrySignalObserver:
         self._suspended: set[tuple[str, str]] = set()
 
     def followed(self, queries: Mapping[str, Query]) -> None:
-        """None; what is known of others is forgotten, the series of their metrics too."""
+        """Forgets other signals, and removes the series of their metrics."""
         self._failing = {key: kind for key, kind in self._failing.items() if key in queries}
         self._odd = {key: odd for key, odd in self._odd.items() if key in queries}
         used = {user for query in queries.values() for user in query.users}
@@ -36,7 +36,7 @@ class TelemetrySignalObserver:
             self._suspended.discard((policy, metric))
 
     def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
-        """None; measured, and logged if it failed before or series have something new the matter with them."""
+        """Measures a refresh, and logs it if the signal failed before or has new kinds of unusable series."""
         self._seconds.labels(query.place).observe(seconds)
         if self._failing.pop(query.key, None) is not None:
             self._log.info("signal answered again", **_named(query))
@@ -46,7 +46,7 @@ class TelemetrySignalObserver:
         self._odd[query.key] = frozenset(odd)
 
     def refresh_failed(self, query: Query, error: SignalFailed, seconds: float) -> None:
-        """None; counted and measured, and logged unless the time before failed likewise."""
+        """Counts and measures a failure, and logs it unless the refresh before failed in the same way."""
         self._seconds.labels(query.place).observe(seconds)
         self._failures.labels(query.place, error.kind.value).inc()
         if self._failing.get(query.key) != error.kind.value:
@@ -54,13 +54,13 @@ class TelemetrySignalObserver:
             self._log.warning("signal not refreshed", **_named(query), kind=error.kind.value, why=str(error))
 
     def suspended(self, what: Suspension) -> None:
-        """None; counted and logged."""
+        """Counts and logs a suspension."""
         self._suspensions.labels(what.policy, what.metric.name).inc()
         self._suspended.add((what.policy, what.metric.name))
         self._log.warning("metric suspended", **_told(what))
 
     def resumed(self, what: Suspension) -> None:
-        """None; logged."""
+        """Logs that a metric is used again."""
         self._log.info("metric resumed", **_told(what))
 
 

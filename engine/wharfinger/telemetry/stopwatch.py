@@ -75,7 +75,7 @@ class DecisionStopwatch:
         return Measured(self._clock, whole=whole, shown=shown) if whole or shown else NO_LAPS
 
     def ended(self, laps: Laps, status: str) -> None:
-        """None; the rules' seconds are added up, and what is shown is shown."""
+        """Adds up the seconds of rules, and observes the histograms for decisions that are shown."""
         if not isinstance(laps, Measured):
             return
         stands_for = 1 if laps.whole else ONE_OF

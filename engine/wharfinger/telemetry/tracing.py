@@ -50,7 +50,7 @@ class PodTraces:
         monotonic: Callable[[], float],
         chance: Callable[[], float] = random.random,
     ) -> None:
-        from opentelemetry import trace  # noqa: PLC0415 — nobody pays for it who does not trace
+        from opentelemetry import trace  # noqa: PLC0415 — imported only for tracing
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415 — likewise
 
         self._trace = trace
@@ -63,7 +63,7 @@ class PodTraces:
         self._chance = chance
 
     def attempted(self, attempt: Attempt) -> None:
-        """None; makes the spans of an attempt that has ended, if it is to be traced."""
+        """Makes the spans of an attempt that has ended, if it is traced."""
         annotations = attempt.pod.annotations
         parent = self._parent(annotations) if PARENT in annotations else None
         if parent is None and self._chance() < self._ratio:
@@ -153,7 +153,7 @@ class Reported:
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """What the exporter makes of it; what it raises counts as failed, and is told by its kind alone, as headers may be in its text."""
-        from opentelemetry.sdk.trace.export import SpanExportResult  # noqa: PLC0415 — nobody pays for it who does not trace
+        from opentelemetry.sdk.trace.export import SpanExportResult  # noqa: PLC0415 — imported only for tracing
 
         why = ""
         try:
@@ -172,7 +172,7 @@ def provider_of(exporter: SpanExporter | Reported, version: str, instance: str) 
 
     UsageError for variables of OpenTelemetry's own that it cannot use.
     """
-    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 — nobody pays for it who does not trace
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 — imported only for tracing
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 — likewise
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 — likewise
 

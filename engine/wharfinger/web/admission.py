@@ -1,4 +1,4 @@
-"""A validating webhook: whether an object may be stored, before it is.
+"""A validating admission webhook.
 
 POST /validate   an AdmissionReview with a question; the answer is one with a response
 
@@ -60,7 +60,7 @@ _reviews = msgspec.json.Decoder(_Review)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether an object may be stored: not with a `refusal`, which says why. Warnings are shown to whoever writes it."""
+    """The verdict: with a `refusal` the object must not be stored. Warnings are shown to the user who writes it."""
 
     refusal: str = ""
     warnings: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: the address that the question comes from, unless a certificate has said that it is the API server, and for which user."""
+    """The caller of a review: the user, and the address unless a certificate proves that it is the API server."""
 
     user: str
     address: str = ""
@@ -94,7 +94,7 @@ class Callers:
     anybody: bool = False
 
     def admits(self, name: str | None) -> bool:
-        """Whether one whose certificate has this name may ask; None for one without a certificate."""
+        """True if a caller may ask whose certificate has this name; None means no certificate."""
         return self.anybody or (name is not None and (not self.names or name in self.names))
 
 
@@ -212,7 +212,7 @@ def _question(content: bytes) -> _Question:
 
 
 def _to_judge(question: _Question) -> dict[str, Any] | None:
-    """The object, None where there is nothing to judge: it goes, or its spec was stored as it is before."""
+    """The object to judge; None if it is being deleted or its spec has not changed."""
     new, before = question.object, question.old_object
     if new is None or before is None or question.operation != "UPDATE":
         return new

@@ -65,7 +65,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 async def _profiled(seconds: float, request: Request) -> str:
-    """The functions that took most time, those they called included; of less time if whoever asked has gone, or the server stops."""
+    """The functions by cumulative time. Profiling ends early if the client has gone or the server stops."""
     profiler = cProfile.Profile()
     profiler.enable()
     try:
@@ -80,7 +80,7 @@ async def _profiled(seconds: float, request: Request) -> str:
 
 
 async def _left_or_stopping(request: Request) -> None:
-    """None, when whoever asked has gone, or the server stops."""
+    """Waits until the client has gone or the server stops."""
     stopping: asyncio.Event | None = request.scope.get("state", {}).get(STOPPING)
     waits = [asyncio.ensure_future(_left(request))]
     if stopping is not None:
@@ -93,13 +93,13 @@ async def _left_or_stopping(request: Request) -> None:
 
 
 async def _left(request: Request) -> None:
-    """None, when whoever asked has gone."""
+    """Waits until the client has gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 CacheReport = Callable[[], Awaitable[Mapping[str, Any]]]
-"""How what is known of the cluster differs from what the API server says now, as plain values; WharfingerError when it cannot be asked."""
+"""The differences between the cache and the API server as plain values; WharfingerError if it cannot be asked."""
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -108,7 +108,7 @@ _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[0-9a-z.]+)(:[0-9]{0,5})?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debug:
-    """What can be looked at. Only from this machine, unless `from_anywhere`."""
+    """What is served under `/debug`: only to this machine, unless `from_anywhere`."""
 
     cache: CacheReport | None = None
     from_anywhere: bool = False
@@ -140,7 +140,7 @@ class Nearby:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """None; answers 403 itself, or hands on."""
+        """Answers 403, or passes the request on."""
         answer = self._refusal(Request(scope)) if scope["type"] == "http" and scope["path"].startswith("/debug/") else None
         await (self._app if answer is None else answer)(scope, receive, send)
 
@@ -154,7 +154,7 @@ class Nearby:
 
 
 def guarded(answer: Answer, setting: str) -> Answer:
-    """The same answer for who is on this machine, a refusal that names the setting for others."""
+    """The same answer for clients on this machine, for others a refusal that names the setting."""
 
     async def asked(request: Request) -> Response:
         return await answer(request) if is_ours(request) else not_ours(request, setting)
@@ -163,7 +163,7 @@ def guarded(answer: Answer, setting: str) -> Answer:
 
 
 def not_ours(request: Request, setting: str) -> Response:
-    """The refusal of who is not on this machine, or has asked by another name; `setting` opens what was asked for."""
+    """The refusal of a request from another machine or for another host name; `setting` allows it."""
     client = request.client.host if request.client else "an unknown address"
     host = request.headers.get("host", "")
     sentence = (
@@ -174,12 +174,12 @@ def not_ours(request: Request, setting: str) -> Response:
 
 
 def is_ours(request: Request) -> bool:
-    """Whether who asks is on this machine, and by a name for it that nobody else can give away."""
+    """True if the client is on this machine and used an address or `localhost` as the host name, which no other site can point here."""
     return _is_own_name(request.headers.get("host")) and is_near(request.scope.get("client"))
 
 
 def _is_own_name(host: str | None) -> bool:
-    """Whether a Host header names an IP address or localhost; browsers always send one, and send more characters than names may have."""
+    """True if a Host header is an IP address or localhost, or absent; browsers always send one."""
     if host is None:
         return True
     found = _HOST.fullmatch(host.lower())
@@ -193,7 +193,7 @@ def _is_own_name(host: str | None) -> bool:
 
 
 def is_near(client: tuple[str, int] | None) -> bool:
-    """Whether a client's address is a loopback one; not knowing it counts as far away."""
+    """True if a client's address is a loopback address; an unknown address is not."""
     try:
         address = ipaddress.ip_address(client[0] if client else "")
     except ValueError:

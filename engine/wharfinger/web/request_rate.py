@@ -1,8 +1,8 @@
-"""How much of the event loop's time requests of strangers may take.
+"""Limits the share of the event loop's time that HTTP requests may take.
 
-Everything that watches, decides and binds shares one thread with the web server. A few hundred connections that ask for something as fast
-as it is answered, one request behind the other, would have all of it. So requests begin one after the other, at most so many a second once
-there were many; and what is computed for an answer takes a tenth of the time, however many want it. Those who want the same get the same.
+Watching, deciding and binding share one thread with the web server. A few hundred connections with one request after the other could take
+all of its time. So requests start at a limited rate after a burst, and computing answers takes at most a tenth of the time. Requests for
+the same thing share one answer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Paced:
         self._pace = Pace()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """None; answers when it is the request's turn."""
+        """Answers when it is the request's turn."""
         if scope["type"] == "http" and (seconds := self._pace.wait(asyncio.get_running_loop().time())):
             await asyncio.sleep(seconds)
         await self._app(scope, receive, send)

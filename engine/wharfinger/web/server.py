@@ -32,7 +32,7 @@ from wharfinger.web.request_rate import Paced
 
 
 class ServingCertificate:
-    """A certificate and its key. `context` is for the server; without a certificate yet, no connection comes about.
+    """A certificate and its key. `context` is for the server; before the first certificate, connections fail.
 
     With `client_ca`, a file of certificates, a connection comes about only with those who prove to have a certificate that one of these has
     signed for clients. No session is resumed, so whoever was known once is asked again.
@@ -47,7 +47,7 @@ class ServingCertificate:
         self.context.sni_callback = self._choose  # called for every connection: a context that serves could be added to, never emptied
 
     def reload(self) -> bool:
-        """Whether anything else is served from now on. OSError (ssl.SSLError is one) for files that are missing or do not fit."""
+        """True if another certificate is served from now on. OSError (ssl.SSLError is one) for files that are missing or do not fit."""
         authorities = None if self._client_ca is None else self._client_ca.read_bytes()
         parts = (self._certificate.read_bytes(), self._key.read_bytes(), authorities or b"")
         found = hashlib.sha256(b"\0".join(parts)).digest()
@@ -97,14 +97,14 @@ _NO_LINGER = struct.pack("ii", 1, 0)  # struct linger: no second
 
 
 class FrugalProtocol(H11Protocol):
-    """uvicorn's protocol, which waits for a request and for those who read only so long, and has only so many connections."""
+    """uvicorn's protocol with limits for the number of connections, for a request to arrive and for an answer to be read."""
 
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _stopping: asyncio.Event
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """None; the connection is closed at once when there are too many."""
+        """Closes the connection at once if there are too many."""
         super().connection_made(transport)
         self._stopping = asyncio.Event()
         self.app_state = {**self.app_state, PEER_NAME: _common_name(transport), STOPPING: self._stopping}
@@ -115,7 +115,7 @@ class FrugalProtocol(H11Protocol):
             self._await_request()
 
     def data_received(self, data: bytes) -> None:
-        """None; once there is a whole request, it may be answered for as long as that takes."""
+        """Ends the deadline once the request is complete: answering may take longer."""
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
             self._await_request()
@@ -123,29 +123,29 @@ class FrugalProtocol(H11Protocol):
             self._forget_deadline()
 
     def shutdown(self) -> None:
-        """None; what is being answered is told that the server stops, and may end early."""
+        """Tells running answers that the server stops, so that they may end early."""
         self._stopping.set()
         super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """None; nothing is waited for any more."""
+        """Cancels the deadlines."""
         self._forget_deadline()
         self._forget_unread()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """None; the connection ends if nobody makes room in time."""
+        """Closes the connection if the client does not read in time."""
         super().pause_writing()
         self._forget_unread()
         self._unread = self.loop.call_later(READING_SECONDS, self._leave_unread)
 
     def resume_writing(self) -> None:
-        """None; everything is on its way."""
+        """Cancels the deadline of the reader."""
         self._forget_unread()
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """None; who breaks a request that is being answered already gets no second answer, and no further part of the first one."""
+        """Answers 400, or ends the connection if the request is being answered already."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             super().send_400_response(msg)
         else:
@@ -169,7 +169,7 @@ class FrugalProtocol(H11Protocol):
             self._unread = None
 
     def _leave_unread(self) -> None:
-        """None; what the system has taken already is thrown away as well, as it would keep that for whoever may read it yet."""
+        """Closes the connection and discards what the kernel still buffers for it."""
         self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self._give_up()
 

@@ -20,9 +20,9 @@ MOUNT = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "claim
 class DryRun:
     def __init__(self):
         self.cluster, self.clock, self.seen = InMemoryCluster(), ManualClock(), Watching()
-        ways = reporting(self.clock, self.seen)
-        self.scheduler = Scheduler({"wharfinger": assemble()}, ways.ports)
-        self.sink = ways.sink(self.scheduler.sink)
+        scheduler_ports = reporting(self.clock, self.seen)
+        self.scheduler = Scheduler({"wharfinger": assemble()}, scheduler_ports.ports)
+        self.sink = scheduler_ports.sink(self.scheduler.sink)
 
     async def calm(self):
         for _ in range(60):

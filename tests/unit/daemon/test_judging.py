@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from wharfinger.daemon.admission import Judges, TooLong, judging_with
+from wharfinger.daemon.admission import Judges, TooLong, judge_command
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import SystemClock
 from wharfinger.language.semantics.authority import TenantRights
@@ -47,7 +47,7 @@ def test_a_process_judges_one_text_after_the_other():
         assert len(judges._all) == 1
         return found
 
-    good, bad, odd, again = asyncio.run(with_judges(story, command=judging_with(TenantRights()), seconds=30.0))
+    good, bad, odd, again = asyncio.run(with_judges(story, command=judge_command(TenantRights()), seconds=30.0))
     assert (good.refusal, odd.refusal, again.refusal) == ("", "", "")
     assert "schedulingpolicies/p:2:11" in bad.refusal
 

@@ -66,8 +66,8 @@ def setting():
 
 def test_nodes_are_coloured_by_what_is_requested_of_them(setting):
     picture = setting.board.picture("cpu", known=-1)
-    assert dict(zip(picture.tiles.names, picture.shade.values.tolist(), strict=True)) == {"a": 0.75, "b": 0.0, "c": 0.0}
-    assert picture.shade.unit == "fraction"
+    assert dict(zip(picture.tiles.names, picture.coloring.values.tolist(), strict=True)) == {"a": 0.75, "b": 0.0, "c": 0.0}
+    assert picture.coloring.unit == "fraction"
     assert setting.board.picture("cpu", known=picture.layout).tiles is None
 
 
@@ -84,22 +84,22 @@ def test_nodes_stand_in_their_zones_and_show_what_is_the_matter_with_them(settin
 def test_nodes_are_coloured_by_the_scores_of_a_pod_where_it_fits(setting):
     setting.put(pod("new", cpu="2"))
     picture = setting.board.picture("pod:default/new", known=-1)
-    assert np.isfinite(picture.shade.values).sum() == 0
-    assert "Insufficient cpu" in picture.shade.note
+    assert np.isfinite(picture.coloring.values).sum() == 0
+    assert "Insufficient cpu" in picture.coloring.note
 
     setting.put(node("e"))
     picture = setting.board.picture("pod:default/new", known=-1)
-    best = dict(zip(picture.tiles.names, np.isfinite(picture.shade.values).tolist(), strict=True))
+    best = dict(zip(picture.tiles.names, np.isfinite(picture.coloring.values).tolist(), strict=True))
     assert best == {"a": False, "b": False, "c": False, "e": True}
-    assert picture.shade.note == "1 of 4 nodes feasible"
-    value = float(np.nanmax(picture.shade.values))
-    assert picture.shade.low <= value <= picture.shade.high
+    assert picture.coloring.note == "1 of 4 nodes feasible"
+    value = float(np.nanmax(picture.coloring.values))
+    assert picture.coloring.low <= value <= picture.coloring.high
 
 
 def test_a_pod_that_is_bound_is_scored_as_another_like_it(setting):
     setting.put(node("e"))
     picture = setting.board.picture("pod:default/old", known=-1)
-    assert picture.shade.note == "1 of 4 nodes feasible for another like it"
+    assert picture.coloring.note == "1 of 4 nodes feasible for another like it"
 
 
 def test_nodes_are_coloured_by_a_metric(tmp_path):
@@ -108,19 +108,19 @@ def test_nodes_are_coloured_by_a_metric(tmp_path):
     assert typed is not None, list(diagnostics)
     setting = Setting(assemble(compiling.compile_all([typed], {})))
     setting.put(node("a"), node("b"))
-    assert "metric:load/busy" in {shade["key"] for shade in setting.parts()["summary"]["shades"]}
-    assert setting.board.picture("metric:load/busy", known=-1).shade.note == "there are no samples yet"
+    assert "metric:load/busy" in {coloring["key"] for coloring in setting.parts()["summary"]["shades"]}
+    assert setting.board.picture("metric:load/busy", known=-1).coloring.note == "there are no samples yet"
 
     setting.scheduler.state.set_metric("busy", {"a": (0.4, 0.0)})
 
-    shade = setting.board.picture("metric:load/busy", known=-1).shade
-    assert (shade.unit, shade.values[0], shade.note) == ("fraction", 0.4, "samples of 1 of 2 nodes")
+    coloring = setting.board.picture("metric:load/busy", known=-1).coloring
+    assert (coloring.unit, coloring.values[0], coloring.note) == ("fraction", 0.4, "samples of 1 of 2 nodes")
 
 
-@pytest.mark.parametrize("shade", ["example.com/none", "pod:default/none", "metric:none/none"])
-def test_what_is_not_there_is_named(setting, shade):
+@pytest.mark.parametrize("coloring", ["example.com/none", "pod:default/none", "metric:none/none"])
+def test_what_is_not_there_is_named(setting, coloring):
     with pytest.raises(UnknownObject, match="none"):
-        setting.board.picture(shade, known=-1)
+        setting.board.picture(coloring, known=-1)
 
 
 def test_pods_that_wait_are_told_in_groups_and_steps(setting, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.scheduler.running import Running, Watching, node, pod, view
 from tests.unit.telemetry.test_recent_decisions import Timer, attempt
 from wharfinger.daemon import settings_file
-from wharfinger.daemon.observation import ToldToo, decisions_shown, recorder_of, traces_of
+from wharfinger.daemon.observation import ForwardingObserver, decisions_shown, recorder_of, traces_of
 from wharfinger.daemon.pages import Health
 from wharfinger.daemon.settings import DecisionLogSettings, Settings, TracingSettings
 from wharfinger.errors import UsageError, WharfingerError
@@ -17,7 +17,7 @@ from wharfinger.telemetry.recent_decisions import RecentDecisions
 
 def test_everybody_is_told_of_attempts_and_the_first_of_everything_else():
     first, second = Watching(), Watching()
-    observer = ToldToo(first, second.attempted)
+    observer = ForwardingObserver(first, second.attempted)
     observer.attempted(attempt(view("a")))
     observer.failed("pod a", OSError("no"))
     observer.queued("active", "PodAdd")

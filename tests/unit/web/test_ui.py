@@ -11,7 +11,7 @@ from tests.in_memory import ManualClock
 from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.errors import UnknownObject
 from wharfinger.web.ui import feed as feeding
-from wharfinger.web.ui.board import Channel, Picture, Shade, Tiles, steps
+from wharfinger.web.ui.board import Channel, Coloring, Picture, Tiles, steps
 from wharfinger.web.ui.feed import EventStream, Feed, TooMany
 from wharfinger.web.ui.pages import LivePage, routes
 
@@ -26,14 +26,17 @@ class Board:
         self.told = {"summary": {"now": 1}}
         self.looked = 0
 
-    def picture(self, shade, known):
+    def picture(self, coloring, known):
         self.looked += 1
-        if shade == "gone":
+        if coloring == "gone":
             raise UnknownObject("no node offers gone")
         names = [f"node-{index}" for index in range(len(self.values))]
         tiles = None if known == self.layout else Tiles(names=names, zones=[-1] * len(names), zone_names=[])
         return Picture(
-            layout=self.layout, tiles=tiles, flags=self.flags, shade=Shade(title=shade, unit="fraction", low=0, high=1, values=self.values)
+            layout=self.layout,
+            tiles=tiles,
+            flags=self.flags,
+            coloring=Coloring(title=coloring, unit="fraction", low=0, high=1, values=self.values),
         )
 
     def parts(self):
@@ -162,8 +165,8 @@ def test_a_shade_that_is_not_there_is_told_once_and_may_come_back():
 
 
 def test_values_beyond_the_scale_keep_their_distance():
-    shade = Shade(title="", unit="fraction", low=0, high=1, values=np.array([1.7, -0.1, np.inf]))
-    assert steps(shade).tolist() == [1700, 0, -1]
+    coloring = Coloring(title="", unit="fraction", low=0, high=1, values=np.array([1.7, -0.1, np.inf]))
+    assert steps(coloring).tolist() == [1700, 0, -1]
 
 
 # ── to how many ──

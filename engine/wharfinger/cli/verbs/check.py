@@ -51,7 +51,7 @@ def command(
 
 
 def _costs(policies: Sequence[typed.Policy], diagnostics: Diagnostics) -> dict[str, cost.Cost]:
-    """What policies cost, by name; whatever they may not cost goes to `diagnostics`."""
+    """The costs of policies by name; costs above the limits are added to `diagnostics`."""
     costs = {policy.name: cost.of_policy(policy) for policy in policies}
     for policy in policies:
         cost.report(policy, diagnostics, costs[policy.name])
@@ -59,7 +59,7 @@ def _costs(policies: Sequence[typed.Policy], diagnostics: Diagnostics) -> dict[s
 
 
 def _refused(policies: Sequence[typed.Policy | None]) -> Iterator[str]:
-    """What plugins say against the values of their arguments in `base kubernetes`, each with its place."""
+    """The errors of plugins about their arguments in `base kubernetes`, each with its place."""
     entries = [entry for policy in policies if policy is not None for entry in policy.base if entry.arguments]
     if not entries:
         return

@@ -50,7 +50,7 @@ def _row(result: PodResult) -> Sequence[str]:
 
 
 def _evicts(result: PodResult) -> str:
-    """The line about preemption under an explanation, "" where nobody has to leave."""
+    """The line about preemption below an explanation, "" if no pod has to leave."""
     if not result.victims:
         return ""
     return f"  evicts {_listed(result.victims)}\n" if result.node else f"  room on {result.nominated} if {_listed(result.victims)} left\n"

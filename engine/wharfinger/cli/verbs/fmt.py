@@ -33,7 +33,7 @@ def command(
 
 
 def _format(name: str, diagnostics: Diagnostics, *, check: bool) -> bool:
-    """Whether the file is not as it should be; rewritten, or listed when only checking."""
+    """True if the file differs from its canonical layout; it is rewritten, or listed when only checking."""
     source = _read(name, diagnostics)
     if source is None:
         return False
@@ -56,15 +56,15 @@ def _read(name: str, diagnostics: Diagnostics) -> Source | None:
 
 
 def _write(name: str, text: str) -> None:
-    """None; replaces a file in one step, so that whatever happens in between, the policy is there in full."""
+    """Replaces a file in one step, so that the policy is complete at any moment."""
     path = Path(name).resolve()
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.open("r+b").close()  # a file that may not be written must not be replaced either
-        beside.write_text(text, encoding="utf-8", newline="")
-        shutil.copymode(path, beside)
-        beside.replace(path)
+        temporary.write_text(text, encoding="utf-8", newline="")
+        shutil.copymode(path, temporary)
+        temporary.replace(path)
     except OSError as error:
         raise UsageError(f"cannot write {name}: {error.strerror}") from error
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ class Format(Enum):
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What came of a replay. `compared` says that other policies decided beside."""
+    """The outcome of a replay. `compared`: other policies decided too."""
 
     compared: bool
     decisions: int = 0
@@ -52,7 +52,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
 ) -> int:
     """Make every decision of a log again, and check that it comes out the same to the last bit; 1 if one does not.
 
-    With --policy or --param other policies decide beside, each time on the cluster as it was then; what they would have changed is listed.
+    With --policy or --param other policies decide too, each time on the cluster as it was then; the decisions that they change are listed.
     """
     if pod is not None and (pod.count("/") != 1 or not all(pod.split("/"))):
         raise UsageError(f"--pod {pod}: expected NAMESPACE/NAME")
@@ -86,7 +86,7 @@ def _run(replay: Replay, outcome: Outcome) -> None:
 
 
 def _others(paths: list[str] | None, assignments: list[str] | None, profile: str | None) -> Others | None:
-    """The chain that decides beside each of the log's; None where no other policies are given."""
+    """The chain to compare with each of the log's; None if no other policies are given."""
     if not paths and not assignments:
         if profile is not None:
             raise UsageError("--scheduler-name says which profile --policy and --param are for; give one of them too")

@@ -27,7 +27,7 @@ _GZIP_LEVEL = 6
 
 @contextlib.contextmanager
 def whole(path: str) -> Iterator[BinaryIO]:
-    """A stream into the file, readable by its owner only; it takes its place when the context ends without an exception.
+    """A stream into a new file, readable by its owner only, which replaces the file when the context ends without an exception.
 
     `-` is standard output; a pipe or a device is written to as it is. UsageError when it cannot be written, said as early as possible.
     """
@@ -55,7 +55,7 @@ def _as_usage_errors(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replacing(target: Path) -> Iterator[BinaryIO]:
-    """A new file beside the target (on the same disk, mode 0600), renamed when it is complete and on disk, else removed."""
+    """A new file in the folder of the target (on the same disk, mode 0600), renamed when it is complete and on disk, else removed."""
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as stream:
@@ -69,7 +69,7 @@ def _replacing(target: Path) -> Iterator[BinaryIO]:
 
 
 def write(stream: BinaryIO, pieces: Iterable[bytes], *, compressed: bool) -> None:
-    """None; the same pieces make the same bytes, compressed too."""
+    """Writes the pieces; the same pieces give the same bytes, also compressed."""
     if not compressed:
         stream.writelines(pieces)
         return

@@ -1,4 +1,4 @@
-"""`wharf status`: how the policies of a running scheduler fare."""
+"""`wharf status`: the policies of a running scheduler and their state."""
 
 from __future__ import annotations
 

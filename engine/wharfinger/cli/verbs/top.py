@@ -80,7 +80,7 @@ class Between:
         return self.grown(name, label).get(value, 0.0) / self.seconds if self.seconds else None
 
     def quantile(self, name: str, fraction: float) -> float | None:
-        """The value that this part of a histogram's observations are at most, as `histogram_quantile` has it; None without any."""
+        """The quantile of a histogram, computed as PromQL's `histogram_quantile`; None without observations."""
         grown = self.grown(f"{name}_bucket", "le")
         buckets = sorted((math.inf if bound == "+Inf" else float(bound), count) for bound, count in grown.items())
         if not buckets or not buckets[-1][1]:
@@ -249,7 +249,7 @@ def _asked(url: str, path: str, shape: type[T]) -> T:
 
 
 def _watch(url: str, interval: float) -> None:
-    """Never returns: draws again and again, also while nobody answers."""
+    """Draws again and again, also while the scheduler does not answer; never returns."""
     from rich.console import Console  # noqa: PLC0415 — 40 ms that only a terminal is worth
     from rich.live import Live  # noqa: PLC0415 — likewise
     from rich.text import Text  # noqa: PLC0415 — likewise

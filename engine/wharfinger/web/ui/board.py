@@ -30,7 +30,7 @@ class Tiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shade:
+class Coloring:
     """What colours the nodes: `values` `(n_nodes,) float64`, NaN where there is none; `low` and `high` are the ends of the scale.
 
     `unit` is `fraction` for what is shown as percent, or what stands behind the number. `note` is a sentence about the whole.
@@ -54,13 +54,13 @@ class Picture:
     layout: int
     tiles: Tiles | None
     flags: NDArray[np.uint8]
-    shade: Shade
+    coloring: Coloring
 
 
 class Board(Protocol):
     """Answers the page. Every answer takes a few milliseconds at most, on the event loop that schedules."""
 
-    def picture(self, shade: str, known: int) -> Picture:
+    def picture(self, coloring: str, known: int) -> Picture:
         """The nodes coloured by a shade; UnknownObject for one that is not there. `known` is the layout that the asker knows."""
 
     def parts(self) -> Iterator[tuple[str, Any] | None]:
@@ -123,9 +123,16 @@ class Channel:
         return self.whole()
 
     def _shaded(self, picture: Picture, fresh: bool) -> list[bytes]:
-        shade = picture.shade
-        scale = {"shade": self.key, "title": shade.title, "unit": shade.unit, "low": shade.low, "high": shade.high, "note": shade.note}
-        found = steps(shade)
+        coloring = picture.coloring
+        scale = {
+            "shade": self.key,
+            "title": coloring.title,
+            "unit": coloring.unit,
+            "low": coloring.low,
+            "high": coloring.high,
+            "note": coloring.note,
+        }
+        found = steps(coloring)
         if fresh or scale != self._scale or len(found) != len(self._steps):
             self._scale, self._steps = scale, found
             return [self._full()]
@@ -147,12 +154,12 @@ class Channel:
         return message("flags", self._flags.tolist())
 
 
-def steps(shade: Shade) -> NDArray[np.int64]:
+def steps(coloring: Coloring) -> NDArray[np.int64]:
     """`(n_nodes,) int64`: each value as a step of the scale, those beyond its ends as well; NOTHING where there is none."""
-    width = shade.high - shade.low
-    found = np.full(len(shade.values), NOTHING, np.int64)
-    known = np.isfinite(shade.values)
-    scaled = (shade.values[known] - shade.low) * (STEPS / width) if width > 0 else np.zeros(int(known.sum()))
+    width = coloring.high - coloring.low
+    found = np.full(len(coloring.values), NOTHING, np.int64)
+    known = np.isfinite(coloring.values)
+    scaled = (coloring.values[known] - coloring.low) * (STEPS / width) if width > 0 else np.zeros(int(known.sum()))
     found[known] = np.rint(np.clip(scaled, 0, 10 * STEPS)).astype(np.int64)
     return found
 

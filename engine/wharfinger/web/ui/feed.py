@@ -29,7 +29,7 @@ MOST_BEHIND = 4 * 2**20
 
 
 class TooMany(WharfingerError):
-    """Another page would be one too many."""
+    """Too many pages are open."""
 
 
 class Watcher:
@@ -40,35 +40,35 @@ class Watcher:
         self.gone = False
         self._waiting: deque[bytes] = deque()
         self._n_bytes = 0
-        self._stirred = asyncio.Event()
+        self._news = asyncio.Event()
         self._ended = asyncio.Event()
 
     def put(self, messages: Iterable[bytes]) -> None:
-        """None; the messages are sent in order, unless too much waits already: then the watcher is let go."""
+        """Queues messages in order; if too much waits, the watcher is disconnected."""
         for one in messages:
             self._waiting.append(one)
             self._n_bytes += len(one)
         if self._n_bytes > MOST_BEHIND:
-            self.let_go()
-        self._stirred.set()
+            self.disconnect()
+        self._news.set()
 
-    def let_go(self) -> None:
-        """None; nothing more is sent."""
+    def disconnect(self) -> None:
+        """Sends nothing more."""
         self.gone = True
         self._waiting.clear()
         self._n_bytes = 0
-        self._stirred.set()
+        self._news.set()
         self._ended.set()
 
     async def ended(self) -> None:
-        """None, when the watcher was let go: also in the midst of sending to one that does not read."""
+        """Waits until the watcher was disconnected, also while a send to it blocks."""
         await self._ended.wait()
 
     async def next(self) -> bytes:
-        """What is to be sent next, b"" when there will be nothing more."""
+        """The next bytes to send, b"" at the end."""
         while not self._waiting and not self.gone:
-            self._stirred.clear()
-            await self._stirred.wait()
+            self._news.clear()
+            await self._news.wait()
         if self.gone:
             return b""
         found = b"".join(self._waiting)
@@ -78,7 +78,7 @@ class Watcher:
 
 
 class Feed:
-    """Tells all watchers of a board."""
+    """Sends the data of a board to all watchers."""
 
     def __init__(self, board: Board, clock: Clock, failed: Callable[[str, BaseException], None]) -> None:
         self._board = board
@@ -93,31 +93,31 @@ class Feed:
     def __len__(self) -> int:
         return len(self._watchers)
 
-    def join(self, shade: str) -> Watcher:
+    def join(self, coloring: str) -> Watcher:
         """A new watcher of the nodes in that shade; TooMany when there are too many."""
         if self._closed or len(self._watchers) >= MOST_WATCHERS:
             raise TooMany(f"{len(self._watchers)} pages are open already, and no more can be")
-        watcher = Watcher(self._channel(shade))
+        watcher = Watcher(self._channel(coloring))
         self._watchers.append(watcher)
         watcher.put([*self._parts.values(), *watcher.channel.whole()])
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="live page")
         return watcher
 
-    def _channel(self, shade: str) -> Channel:
+    def _channel(self, coloring: str) -> Channel:
         """The channel of a shade, which has looked at least once."""
-        channel = self._channels.get(shade)
+        channel = self._channels.get(coloring)
         if channel is None:
             if len(self._channels) >= MOST_CHANNELS:
                 raise TooMany(f"open pages look at {len(self._channels)} different things already, and no more can be")
-            channel = Channel(shade)
+            channel = Channel(coloring)
             channel.update(self._board)
-            self._channels[shade] = channel
+            self._channels[coloring] = channel
         return channel
 
     def leave(self, watcher: Watcher) -> None:
-        """None; a watcher has gone."""
-        watcher.let_go()
+        """Removes a watcher."""
+        watcher.disconnect()
         if watcher in self._watchers:
             self._watchers.remove(watcher)
         if all(other.channel is not watcher.channel for other in self._watchers):
@@ -129,7 +129,7 @@ class Feed:
                 self._task = None
 
     def close(self) -> None:
-        """None; every watcher is let go, and no other comes."""
+        """Disconnects every watcher and takes no new one."""
         self._closed = True
         for watcher in list(self._watchers):
             self.leave(watcher)
@@ -145,7 +145,7 @@ class Feed:
             await self._clock.sleep(max(INTERVAL, spent / SHARE))
 
     async def _tell(self) -> float:
-        """The seconds that looking took, those of others in between left out; everybody has been told what has changed."""
+        """Sends what has changed to all watchers; the seconds that it took, without those of other tasks."""
         began, spent = self._clock.monotonic(), 0.0
         for channel in list(self._channels.values()):
             found = channel.update(self._board)
@@ -178,7 +178,7 @@ RETRY = 2000
 
 
 class EventStream(Response):
-    """The answer to a watcher of a feed; it ends with the connection, or when the watcher is let go."""
+    """The answer to a watcher of a feed; it ends with the connection, or when the watcher is disconnected."""
 
     media_type = "text/event-stream"
 
@@ -190,11 +190,11 @@ class EventStream(Response):
         self.init_headers({**headers, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 — as every ASGI application
-        """None, when the stream has ended. For who is let go and reads nothing, that is when the server ends the connection."""
+        """Sends until the stream has ended. For a watcher that reads nothing, that is when the server closes the connection."""
         sending = asyncio.ensure_future(self._send(send))
         leaving = asyncio.ensure_future(_left(receive))
-        letting_go = asyncio.ensure_future(self._watcher.ended())
-        work = {sending, leaving, letting_go}
+        disconnecting = asyncio.ensure_future(self._watcher.ended())
+        work = {sending, leaving, disconnecting}
         try:
             await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
             self._feed.leave(self._watcher)
@@ -216,6 +216,6 @@ class EventStream(Response):
 
 
 async def _left(receive: Receive) -> None:
-    """None, when whoever asked has gone."""
+    """Waits until the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

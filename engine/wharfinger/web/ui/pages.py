@@ -86,13 +86,13 @@ def routes(page: LivePage) -> list[Route]:
         return PlainTextResponse("there is no such file\n", 404) if found is None else _file(found, request)
 
     async def events(request: Request) -> Response:
-        shade = request.query_params.get("shade", SHADE)
-        if len(shade) > _LONGEST_SHADE:
+        coloring = request.query_params.get("shade", SHADE)
+        if len(coloring) > _LONGEST_SHADE:
             return PlainTextResponse(f"shade: expected at most {_LONGEST_SHADE} characters\n", 400)
         if request.method == "HEAD":
             return Response(headers={"Content-Type": f"{EventStream.media_type}; charset=utf-8", "Cache-Control": "no-store"})
         try:
-            return EventStream(page.feed, page.feed.join(shade), HEADERS)
+            return EventStream(page.feed, page.feed.join(coloring), HEADERS)
         except TooMany as error:
             return PlainTextResponse(f"{error}\n", 503, headers={"Retry-After": "10"})
 
