@@ -88,6 +88,7 @@ class PrometheusResponse(requests.Response):
         for piece in super().iter_content(chunk_size, decode_unicode):
             size += len(piece)
             if size > self.most_bytes:
+                self.close()
                 limit = self.most_bytes // 2**20
                 raise SignalFailed(Kind.ANSWER, f"the answer is longer than {limit} MiB; aggregate in the query, to one series per node")
             yield piece

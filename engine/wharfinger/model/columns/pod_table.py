@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,55 +163,68 @@ class PodTable:
         self._log.clear()  # its row numbers may mean other nodes now
 
 
-MOST_INDEXES: Final = 256
+MOST_READERS: Final = 256
+"""Indexes and tallies kept at a time; the one not used for longest is dropped first."""
 
 ValueOf = Callable[[PodView], Hashable]
-NONE: Final[Mapping[int, Placement]] = {}
-NO_CLASS: Final[Mapping[int, PodClass]] = {}
+Derive = Callable[[PodView], Iterable[Hashable]]
+NO_PLACEMENTS: Final[Mapping[int, Placement]] = {}
+NO_CLASSES: Final[Mapping[int, PodClass]] = {}
 
 
-class PlacementIndex:
-    """The placements of pods by a value that differs between pods of one template, such as the name.
+class _PodReader:
+    """Follows the pods that are added and removed, by the log of the table; counts anew when the log does not reach back far enough."""
 
-    `asked` counts how often `value_of` was asked, which is once for each pod that came.
-    """
+    __slots__ = ("_pods", "_seen")
 
-    __slots__ = ("_by_value", "_pods", "_seen", "_value_of", "asked")
-
-    def __init__(self, pods: PodTable, value_of: ValueOf) -> None:
+    def __init__(self, pods: PodTable) -> None:
         self._pods = pods
-        self._value_of = value_of
-        self._by_value: dict[Hashable, dict[int, Placement]] = {}
         self._seen = -1
-        self.asked = 0
-
-    def of(self, value: Hashable) -> Collection[Placement]:
-        """The placements of the pods that have the value, in the order in which they came."""
-        self._follow()
-        return self._by_value.get(value, NONE).values()
 
     def _follow(self) -> None:
-        if self._seen == self._pods.n_changes:
+        pods = self._pods
+        if self._seen == pods.n_changes:
             return
-        changes = None if self._seen < 0 else self._pods.changes_since(self._seen)
+        changes = None if self._seen < 0 else pods.changes_since(self._seen)
         if changes is None:
-            self._by_value = {}
-            for placement in self._pods.entries:
-                self._put(placement)
+            self._recount()
         else:
             for placement, _, sign in changes:
-                if sign > 0:
-                    self._put(placement)
-                else:
-                    self._drop(placement)
-        self._seen = self._pods.n_changes
+                self._apply(placement, sign)
+        self._seen = pods.n_changes
 
-    def _put(self, placement: Placement) -> None:
-        self.asked += 1
-        self._by_value.setdefault(self._value_of(placement.pod), {})[id(placement)] = placement
+    def _recount(self) -> None:
+        raise NotImplementedError
 
-    def _drop(self, placement: Placement) -> None:
+    def _apply(self, placement: Placement, sign: int) -> None:
+        raise NotImplementedError
+
+
+class PlacementIndex(_PodReader):
+    """The placements of pods by a value that differs between pods of one template, such as the name."""
+
+    __slots__ = ("_by_value", "_value_of")
+
+    def __init__(self, pods: PodTable, value_of: ValueOf) -> None:
+        super().__init__(pods)
+        self._value_of = value_of
+        self._by_value: dict[Hashable, dict[int, Placement]] = {}
+
+    def of(self, value: Hashable) -> Collection[Placement]:
+        """The placements of the pods that have the value, in the order in which they were added."""
+        self._follow()
+        return self._by_value.get(value, NO_PLACEMENTS).values()
+
+    def _recount(self) -> None:
+        self._by_value = {}
+        for placement in self._pods.entries:
+            self._apply(placement, 1)
+
+    def _apply(self, placement: Placement, sign: int) -> None:
         value = self._value_of(placement.pod)
+        if sign > 0:
+            self._by_value.setdefault(value, {})[id(placement)] = placement
+            return
         found = self._by_value.get(value)
         if found is not None:
             found.pop(id(placement), None)
@@ -219,127 +232,66 @@ class PlacementIndex:
                 del self._by_value[value]
 
 
-class ClassIndex:
-    """The classes of placed pods by a value that is equal for all pods of a template; `asked` as for placements."""
+class ClassIndex(_PodReader):
+    """The classes of placed pods by a value that is equal for all pods of a template; the value is read once per template."""
 
-    __slots__ = ("_by_value", "_pods", "_seen", "_value_of", "_values", "asked")
+    __slots__ = ("_by_value", "_value_of", "_values")
 
     def __init__(self, pods: PodTable, value_of: ValueOf) -> None:
-        self._pods = pods
+        super().__init__(pods)
         self._value_of = value_of
         self._values: dict[int, Hashable] = {}
         self._by_value: dict[Hashable, dict[int, PodClass]] = {}
-        self._seen = -1
-        self.asked = 0
 
     def of(self, value: Hashable) -> Collection[PodClass]:
         """The classes whose pods have the value; some of them may have no pod any more."""
         self._follow()
-        return self._by_value.get(value, NO_CLASS).values()
+        if len(self._values) > 2 * len(self._pods.classes) + 1024:
+            self._recount()
+        return self._by_value.get(value, NO_CLASSES).values()
 
-    def _follow(self) -> None:
-        if self._seen == self._pods.n_changes:
-            return
-        changes = None if self._seen < 0 else self._pods.changes_since(self._seen)
-        if changes is None or len(self._values) > 2 * len(self._pods.classes) + 1024:
-            self._find_all()
-        else:
-            for placement, _, _ in changes:
-                self._put(placement.group)
-        self._seen = self._pods.n_changes
-
-    def _find_all(self) -> None:
-        """Begin anew with the classes there are; what is known of them is not asked again."""
+    def _recount(self) -> None:
         known, self._values, self._by_value = self._values, {}, {}
         for group in self._pods.classes.values():
-            if group.serial in known:
-                self._values[group.serial] = known[group.serial]
-                self._by_value.setdefault(known[group.serial], {})[group.serial] = group
-            else:
-                self._put(group)
+            self._put(group, known)
 
-    def _put(self, group: PodClass) -> None:
-        if group.serial not in self._values:
-            self.asked += 1
-            value = self._values[group.serial] = self._value_of(group.example)
-            self._by_value.setdefault(value, {})[group.serial] = group
+    def _apply(self, placement: Placement, sign: int) -> None:  # noqa: ARG002 — classes stay until the next recount
+        if placement.group.serial not in self._values:
+            self._put(placement.group, {})
 
-
-class PodIndexes:
-    """The indexes asked for lately."""
-
-    __slots__ = ("_by_key", "_pods")
-
-    def __init__(self, pods: PodTable) -> None:
-        self._pods = pods
-        self._by_key: OrderedDict[Hashable, PlacementIndex | ClassIndex] = OrderedDict()
-
-    def placements(self, key: Hashable, value_of: ValueOf) -> PlacementIndex:
-        """The index of placements of a key, which stands for `value_of`."""
-        found = self._by_key.get(("placements", key))
-        if not isinstance(found, PlacementIndex):
-            found = PlacementIndex(self._pods, value_of)
-        self._keep(("placements", key), found)
-        return found
-
-    def classes(self, key: Hashable, value_of: ValueOf) -> ClassIndex:
-        """The index of classes of a key, which stands for `value_of`; it is asked once per template."""
-        found = self._by_key.get(("classes", key))
-        if not isinstance(found, ClassIndex):
-            found = ClassIndex(self._pods, value_of)
-        self._keep(("classes", key), found)
-        return found
-
-    def _keep(self, key: Hashable, index: PlacementIndex | ClassIndex) -> None:
-        self._by_key[key] = index
-        self._by_key.move_to_end(key)
-        if len(self._by_key) > MOST_INDEXES:
-            self._by_key.popitem(last=False)
+    def _put(self, group: PodClass, known: Mapping[int, Hashable]) -> None:
+        value = known[group.serial] if group.serial in known else self._value_of(group.example)
+        self._values[group.serial] = value
+        self._by_value.setdefault(value, {})[group.serial] = group
 
 
-MOST_TALLIES: Final = 64
+class Tally(_PodReader):
+    """The things that `derive` finds in placed pods, read once per template. `version` changes when a thing appears or vanishes."""
 
-Derive = Callable[[PodView], Iterable[Hashable]]
-
-
-class Tally:
-    """The things that `derive` finds in placed pods; it is asked once per template. `version` changes when a thing appears or vanishes."""
-
-    __slots__ = ("_derive", "_found", "_memo", "_pods", "_seen", "version")
+    __slots__ = ("_derive", "_found", "_memo", "version")
 
     def __init__(self, pods: PodTable, derive: Derive) -> None:
-        self._pods = pods
+        super().__init__(pods)
         self._derive = derive
         self._memo: dict[int, tuple[Hashable, ...]] = {}
         self._found: Counter[Hashable] = Counter()
-        self._seen = -1
         self.version = 0
 
     @property
     def found(self) -> Counter[Hashable]:
         """How many placed pods bring each thing; only those that some pod brings. Not to be changed by the caller."""
-        self.follow()
+        self._follow()
         return self._found
 
     def follow(self) -> int:
-        """Catch up with the pods; the version then."""
-        if self._seen != self._pods.n_changes:
-            changes = None if self._seen < 0 else self._pods.changes_since(self._seen)
-            if changes is None:
-                self._recount()
-            else:
-                for placement, _, sign in changes:
-                    self._count(placement, sign)
-            self._seen = self._pods.n_changes
-            if len(self._memo) > 2 * len(self._pods.classes) + 1024:
-                self._forget_classes()
+        """The version after catching up with the pods."""
+        self._follow()
+        if len(self._memo) > 2 * len(self._pods.classes) + 1024:
+            self._forget_classes()
         return self.version
 
-    def _count(self, placement: Placement, sign: int) -> None:
-        things = self._memo.get(placement.group.serial)
-        if things is None:
-            things = self._memo[placement.group.serial] = tuple(self._derive(placement.group.example))
-        for thing in things:
+    def _apply(self, placement: Placement, sign: int) -> None:
+        for thing in self._things(placement.group):
             before = self._found[thing]
             self._found[thing] = before + sign
             if not before or not before + sign:
@@ -351,36 +303,52 @@ class Tally:
         self._forget_classes()
         before = self._found.keys()
         self._found = Counter()
-        version = self.version
         for group in self._pods.classes.values():
-            things = self._memo.get(group.serial)
-            if things is None:
-                things = self._memo[group.serial] = tuple(self._derive(group.example))
-            for thing in things:
+            for thing in self._things(group):
                 self._found[thing] += group.count
-        self.version = version + (self._found.keys() != before)
+        self.version += self._found.keys() != before
+
+    def _things(self, group: PodClass) -> tuple[Hashable, ...]:
+        things = self._memo.get(group.serial)
+        if things is None:
+            things = self._memo[group.serial] = tuple(self._derive(group.example))
+        return things
 
     def _forget_classes(self) -> None:
         live = {group.serial for group in self._pods.classes.values()}
         self._memo = {serial: things for serial, things in self._memo.items() if serial in live}
 
 
-class Tallies:
-    """The tallies asked for lately."""
+Reader = TypeVar("Reader", PlacementIndex, ClassIndex, Tally)
+
+
+class PodReaders:
+    """The indexes and tallies in use, each made when it is first asked for. A key stands for the function it is made with."""
 
     __slots__ = ("_by_key", "_pods")
 
     def __init__(self, pods: PodTable) -> None:
         self._pods = pods
-        self._by_key: OrderedDict[Hashable, Tally] = OrderedDict()
+        self._by_key: OrderedDict[tuple[type, Hashable], Any] = OrderedDict()
 
-    def of(self, key: Hashable, derive: Derive) -> Tally:
-        """The tally of a key, which stands for `derive`."""
-        tally = self._by_key.get(key)
-        if tally is None:
-            tally = self._by_key[key] = Tally(self._pods, derive)
-            if len(self._by_key) > MOST_TALLIES:
+    def placements(self, key: Hashable, value_of: ValueOf) -> PlacementIndex:
+        """The placements by `value_of`, which is read once per pod."""
+        return self._kept(PlacementIndex, key, value_of)
+
+    def classes(self, key: Hashable, value_of: ValueOf) -> ClassIndex:
+        """The classes by `value_of`, which is read once per template."""
+        return self._kept(ClassIndex, key, value_of)
+
+    def tally(self, key: Hashable, derive: Derive) -> Tally:
+        """How many pods bring each thing that `derive` finds in a pod."""
+        return self._kept(Tally, key, derive)
+
+    def _kept(self, kind: type[Reader], key: Hashable, function: Callable[[PodView], Any]) -> Reader:
+        found: Reader | None = self._by_key.get((kind, key))
+        if found is None:
+            found = self._by_key[kind, key] = kind(self._pods, function)
+            if len(self._by_key) > MOST_READERS:
                 self._by_key.popitem(last=False)
         else:
-            self._by_key.move_to_end(key)
-        return tally
+            self._by_key.move_to_end((kind, key))
+        return found

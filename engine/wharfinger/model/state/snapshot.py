@@ -248,18 +248,18 @@ class Snapshot:
 
     def placements_with(self, key: Hashable, value_of: Callable[[PodView], Hashable], value: Hashable) -> Collection[Placement]:
         """The pods of which `value_of` is equal to a value, by an index that is kept; `key` stands for `value_of`."""
-        return self._current().pod_indexes.placements(key, value_of).of(value)
+        return self._current().pod_readers.placements(key, value_of).of(value)
 
     def classes_with(self, key: Hashable, value_of: Callable[[PodView], Hashable], value: Hashable) -> Collection[PodClass]:
         """The same for what is equal for all pods of a template: the classes of pods that have the value, `count` in each."""
-        return self._current().pod_indexes.classes(key, value_of).of(value)
+        return self._current().pod_readers.classes(key, value_of).of(value)
 
     def tally(self, key: Hashable, derive: Callable[[PodView], Iterable[Hashable]]) -> Tally:
         """Running counts of what placed pods bring with them: how many pods for each thing that `derive` finds in a pod.
 
         `key` stands for `derive`, which is asked once per template.
         """
-        return self._current().tallies.of(key, derive)
+        return self._current().pod_readers.tally(key, derive)
 
     # ── metrics and other objects ──
 

@@ -18,7 +18,7 @@ from wharfinger.model import objects
 from wharfinger.model.columns.arrays import RowChanges
 from wharfinger.model.columns.metric_table import MetricColumn, MetricTable, Samples
 from wharfinger.model.columns.node_table import NodeTable
-from wharfinger.model.columns.pod_table import Placement, PodIndexes, PodTable, Tallies
+from wharfinger.model.columns.pod_table import Placement, PodReaders, PodTable
 from wharfinger.model.columns.resource_table import HostPorts
 from wharfinger.model.columns.selection import Selections
 from wharfinger.model.objects.node_view import changed_parts
@@ -174,12 +174,11 @@ class ClusterTables:
         "nodes",
         "nominations",
         "objects",
-        "pod_indexes",
+        "pod_readers",
         "pods",
         "ports",
         "revision",
         "selections",
-        "tallies",
         "usage_changes",
     )
 
@@ -188,8 +187,7 @@ class ClusterTables:
         self.pods = PodTable()
         self.ports = HostPorts()
         self.selections = Selections(self.nodes, self.pods)
-        self.pod_indexes = PodIndexes(self.pods)
-        self.tallies = Tallies(self.pods)
+        self.pod_readers = PodReaders(self.pods)
         self.metrics = MetricTable(self.nodes, self.pods)
         self.nominations = Nominations()
         self._nominated_at = (-1, -1)
