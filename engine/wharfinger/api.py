@@ -1,4 +1,4 @@
-"""The public functions of `import wharfinger`, each a few lines over what the command line uses too."""
+"""The public functions of `import wharfinger`: each calls what the command line calls too."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def load_snapshot(*paths: str | Path, pods: Sequence[str | Path] = (), skip_inva
 
     `pods` are files of pods and workloads to be placed instead of the snapshot's pending ones. Raises UsageError for a file that cannot be
     read, InvalidObject for an object that cannot be (unless `skip_invalid`) and, with `strict`, for fields of `pods` that Kubernetes does
-    not know; otherwise they are told in the cluster's `skipped`.
+    not know; otherwise sentences about them are in the cluster's `skipped`.
     """
     cluster = load_cluster(paths, skip_invalid=skip_invalid)
     if not pods:
@@ -56,7 +56,7 @@ def load_snapshot(*paths: str | Path, pods: Sequence[str | Path] = (), skip_inva
 def load_config(path: str | Path, scheduler_name: str | None = None) -> ChainConfig:
     """The settings of the built-in plugins that a KubeSchedulerConfiguration file gives for one of its profiles.
 
-    Raises UsageError with a line for everything in it that cannot be followed.
+    Raises UsageError with a line for each setting that is not supported.
     """
     return configuration_file.read(path).of(scheduler_name)
 
@@ -92,5 +92,5 @@ def place(
 
 
 def _view(pod: Pod) -> PodView:
-    """A pod as scheduling sees it; a mapping is read as a manifest."""
+    """The view of a pod; a mapping is read as a manifest."""
     return pod if isinstance(pod, PodView) else PodView(decode.convert(dict(pod), objects.Pod))

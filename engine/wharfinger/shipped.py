@@ -1,4 +1,4 @@
-"""Where the policies are that come with Wharfinger."""
+"""Where the policies are that ship with Wharfinger: in the installed package, or at the top of a checkout."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def policies() -> Path:
 
 
 def shown(place: str) -> str:
-    """A place in a file as people should see it: a shipped policy is `policies/…` wherever the package is installed."""
+    """A place in a file for messages: a shipped policy is `policies/…`, wherever the package is installed."""
     folder = f"{policies()}/"
     return f"policies/{place.removeprefix(folder)}" if place.startswith(folder) else place

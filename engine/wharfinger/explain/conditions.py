@@ -26,7 +26,7 @@ from wharfinger.model.state.snapshot import Snapshot
 
 MISSING = "missing"
 NO_VALUE = frozenset({Kind.PODS, Kind.LABELS, Kind.POD, Kind.NODE})
-"""Kinds whose values are too big to stand under an operand."""
+"""Kinds whose values are too long to print under an operand."""
 
 Evaluate = Callable[[typed.Expr], str]
 
@@ -95,7 +95,7 @@ def _write(marks: list[tuple[int, str]]) -> str:
 
 
 def _walk(expression: typed.Expr) -> Iterator[typed.Expr]:
-    """The expression and its operands, outside in; what stands inside `pods where …` has no value of its own and is left out."""
+    """The expression and its operands, from the outside in; what stands inside `pods where …` has no value of its own and is left out."""
     yield expression
     if not isinstance(expression, typed.Select):
         for part in reads.children(expression):
@@ -127,7 +127,7 @@ def _operator(part: typed.Operation) -> int:
 
 
 def _anchor(part: typed.Expr) -> tuple[int, int]:
-    """Where a value hangs: under the operator of an operation, under the first letter of anything else."""
+    """The place under which a value stands: the operator of an operation, the first letter of anything else."""
     span = part.span
     if isinstance(part, typed.Operation) and part.op is typed.Op.NOT and part.operands[0].span == span:
         part = part.operands[0]
@@ -140,9 +140,9 @@ MOST_LETS = 8
 
 
 class PolicyCommentary:
-    """The commentary of a chain's policies; the rules of a policy are called `policy/rule`.
+    """The sentences and values of a chain's policies; the rules of a policy are called `policy/rule`.
 
-    One decision is told rule by rule and node by node: what a policy counts over all pods is counted once for all of it.
+    The rules and nodes of one decision share an interpreter: what a policy counts over all pods is counted once.
     """
 
     def __init__(self, chain: Chain) -> None:
@@ -174,7 +174,7 @@ class PolicyCommentary:
 
 
 def interpreter_of(policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> Interpreter:
-    """The plain evaluator of a compiled policy for one pod."""
+    """The interpreter of a compiled policy for one pod."""
     return Interpreter(policy.policy, policy.params, pod, snapshot)
 
 
@@ -188,14 +188,14 @@ def operands(interpreter: Interpreter, policy: typed.Policy, expression: typed.E
     lines: list[str] = []
     waiting = [expression]
     known = {let.name: let for let in policy.lets}
-    told: set[str] = set()
-    while waiting and len(told) <= MOST_LETS:
+    shown: set[str] = set()
+    while waiting and len(shown) <= MOST_LETS:
         part = waiting.pop(0)
         found = values(part, lambda sub: printed(interpreter.value(sub, row), sub))
         lines += lay_out(part.span.source, found)
         for name in lets(part):
-            if name in known and name not in told and known[name].value.type.kind is not Kind.PODS:
-                told.add(name)
+            if name in known and name not in shown and known[name].value.type.kind is not Kind.PODS:
+                shown.add(name)
                 waiting.append(known[name].value)
     return lines
 

@@ -1,7 +1,7 @@
 """Why a pod is where it is, or is nowhere, and what would have to change: an explanation of the decision that would be made about it.
 
-A pod that waits is decided about as it stands. One that is bound was decided about some time ago; it is decided about again as if it
-waited, on the cluster as it is, without the pod itself in it.
+A pod that waits is decided about as it is. A bound pod was decided about some time ago; it is decided about again as if it waited, on the
+cluster as it is, without the pod itself in it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class WayOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedPod:
-    """The explanation, remarks on what it is about, and for the nodes that came nearest and those asked for what would have to change.
+    """The explanation, remarks on what it is about, and what would have to change for the nearest nodes and those asked for.
 
     `bound_to` is the node that the pod is on; "" for one that waits.
     """
@@ -47,13 +47,13 @@ class ExplainedPod:
     ways_out: tuple[WayOut, ...]
 
     def __str__(self) -> str:
-        told = [f"{remark}\n" for remark in self.remarks]
-        told.append(str(self.explanation))
+        lines = [f"{remark}\n" for remark in self.remarks]
+        lines.append(str(self.explanation))
         if self.ways_out:
-            told.append("\n  what would have to change\n")
+            lines.append("\n  what would have to change\n")
         for way in self.ways_out:
-            told += [f"    {way.node}\n", *(f"      {sentence}\n" for sentence in way.sentences)]
-        return "".join(told)
+            lines += [f"    {way.node}\n", *(f"      {sentence}\n" for sentence in way.sentences)]
+        return "".join(lines)
 
     def plain(self) -> Mapping[str, Any]:
         """The same as plain values."""
@@ -68,7 +68,7 @@ class ExplainedPod:
 def explained(chain: Chain, state: ClusterState, pod: PodView, now: float, nodes: Sequence[str] = ()) -> ExplainedPod:
     """The explanation of what a chain decides about a pod at a time; `nodes` are reported in full.
 
-    `state` is the caller's to give away: a pod that is placed in it is taken out. Raises UnknownObject for a node that is not there.
+    `state` is changed: a pod that is placed in it is taken out. Raises UnknownObject for a node that is not there.
     """
     bound_to = pod.node_name
     waiting = _waiting(pod)
@@ -89,7 +89,7 @@ def _waiting(pod: PodView) -> PodView:
 
 
 def _held(chain: Chain, pod: PodView) -> Iterator[str]:
-    """Why nothing is decided about the pod at present, whatever could be."""
+    """Why nothing is decided about the pod at present."""
     gate = None if pod.node_name else chain.gate(pod)
     if pod.terminating:
         yield f"{pod.key} is being deleted, and will not be placed any more"
@@ -106,7 +106,7 @@ def _remarks(bound_to: str, decision: Decision) -> Iterator[str]:
 
 
 def _victims(decision: Decision) -> str:
-    """Who would have to leave; pods of other namespaces are counted, as people pass explanations on to the owners of pods."""
+    """The pods that would have to leave; pods of other namespaces are only counted, as explanations are passed on to the owners of pods."""
     own = [victim.key for victim in decision.victims if victim.namespace == decision.pod.namespace]
     others = len(decision.victims) - len(own)
     counted = [f"{others} {'pod' if others == 1 else 'pods'} of other namespaces"] if others else []
@@ -131,7 +131,7 @@ def _ways(chain: Chain, decision: Decision, snapshot: Snapshot, explanation: Exp
 
 
 def _behind(report: NodeReport, best: NodeReport) -> Iterator[str]:
-    """How a feasible node falls short of the chosen one."""
+    """How far a feasible node is behind the chosen one."""
     short = best.totals[0] - report.totals[0]
     if short <= 0:
         yield f"it is as good as {best.node} and lost to the order among equals"

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.errors import UnknownObject
 from wharfinger.explain import layout, policy_warnings, remedies
+from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import decide
 from wharfinger.framework.decision import Decision, ScorePart
@@ -27,10 +27,10 @@ from wharfinger.model.state.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One filter in the order in which they run.
+    """One filter, in the order in which filters run.
 
-    `alone` nodes pass it by itself, `so_far` pass it and every filter above. `reasons` counts the nodes it rejects by what it says of them.
-    `example` is a node it rejects (None where there is none), `at` where the rule stands in a file (None for Kubernetes' own).
+    `alone` nodes pass it by itself, `so_far` pass it and every filter above. `reasons` counts the nodes it rejects by reason. `example` is
+    a node it rejects (None if there is none), `at` the place of the rule in a file (None for Kubernetes' own).
     """
 
     rule: str
@@ -44,7 +44,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What one filter says of one node: `sentences` are empty where it passes; `values` are lines that show the operands."""
+    """The verdict of one filter on one node: `sentences` are empty where the node passes; `values` are lines that show the operands."""
 
     rule: str
     sentences: tuple[str, ...]
@@ -58,7 +58,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """Everything the rules say of one node. `totals` by tier and `scores` are empty where the node is not feasible."""
+    """All verdicts and scores of one node. `totals` by tier and `scores` are empty where the node is not feasible."""
 
     node: str
     verdicts: tuple[Verdict, ...]
@@ -75,7 +75,7 @@ class NodeReport:
 class Explanation:
     """The report about one decision.
 
-    `nearest` are the rejected nodes that the fewest rules speak against; `top` the best feasible ones; `asked` those the caller named.
+    `nearest` are the rejected nodes with the fewest rejecting filters; `top` the best feasible ones; `asked` those the caller named.
     """
 
     pod: str
@@ -100,22 +100,12 @@ TOP = 3
 NEAREST = 3
 
 
-class Commentary(Protocol):
-    """What policies can add to a bare verdict: where a rule stands, and the values its conditions had."""
-
-    def location(self, rule: str) -> str | None:
-        """`file:line:column` of a policy's rule, None for any other."""
-
-    def rejection(self, pod: PodView, snapshot: Snapshot, rule: str, row: int) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """(sentences with values filled in, lines that show the operands) of a policy's filter at a node; None for any other filter."""
-
-
-def explain(chain: Chain, snapshot: Snapshot, pod: PodView, commentary: Commentary, nodes: Sequence[str] = ()) -> Explanation:
+def explain(chain: Chain, snapshot: Snapshot, pod: PodView, commentary: PolicyCommentary, nodes: Sequence[str] = ()) -> Explanation:
     """The explanation of a fresh decision about `pod`; `nodes` are reported in full. Raises UnknownObject for a node that is not there."""
     return explain_decision(decide(chain, snapshot, pod), snapshot, commentary, nodes)
 
 
-def explain_decision(decision: Decision, snapshot: Snapshot, commentary: Commentary, nodes: Sequence[str] = ()) -> Explanation:
+def explain_decision(decision: Decision, snapshot: Snapshot, commentary: PolicyCommentary, nodes: Sequence[str] = ()) -> Explanation:
     """The explanation of a decision whose details are still current."""
     rows = _Rows(decision, snapshot, commentary)
     return Explanation(
@@ -136,7 +126,7 @@ def explain_decision(decision: Decision, snapshot: Snapshot, commentary: Comment
 
 
 def _suspended(decision: Decision, snapshot: Snapshot) -> list[str]:
-    """What rules of the policies that govern the pod had no say, and why."""
+    """The metrics that too few nodes have, so that rules of the policies that govern the pod do not apply."""
     governing = [policy for policy in decision.chain.policies if policy.name in decision.policies]
     return [sentence for policy in governing for sentence in policy_warnings.suspensions(policy, snapshot)]
 
@@ -149,7 +139,7 @@ def _row(snapshot: Snapshot, name: str) -> int:
     return row
 
 
-def _step(found: FilterDiagnosis, decision: Decision, snapshot: Snapshot, commentary: Commentary) -> Step:
+def _step(found: FilterDiagnosis, decision: Decision, snapshot: Snapshot, commentary: PolicyCommentary) -> Step:
     rejected = decision.diagnosis.rejected_by(found.plugin)
     names = snapshot.names
     return Step(
@@ -188,9 +178,9 @@ def _lacking(pod: PodView, snapshot: Snapshot) -> NDArray[np.float64]:
 
 
 class _Rows:
-    """Reports about single nodes."""
+    """Makes the reports about single nodes."""
 
-    def __init__(self, decision: Decision, snapshot: Snapshot, commentary: Commentary) -> None:
+    def __init__(self, decision: Decision, snapshot: Snapshot, commentary: PolicyCommentary) -> None:
         self._decision = decision
         self._snapshot = snapshot
         self._commentary = commentary
@@ -214,11 +204,11 @@ class _Rows:
     def _verdict(self, rule: str, found: NodeRejection | None, row: int) -> Verdict:
         if found is None:
             return Verdict(rule=rule, sentences=())
-        said = self._commentary.rejection(self._decision.pod, self._snapshot, rule, row)
-        if said is None:
+        rejection = self._commentary.rejection(self._decision.pod, self._snapshot, rule, row)
+        if rejection is None:
             values = remedies.details(rule, self._decision.pod, self._snapshot.node(row))
             return Verdict(rule=rule, sentences=tuple(reason.text for reason in found.reasons), values=values)
-        return Verdict(rule=rule, sentences=said[0], values=said[1])
+        return Verdict(rule=rule, sentences=rejection[0], values=rejection[1])
 
 
 MOST_REASONS = 6
@@ -234,13 +224,13 @@ def _headline(found: Explanation) -> Iterator[str]:
     if found.node is None:
         yield f"{found.pod}: {found.message}"
     else:
-        yield f"{found.pod} → {found.node}: {'; '.join(_standing(found))}"
+        yield f"{found.pod} → {found.node}: {'; '.join(_summary(found))}"
     if found.policies:
         yield f"  governed by {', '.join(found.policies)}"
     yield from (f"  note: {note}" for note in found.notes)
 
 
-def _standing(found: Explanation) -> Iterator[str]:
+def _summary(found: Explanation) -> Iterator[str]:
     yield f"{found.feasible:,} of {layout.count(found.n_nodes, 'node')} feasible"
     if found.margin is None:
         yield "no other to compare with"
@@ -311,8 +301,8 @@ def _part(part: ScorePart) -> str:
 def _asked(found: Explanation) -> Iterator[str]:
     for report in found.asked:
         rejected = report.rejected_by
-        standing = f"rejected by {layout.count(len(rejected), 'filter')}" if rejected else "feasible"
-        lines = [f"  node {report.node}: {standing}"]
+        summary = f"rejected by {layout.count(len(rejected), 'filter')}" if rejected else "feasible"
+        lines = [f"  node {report.node}: {summary}"]
         for verdict in report.verdicts:
             lines += [f"    {line}" for line in _rejection(verdict)] or [f"    {verdict.rule}: passes"]
         lines += [f"    {part.name}: {_part(part)} (weight {layout.number(part.weight)})" for part in report.scores]

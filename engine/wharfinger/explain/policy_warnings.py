@@ -1,8 +1,8 @@
-"""What policies expect of a cluster and do not find there.
+"""Warnings about what policies read and a cluster does not have: label keys, and metrics.
 
-None of it is an error of the language: any label key may exist, any metric may come later. But on a real cluster a key that no node
-carries is nearly always a mistake, and what was meant is usually there: `zone` for `topology.kubernetes.io/zone`. And where too few nodes
-have a metric, the rules that use it have no say, which nobody would guess from the placements.
+Neither is an error of the language: any label key may exist, any metric may come later. But on a real cluster a key that no node has is
+nearly always a mistake, and the key that was meant usually exists: `zone` for `topology.kubernetes.io/zone`. Where too few nodes have a
+metric, the rules that use it do not apply, which the placements do not show.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ GENERATED = frozenset({APP_LABEL, POLICY_LABEL})
 
 
 def warnings(policies: Sequence[CompiledPolicy], snapshot: Snapshot, pods: Sequence[PodView]) -> list[str]:
-    """One sentence for each label key that is read and not there, and for each suspended metric.
+    """One sentence for each label key that is read and absent, and for each suspended metric.
 
-    Node labels are looked for in the snapshot, labels of the pod to be placed among those of `pods` that the policy may look at.
+    Node labels are looked up in the snapshot, labels of the pod to be placed among those of `pods` that the policy may look at.
     """
     return [sentence for policy in policies for sentence in (*absent_labels(policy, snapshot, pods), *suspensions(policy, snapshot))]
 
 
 def absent_labels(policy: CompiledPolicy, snapshot: Snapshot, pods: Sequence[PodView]) -> list[str]:
-    """One sentence for each label key that is read and not there.
+    """One sentence for each label key that is read and absent.
 
-    Labels that are made for PolicyApps are no mistakes: their pods come after the policy.
+    Labels that the operator adds to the pods of PolicyApps are left out: their pods come after the policy.
     """
     return list(_absent_labels(policy, snapshot, pods))
 
@@ -83,7 +83,7 @@ def _absent(policy: str, key: str, known: Mapping[str, int], total: int, noun: s
 
 
 def nearest(key: str, known: Iterable[str]) -> str | None:
-    """The known key that was most likely meant: one with the same last part, or one spelled almost the same; None when none is near."""
+    """The known key that was most likely meant: one with the same last part, or one with a similar name; None if there is none."""
     last = key.rpartition("/")[2]
     same = sorted((name for name in known if name.rpartition("/")[2] == last), key=lambda name: (len(name), name))
     return same[0] if same else wording.closest(key, known)

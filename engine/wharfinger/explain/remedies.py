@@ -25,44 +25,7 @@ from wharfinger.model.state.snapshot import Snapshot
 
 def details(rule: str, pod: PodView, node: NodeView) -> tuple[str, ...]:
     """Lines with the amounts, taints or labels behind a rejection by a built-in filter; none where the reason says it all."""
-    explain = _DETAILS.get(rule)
-    return () if explain is None else tuple(explain(pod, node))
-
-
-def _resource_amounts(pod: PodView, node: NodeView) -> Iterator[str]:
-    allocatable, free = node.allocatable, node.free
-    for resource, wanted in pod.requests.items():
-        if wanted > free.get(resource, 0):
-            amounts = (format_amount(resource, amount) for amount in (wanted, free.get(resource, 0), allocatable.get(resource, 0)))
-            yield "{}: {} wanted, {} free of {}".format(resource, *amounts)
-    if free.get("pods", 0) < 1:
-        yield f"pods: {len(node.pods)} on the node, which takes {allocatable.get('pods', 0)}"
-
-
-def _taint_lines(pod: PodView, node: NodeView) -> Iterator[str]:
-    for taint in tolerations.untolerated(pod.object.spec.tolerations, node.taints):
-        value = f"={taint.value}" if taint.value else ""
-        yield f"taint {taint.key}{value}:{taint.effect}"
-
-
-def _selector_lines(pod: PodView, node: NodeView) -> Iterator[str]:
-    for key, value in pod.object.spec.node_selector.items():
-        if node.labels.get(key) != value:
-            yield f"nodeSelector {key}={value}, the node has {node.labels.get(key, 'no such label')}"
-
-
-def _port_lines(pod: PodView, node: NodeView) -> Iterator[str]:
-    for (_, protocol, port), other in taken_ports(pod, node.pods):
-        user = other.key if other.namespace == pod.namespace else "a pod of another namespace"  # people pass explanations on
-        yield f"{protocol} port {port} is used by {user}"
-
-
-_DETAILS: Mapping[str, Callable[[PodView, NodeView], Iterator[str]]] = {
-    "NodeResourcesFit": _resource_amounts,
-    "TaintToleration": _taint_lines,
-    "NodeAffinity": _selector_lines,
-    "NodePorts": _port_lines,
-}
+    return tuple(detail for detail, _ in _of_builtin(rule, pod, node) if detail)
 
 
 MOST_REMEDIES = 8
@@ -78,20 +41,19 @@ _BOUNDS = {
 
 
 class Remedies:
-    """The ways out for the filters of a chain."""
+    """What would have to change, for the filters of a chain."""
 
     def __init__(self, chain: Chain) -> None:
         self._rules = {f"{policy.name}/{rule.name}": (policy, rule) for policy in chain.policies for rule in policy.policy.filters}
 
     def of(self, rule: str, pod: PodView, snapshot: Snapshot, row: int) -> tuple[str, ...]:
-        """Sentences about a filter that rejects the node of a row; none where its reason says it all."""
+        """Sentences about a filter that rejects the node of a row; none where the reason says everything."""
         found = self._rules.get(rule)
         if found is not None:
-            said = _of_policy(*found, pod, snapshot, row)
+            sentences = _of_policy(*found, pod, snapshot, row)
         else:
-            builtin = _BUILTIN.get(rule)
-            said = iter(()) if builtin is None else builtin(pod, snapshot.node(row))
-        return tuple(dict.fromkeys(said))[:MOST_REMEDIES]
+            sentences = (remedy for _, remedy in _of_builtin(rule, pod, snapshot.node(row)))
+        return tuple(dict.fromkeys(sentences))[:MOST_REMEDIES]
 
 
 def _of_policy(policy: CompiledPolicy, rule: typed.Filter, pod: PodView, snapshot: Snapshot, row: int) -> Iterator[str]:
@@ -120,7 +82,7 @@ def _for(expression: typed.Expr, wanted: bool, interpreter: Interpreter, row: in
 
 
 def _joined(parts: list[tuple[str, ...]], *, either: bool) -> Iterator[str]:
-    """The ways of several conditions: of all of them, or of one."""
+    """The sentences of several conditions: of all of them, or of one (`either`)."""
     if either:
         yield "; or ".join(" and ".join(part) for part in parts if part)
     else:
@@ -146,7 +108,7 @@ _MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE, Op.EQ: Op.E
 
 
 def _text(expression: typed.Expr) -> str:
-    """The author's own words, on one line."""
+    """The author's text, on one line."""
     return " ".join(expression.span.text.split())
 
 
@@ -154,50 +116,62 @@ def _missing(expression: typed.Expr, interpreter: Interpreter, row: int) -> str:
     return "; something that it reads is missing" if interpreter.value(expression, row) is None else ""
 
 
-# ── Kubernetes' own filters ──
+# ── Kubernetes' own filters: (what the node is rejected for, "" if the reason says it; what would have to change) ──
 
 
-def _resources(pod: PodView, node: NodeView) -> Iterator[str]:
+Pair = tuple[str, str]
+
+
+def _of_builtin(rule: str, pod: PodView, node: NodeView) -> Iterator[Pair]:
+    builtin = _BUILTIN.get(rule)
+    return iter(()) if builtin is None else builtin(pod, node)
+
+
+def _resources(pod: PodView, node: NodeView) -> Iterator[Pair]:
     allocatable, free = node.allocatable, node.free
     for resource, wanted in pod.requests.items():
         has, whole = free.get(resource, 0), allocatable.get(resource, 0)
         if wanted <= has:
             continue
+        amounts = (format_amount(resource, amount) for amount in (wanted, has, whole))
+        detail = "{}: {} wanted, {} free of {}".format(resource, *amounts)
         if wanted > whole:
-            yield f"it would have to ask for at most {format_amount(resource, whole)} of {resource}, which is all that the node has"
+            yield detail, f"it would have to ask for at most {format_amount(resource, whole)} of {resource}, which is all that the node has"
         else:
-            more = format_amount(resource, wanted - has)
-            yield f"{more} of {resource} would have to become free, or the pod ask for at most {format_amount(resource, max(has, 0))}"
+            more, most = format_amount(resource, wanted - has), format_amount(resource, max(has, 0))
+            yield detail, f"{more} of {resource} would have to become free, or the pod ask for at most {most}"
     if free.get("pods", 0) < 1:
-        yield "a pod would have to leave the node: it has as many as it takes"
+        detail = f"pods: {len(node.pods)} on the node, which takes {allocatable.get('pods', 0)}"
+        yield detail, "a pod would have to leave the node: it has as many as it takes"
 
 
-def _taints(pod: PodView, node: NodeView) -> Iterator[str]:
+def _taints(pod: PodView, node: NodeView) -> Iterator[Pair]:
     for taint in tolerations.untolerated(pod.object.spec.tolerations, node.taints):
-        shown = f"{taint.key}={taint.value}" if taint.value else taint.key
-        yield f"the pod would have to tolerate {shown}:{taint.effect}, or the node lose that taint"
+        shown = (f"{taint.key}={taint.value}" if taint.value else taint.key) + f":{taint.effect}"
+        yield f"taint {shown}", f"the pod would have to tolerate {shown}, or the node lose that taint"
 
 
-def _cordoned(_pod: PodView, node: NodeView) -> Iterator[str]:
-    yield f"the node would have to be uncordoned (`kubectl uncordon {node.name}`)"
+def _cordoned(_pod: PodView, node: NodeView) -> Iterator[Pair]:
+    yield "", f"the node would have to be uncordoned (`kubectl uncordon {node.name}`)"
 
 
-def _affinity(pod: PodView, node: NodeView) -> Iterator[str]:
+def _affinity(pod: PodView, node: NodeView) -> Iterator[Pair]:
     lacking = {key: value for key, value in pod.object.spec.node_selector.items() if node.labels.get(key) != value}
     for key, value in lacking.items():
         has = f"it has {key}={node.labels[key]}" if key in node.labels else "it has no such label"
-        yield f"the node would have to have the label {key}={value}; {has}"
+        detail = f"nodeSelector {key}={value}, the node has {node.labels.get(key, 'no such label')}"
+        yield detail, f"the node would have to have the label {key}={value}; {has}"
     if not lacking:
-        yield "the node would have to match a term of the pod's required node affinity"
+        yield "", "the node would have to match a term of the pod's required node affinity"
 
 
-def _ports(pod: PodView, node: NodeView) -> Iterator[str]:
+def _ports(pod: PodView, node: NodeView) -> Iterator[Pair]:
     for (_, protocol, port), other in taken_ports(pod, node.pods):
-        user = other.key if other.namespace == pod.namespace else "a pod of another namespace"
-        yield f"{user} would have to leave {protocol} port {port}"
+        user = other.key if other.namespace == pod.namespace else "a pod of another namespace"  # explanations are passed on
+        yield f"{protocol} port {port} is used by {user}", f"{user} would have to leave {protocol} port {port}"
 
 
-_BUILTIN: Mapping[str, Callable[[PodView, NodeView], Iterator[str]]] = {
+_BUILTIN: Mapping[str, Callable[[PodView, NodeView], Iterator[Pair]]] = {
     "NodeResourcesFit": _resources,
     "TaintToleration": _taints,
     "NodeUnschedulable": _cordoned,

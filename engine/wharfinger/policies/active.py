@@ -21,9 +21,9 @@ from wharfinger.framework.policy_status import Mode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A policy that wants to hold in some profiles: with its candidate, or else with what it held before.
+    """A policy that is to decide in some profiles: with its candidate, or else with the version that held before.
 
-    `place` orders claims (source, key); `since` is when it began to hold, before a restart perhaps; 0 for a newcomer.
+    `place` orders claims (source, key); `since` is when it began to hold, perhaps before a restart; 0 for a new one.
     """
 
     place: tuple[int, str]
@@ -35,14 +35,14 @@ class Claim:
 
     @property
     def seniority(self) -> tuple[bool, bool, float, tuple[int, str]]:
-        """What compares smaller for who goes first. No namespace may keep a policy of the cluster out."""
+        """The sort key of claims; smaller ones choose first. No namespace may keep a policy of the cluster out."""
         goes_on = self.since > 0 and (self.held is None or self.held.name == self.candidate.name)
         return self.candidate.authority.namespace is not None, not goes_on, self.since, self.place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What holds for a claim, None for nothing, and why it is not the candidate ("" if it is)."""
+    """The version that holds for a claim, None for none, and why it is not the candidate ("" if it is)."""
 
     policy: CompiledPolicy | None
     objection: str = ""
@@ -50,12 +50,12 @@ class Choice:
 
 @dataclass(slots=True)
 class _Taken:
-    """What holds in one profile, as far as it has been chosen."""
+    """The versions that hold in one profile, as far as they have been chosen."""
 
     by_name: dict[tuple[bool, str], CompiledPolicy] = field(default_factory=dict)
 
     def objection(self, mode: Mode, policy: CompiledPolicy) -> str:
-        """Why a policy cannot hold beside the others, "" if it can."""
+        """Why a policy cannot hold together with the others; "" if it can."""
         shadow = mode is Mode.SHADOW
         other = self.by_name.get((shadow, policy.name))
         if other is not None and policy.authority.restricted:
@@ -73,7 +73,7 @@ class _Taken:
 
 
 def choose(claims: Sequence[Claim]) -> list[Choice]:
-    """What holds for each claim, in their order. A shadow policy is held against those that decide; its own name may be among them."""
+    """The choice for each claim, in their order. A shadow policy is checked against those that decide, except the one of its own name."""
     taken = {profile: _Taken() for claim in claims for profile in claim.profiles}
     chosen: dict[tuple[int, str], Choice] = {}
     for claim in sorted(claims, key=lambda claim: (claim.mode is Mode.SHADOW, *claim.seniority)):
@@ -110,13 +110,13 @@ class ActivePolicies:
     @cached_property
     def revision(self) -> str:
         """SHA-256 over everything that decides and is compared, in hexadecimal."""
-        shadows = {profile: {name: chain.policy_revision for name, chain in beside.items()} for profile, beside in self.shadows.items()}
+        shadows = {profile: {name: chain.policy_revision for name, chain in chains.items()} for profile, chains in self.shadows.items()}
         parts = [{profile: chain.revision for profile, chain in self.chains.items()}, shadows]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def activated(before: ActivePolicies, claims: Sequence[Claim], choices: Sequence[Choice]) -> ActivePolicies:
-    """The policies that hold after a choice; chains that stay the same are the same objects as before."""
+    """The set of policies after a choice; chains that stay the same are the same objects as before."""
     chains = {}
     shadows = {}
     for profile, chain in before.chains.items():

@@ -1,12 +1,12 @@
-"""What policies may take of the time of decisions, and what becomes of those that take more.
+"""The budget of policies: how much time of a decision a policy may take, and the suspension of those that take more.
 
-A policy that exceeds its budget several times in a row is suspended: pods that it governs wait, and all others go on. To decide about them
-without it would place pods where its author said they must not go. It is tried again after a pause that doubles each time, and at once when
-its text is another or the size of the cluster has changed.
+A policy that exceeds its budget several times in a row is suspended: pods that it governs wait, and all others are placed as before. To
+decide about them without it would place pods where its author forbids it. The policy is tried again after a pause that doubles each time,
+and at once when its text or the size of the cluster changes.
 
-Nothing is measured while decisions are quick: one that takes no longer than the budget cannot have a policy in it that does. After a slow
-one the policies that governed the pod are watched, and measured rule by rule, until some decisions in a row were within the budget. Times
-are those of the processor: a machine that is busy with something else is no fault of a policy.
+Nothing is measured while decisions are quick: a decision within the budget has no policy that exceeds it. After a slow decision, the
+policies that govern the pod are measured rule by rule, until some decisions in a row were within the budget. Times are CPU times, so other
+load on the machine does not suspend a policy.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ IN_A_ROW = 3
 AT_ONCE = 100
 """A decision that takes so many budgets suspends a policy by itself."""
 CALM = 10
-"""Decisions in a row within the budget, after which a policy is not watched any more, and its pauses begin anew."""
+"""Decisions in a row within the budget, after which a policy is not measured any more, and its pauses start again from the first."""
 RESIZED = 0.1
-"""By what part of it the number of nodes or of placed pods must have changed for a policy to be tried again at once."""
+"""The relative change of the number of nodes or placed pods after which a suspended policy is tried again at once."""
 SMALL = 100
-"""Nodes or pods of a cluster in which each one more is no other size yet."""
+"""Numbers of nodes or pods below this count as this many in `RESIZED`."""
 
 Key = tuple[str, str]
 """A policy's name and revision."""
@@ -45,7 +45,7 @@ Size = tuple[int, int]
 
 
 class Suspended(Plugin):
-    """Stands for policies that are suspended: pods wait for them and for no event of the cluster."""
+    """Stands for policies that are suspended: pods wait for them, and no event of the cluster wakes these pods."""
 
     name = "suspended policies"
     wakes_on = NOTHING
@@ -56,9 +56,9 @@ SUSPENDED = Suspended()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetSettings:
-    """`seconds` of a decision that a policy may take, 0 for any; `pauses` until a suspended one is tried again.
+    """`seconds` that a policy may take of a decision, 0 for no limit; `pauses` until a suspended policy is tried again.
 
-    `timer` says how much time of the processor has gone by.
+    `timer` returns the CPU time of the thread in seconds.
     """
 
     seconds: float = 0.02
@@ -68,7 +68,7 @@ class BudgetSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspension:
-    """A policy that is suspended: what it took of the last decision, and how long the pause is, in seconds.
+    """A suspended policy: the seconds it took of the last decision, and the seconds of the pause.
 
     `since` is seconds since 1970.
     """
@@ -94,7 +94,7 @@ class Suspension:
 
 
 class Allowance:
-    """How one policy keeps to its budget: `suspended_until`, a monotonic time, says that it did not."""
+    """How one policy keeps to its budget; `suspended_until` is a monotonic time, None if it is not suspended."""
 
     __slots__ = ("_calm", "_over", "_settings", "pauses", "suspended_until")
 
@@ -106,7 +106,7 @@ class Allowance:
         self.suspended_until: float | None = None
 
     def took(self, seconds: float, now: float) -> bool:
-        """True if a decision of which the policy took so long suspends it."""
+        """True if a decision of which the policy took so many seconds suspends it."""
         allowed = self._settings.seconds
         if seconds <= allowed:
             self._over = 0
@@ -122,16 +122,16 @@ class Allowance:
 
     @property
     def pause(self) -> float:
-        """For how many seconds the last suspension is."""
+        """The seconds of the last suspension."""
         return self._settings.pauses.seconds(self.pauses)
 
     @property
     def is_calm(self) -> bool:
-        """True if the policy need not be watched any more."""
+        """True if the policy need not be measured any more."""
         return self._calm >= CALM
 
     def try_again(self) -> None:
-        """None; the policy is not suspended any more, and will be by the next decision of which it takes too long."""
+        """End the suspension; the next decision over the budget suspends the policy again."""
         self.suspended_until = None
         self._over = IN_A_ROW - 1
 
@@ -166,7 +166,7 @@ class PolicyBudget:
         return {key: suspension for key, (suspension, _) in self._suspended.items()}
 
     def stopwatch(self, inner: Stopwatch | None) -> Stopwatch | None:
-        """A stopwatch that measures the policies that are watched, and leaves everything else to another; None where nobody measures."""
+        """A stopwatch that measures watched policies and leaves everything else to `inner`; `inner` itself if there is no limit."""
         return PolicyStopwatch(self, inner) if self.settings.seconds else inner
 
     def watches(self, policies: Sequence[str]) -> bool:
@@ -174,7 +174,7 @@ class PolicyBudget:
         return bool(self._watched_names) and not self._watched_names.isdisjoint(policies)
 
     def decided(self, governing: Sequence[CompiledPolicy], seconds: float) -> None:
-        """None; a decision about a pod that these policies govern took so long in all."""
+        """Take in the seconds of a whole decision about a pod that these policies govern."""
         measured, self.measured = self.measured, None
         if not self.settings.seconds:
             return
@@ -183,7 +183,7 @@ class PolicyBudget:
         elif seconds > self.settings.seconds and governing:
             for policy in governing:
                 self._watched.setdefault((policy.name, policy.revision), Allowance(self.settings))
-            self._rename()
+            self._update_names()
 
     def _judge(self, governing: Sequence[CompiledPolicy], measured: Mapping[str, float]) -> None:
         for policy in governing:
@@ -197,9 +197,9 @@ class PolicyBudget:
                 self._suspend(key, seconds, allowance)
             elif allowance.is_calm:
                 del self._watched[key]
-        self._rename()
+        self._update_names()
 
-    def _rename(self) -> None:
+    def _update_names(self) -> None:
         self._watched_names = frozenset(name for name, _ in self._watched)
 
     def _suspend(self, key: Key, seconds: float, allowance: Allowance) -> None:
@@ -220,17 +220,17 @@ class PolicyBudget:
         )
 
     def adopted(self, chains: Iterable[Chain]) -> None:
-        """None; these chains decide now. What is known of policies that are not in them is forgotten."""
+        """Forget policies that are in none of these chains, which decide now."""
         there = {(policy.name, policy.revision) for chain in chains for policy in chain.policies}
         for key in self._watched.keys() - there:
             del self._watched[key]
-        self._rename()
+        self._update_names()
         for key in self._suspended.keys() - there:
             del self._suspended[key]
             self._changed(*key)
 
     def review(self) -> bool:
-        """True if some policy is tried again from now on: its pause has ended, or the cluster has another size."""
+        """True if a suspended policy is tried again from now on: its pause has ended, or the size of the cluster has changed."""
         if not self._suspended:
             return False
         now, size = self._monotonic(), self._size()
@@ -247,24 +247,24 @@ class PolicyBudget:
 
 
 class PolicyStopwatch:
-    """A `Stopwatch` that tells a budget what each watched policy takes; `inner` measures all decisions that nobody watches."""
+    """A `Stopwatch` that measures watched policies for a budget; `inner` measures all other decisions."""
 
     def __init__(self, budget: PolicyBudget, inner: Stopwatch | None) -> None:
         self._budget = budget
         self._inner = inner
 
     def effort(self, plugin: Plugin) -> Effort | None:
-        """Where the other stopwatch keeps a plugin's effort."""
+        """Where `inner` keeps a plugin's effort."""
         return None if self._inner is None else self._inner.effort(plugin)
 
     def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:
-        """The laps of a decision that begins now."""
+        """The laps of a decision that begins."""
         if self._budget.watches(policies):
             return WatchedLaps(self._budget.settings.timer, whole=whole)
         return NO_LAPS if self._inner is None else self._inner.begin(whole=whole, policies=policies)
 
     def ended(self, laps: Laps, status: str) -> None:
-        """None; the budget knows what the policies took, or the other stopwatch is told."""
+        """Pass the laps on to the budget, or to `inner`."""
         if isinstance(laps, WatchedLaps):
             self._budget.measured = seconds_by_policy(laps)
         elif self._inner is not None:
@@ -272,29 +272,29 @@ class PolicyStopwatch:
 
 
 class EveryDecision:
-    """A `Stopwatch` that measures the policies of every decision: `seconds` are those of the last one, by policy."""
+    """A `Stopwatch` that measures the policies of every decision; `seconds` are those of the last one, by policy."""
 
     def __init__(self, timer: Callable[[], float]) -> None:
         self._timer = timer
         self.seconds: Mapping[str, float] = {}
 
-    def effort(self, plugin: Plugin) -> Effort | None:  # noqa: ARG002 — nobody asks for it here
-        """None."""
+    def effort(self, plugin: Plugin) -> Effort | None:  # noqa: ARG002 — not kept
+        """No effort is kept."""
         return None
 
     def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:  # noqa: ARG002 — all are measured
-        """The laps of a decision that begins now."""
+        """The laps of a decision that begins."""
         self.seconds = {}
         return WatchedLaps(self._timer, whole=whole)
 
-    def ended(self, laps: Laps, status: str) -> None:  # noqa: ARG002 — whatever came of it
-        """None; the seconds are known."""
+    def ended(self, laps: Laps, status: str) -> None:  # noqa: ARG002 — the same for every status
+        """Keep the seconds of the policies."""
         if isinstance(laps, WatchedLaps):
             self.seconds = seconds_by_policy(laps)
 
 
 class WatchedLaps(TimedLaps):
-    """Laps that are measured for the sake of the policies in them."""
+    """Laps that are measured for the budget of policies."""
 
     __slots__ = ()
 

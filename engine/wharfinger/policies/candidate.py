@@ -45,7 +45,7 @@ MOST_PROBES = 50
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Some nodes with their pods, and pods to try. `whole`: these are all nodes there are."""
+    """Some nodes with their pods, and pods to try. `whole`: these are all nodes of the cluster."""
 
     nodes: tuple[objects.Node, ...]
     placed: tuple[PodView, ...]
@@ -95,13 +95,13 @@ EVERYWHERE = slice(None)
 
 
 def tried(policy: CompiledPolicy, sample: Sample, file: str) -> list[Finding]:
-    """What is found; an error if the policy cannot be evaluated."""
+    """The findings of trying a policy on a sample: an error if it cannot be evaluated, else warnings."""
     try:
         governed = [pod for pod in sample.probes if policy.governs(pod, sample.now)][:MOST_GOVERNED]
         passing = [_passing(policy, sample, pod) for pod in governed]
         warnings = policy_warnings.absent_labels(policy, sample.snapshot, sample.probes) if sample.whole else []
-    except Exception as error:  # noqa: BLE001 — whatever a policy raises here it would raise in every cycle
-        details = "" if policy.authority.restricted else f": {error}"  # which may quote what it met in the cluster
+    except Exception as error:  # noqa: BLE001 — what a policy raises here it would raise in every cycle
+        details = "" if policy.authority.restricted else f": {error}"  # which may quote objects of the cluster
         sentence = f"it cannot be evaluated on this cluster: {type(error).__name__}{details}"
         return [Finding(severity="error", code="trial", message=sentence, file=file)]
     if governed and sample.nodes and not any(passing):
@@ -134,7 +134,7 @@ MOST_FINDINGS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A policy that has passed everything, and what it was made of: enough to make it again. `needed` are the texts by name."""
+    """A policy that has passed everything, and what it can be made of again. `needed` are the texts by name."""
 
     policy: CompiledPolicy
     text: PolicyText
@@ -143,10 +143,12 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a text. `title` is the policy's name as far as it can be told; `silent`: it is no policy and need not be one.
+    """The outcome of building a text.
 
-    `needs` are digests of what the outcome depends on, by name; None for what was not there. `report` is everything found, for people;
-    `now` is what was found on the cluster as it was then, which may be otherwise soon.
+    `title` is the policy's name if it could be read; `silent`: the text is no policy and need not be one.
+
+    `needs` are digests of what the outcome depends on, by name; None for what was not there. `report` is the text of everything found;
+    `now` are warnings about the cluster as it was then.
     """
 
     version: Version | None
@@ -160,7 +162,7 @@ class Outcome:
 
 
 def build(text: PolicyText, texts: TextSet, params: Mapping[str, Any], sample: Sample | None) -> Outcome:
-    """What comes of a text among the others of its source; `params` are values for whatever policy declares them."""
+    """The outcome of a text among the others of its source; `params` are values for policies that declare them."""
     if text.trouble:
         return _refused(
             [Finding(severity="error", code="read", message=text.trouble, file=text.name)], {text.name: digest(text.content)}, None
@@ -174,7 +176,7 @@ def build(text: PolicyText, texts: TextSet, params: Mapping[str, Any], sample: S
 
 
 def digest(content: bytes | None) -> bytes | None:
-    """What tells contents apart; None for nothing."""
+    """SHA-256 of a content; None for None."""
     return None if content is None else hashlib.sha256(content).digest()
 
 
@@ -252,7 +254,7 @@ def _refused(findings: Sequence[Finding], needs: Mapping[str, bytes | None], tit
 
 
 def _outcome(version: Version | None, findings: Sequence[Finding], report: str, **more: Any) -> Outcome:
-    """An outcome with as many findings as anybody reads, errors first."""
+    """An outcome with at most `MOST_FINDINGS` findings, errors first."""
     ordered = sorted(findings, key=lambda finding: finding.severity != Severity.ERROR.value)
     omitted = max(0, len(ordered) - MOST_FINDINGS)
     return Outcome(version=version, findings=tuple(ordered[:MOST_FINDINGS]), omitted=omitted, report=report, **more)

@@ -1,4 +1,4 @@
-"""Typed policies to compiled ones, with the values that people gave to their params."""
+"""Compiles typed policies with the given values of their params."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wharfinger.language.semantics import typed
 
 
 def compile_all(policies: Sequence[typed.Policy], params: Mapping[str, Any]) -> tuple[CompiledPolicy, ...]:
-    """The compiled policies. `params` are set wherever a policy declares them: `name` in every policy, `policy.name` in one.
+    """The compiled policies. A value in `params` is set wherever a policy declares it: `name` in every policy, `policy.name` in one.
 
     Raises UnknownObject for a param that no policy has, PolicyError for a policy that costs too much to decide.
     """
@@ -26,7 +26,7 @@ def compile_all(policies: Sequence[typed.Policy], params: Mapping[str, Any]) -> 
 
 
 def own_params(policy: typed.Policy, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The values among `params` that are for one policy; one given for this policy alone outweighs one given for all."""
+    """The values among `params` that are for one policy; `policy.name` takes precedence over `name`."""
     declared = [param.name for param in policy.params]
     own = {name: params[name] for name in declared if name in params}
     return own | {name: params[f"{policy.name}.{name}"] for name in declared if f"{policy.name}.{name}" in params}

@@ -32,7 +32,10 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """The files of a folder by their path in it: content, or why there is none. `lost` says why the folder cannot be read, "" if it can."""
+    """The files of a folder by their path in it: content, or why it cannot be read.
+
+    `lost` says why the folder cannot be read, "" if it can.
+    """
 
     files: Mapping[str, bytes | str]
     notes: tuple[str, ...] = ()
@@ -40,7 +43,7 @@ class Contents:
 
 
 def read(path: str, mounts: Path = MOUNTS) -> Contents:
-    """The policy files in a folder and below, or of one file and what stands beside it."""
+    """The policy files in a folder and below, or of one file and the other files of its folder."""
     try:
         for _ in range(_ATTEMPTS):
             turned = _points_to(path)
@@ -53,13 +56,13 @@ def read(path: str, mounts: Path = MOUNTS) -> Contents:
 
 
 def folder_of(path: str) -> str:
-    """The folder to watch for a path: itself, or the one that a file stands in."""
+    """The folder to watch for a path: itself, or the folder of a file."""
     return path if is_folder(path) else str(Path(path).parent)
 
 
 def is_folder(path: str) -> bool:
-    """True if there is a folder of that name; False where one may not even look."""
-    return os.path.isdir(path)  # noqa: PTH112 — Path.is_dir raises where one may not look
+    """True if there is a folder of that name; False if it may not be read."""
+    return os.path.isdir(path)  # noqa: PTH112 — Path.is_dir raises without permission
 
 
 def _points_to(path: str) -> str | None:
@@ -82,7 +85,7 @@ def _read(path: str, mounts: Path) -> Contents:
 
 
 def _names(root: Path, *, deep: bool) -> list[str]:
-    """The paths of policy files in a folder, and below if wanted, sorted, and of `NO-POLICIES`; hidden folders are nobody's policies."""
+    """The sorted paths of policy files in a folder, and below if `deep`, and of `NO-POLICIES`; hidden folders are left out."""
 
     def refuse(error: OSError) -> None:
         raise error
@@ -98,7 +101,7 @@ def _names(root: Path, *, deep: bool) -> list[str]:
 
 
 def _inside(path: Path, folder: str, named: Path | None) -> bytes | str | None:
-    """The content of a file in the folder; one that was `named` by who runs the process may be a link to anywhere."""
+    """The content of a file in the folder; the file that the settings name (`named`) may be a link to anywhere."""
     leaves = path != named and path.is_symlink() and not path.resolve().is_relative_to(Path(folder).resolve())
     if leaves and path.exists():
         return f"{path.name} is a link that leaves {folder}; put the file itself there"
@@ -106,7 +109,7 @@ def _inside(path: Path, folder: str, named: Path | None) -> bytes | str | None:
 
 
 def _content(path: Path) -> bytes | str | None:
-    """A file's content, as much as any policy may have and a little more, or why it cannot be read; None for one that has just gone."""
+    """A file's content, up to a little more than a policy may have, or why it cannot be read; None for one that was just removed."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe must not wait for its writer
     except FileNotFoundError:
@@ -123,7 +126,7 @@ def _content(path: Path) -> bytes | str | None:
 
 
 def _frozen(folder: str, files: Mapping[str, bytes | str], mounts: Path) -> Iterator[str]:
-    """A sentence for each file that is a mount of its own."""
+    """A note for each file that is a mount of its own."""
     mounted = _mount_points(mounts)
     for name in files if mounted else ():
         if os.path.realpath(Path(folder, name)) in mounted:
@@ -133,7 +136,7 @@ def _frozen(folder: str, files: Mapping[str, bytes | str], mounts: Path) -> Iter
 
 
 def _mount_points(mounts: Path) -> frozenset[str]:
-    """The mount points of this process (proc(5), the fifth field of mountinfo); none where the system does not tell."""
+    """The mount points of this process (proc(5), the fifth field of mountinfo); none where the system does not list them."""
     try:
         lines = mounts.read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -142,14 +145,14 @@ def _mount_points(mounts: Path) -> frozenset[str]:
 
 
 POLL = 10.0
-"""Seconds between two looks at a folder that no event was seen of."""
+"""Seconds between two readings of a folder without events."""
 _QUIET = 0.05
 _TRIES = 20
-_FIRST_LOOK = 1.0
+_FIRST_POLL = 1.0
 
 
 class FolderSource:
-    """The policies in a folder and below, or in one file; other files of its folder can be imported from."""
+    """The policies in a folder and below, or in one file; policies can import other files of the folder."""
 
     lasting = True
     imports = True
@@ -159,32 +162,32 @@ class FolderSource:
         self.name = name or path
         self._mode = mode
         self._poll = poll
-        self._told: Contents | None = None
-        self._telling = asyncio.Lock()
+        self._offered: Contents | None = None
+        self._offering = asyncio.Lock()
 
     async def run(self, sink: PolicySink) -> None:
-        """None, when cancelled."""
+        """Watch and read the folder until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch(sink), name=f"watch {self.name}")
-            group.create_task(self._look(sink), name=f"look at {self.name}")
+            group.create_task(self._poll_folder(sink), name=f"poll {self.name}")
 
     async def tell(self, sink: PolicySink) -> None:
-        """None, once the sink knows what is there now; it is told only what it does not know."""
-        async with self._telling:
-            found = await self._calm()
-            if found == self._told:
+        """Offer the sink what is in the folder now, if it has changed since the last offer."""
+        async with self._offering:
+            found = await self._stable_contents()
+            if found == self._offered:
                 return
-            self._told = found
+            self._offered = found
             if found.lost:
                 sink.lose(self.name, found.lost)
             else:
                 sink.offer(self.name, self._texts(found.files), notes=found.notes)
 
-    async def _calm(self) -> Contents:
-        """What is there, when it was the same at two looks: nobody is in the middle of writing it."""
+    async def _stable_contents(self) -> Contents:
+        """The contents, once two readings in a row agree: nothing is being written."""
         before = await asyncio.to_thread(read, self.path)
-        for _ in range(_TRIES if self._told is not None else 0):
-            if before == self._told:
+        for _ in range(_TRIES if self._offered is not None else 0):
+            if before == self._offered:
                 break
             await asyncio.sleep(_QUIET)
             found = await asyncio.to_thread(read, self.path)
@@ -204,8 +207,8 @@ class FolderSource:
             return PolicyText(name=name, content=b"", mode=self._mode, trouble=content, wanted=wanted)
         return PolicyText(name=name, content=content, mode=self._mode, wanted=wanted)
 
-    async def _look(self, sink: PolicySink) -> None:
-        pause = min(_FIRST_LOOK, self._poll)  # the watch may begin a moment after the first look
+    async def _poll_folder(self, sink: PolicySink) -> None:
+        pause = min(_FIRST_POLL, self._poll)  # the watch may begin a moment after the first reading
         while True:
             await self.tell(sink)
             await asyncio.sleep(pause)
@@ -214,12 +217,12 @@ class FolderSource:
     async def _watch(self, sink: PolicySink) -> None:
         while True:
             root = folder_of(self.path)
-            with suppress(OSError, RuntimeError):  # the folder is not there, or no more can be watched; the looks go on
+            with suppress(OSError, RuntimeError):  # there is no folder, or no more watches are possible; it is still read from time to time
                 await self._watch_folder(root, sink)
             await asyncio.sleep(self._poll)
 
     async def _watch_folder(self, root: str, sink: PolicySink) -> None:
-        """None, when the folder has been replaced by another, which this watch would never hear of."""
+        """Offer every change, until the folder is replaced by another, whose changes this watch would not see."""
         watched = _identity(root)
         changes = watchfiles.awatch(
             root,

@@ -1,7 +1,7 @@
-"""The last version of each policy that was accepted, on disk, so that a restart does not lose what a broken edit has not.
+"""The last accepted version of each policy, on disk, so that a restart with a broken text keeps the version that decided before.
 
-One file per policy, replaced as a whole: whatever happens to the process or the machine, a file holds the old version or the new one. One
-that holds neither is passed over and said.
+One file per policy, replaced as a whole: after any crash a file holds the old version or the new one. A file that holds neither is skipped,
+with a warning.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What a policy was made of. `texts` are by name, its own under `name`; `params` are the ones of the text itself.
+    """What a policy can be made of again. `texts` are by name, its own under `name`; `params` are those of the text itself.
 
-    `namespace` is the one whose policy it was, None for the cluster's.
+    `namespace` is the one that owns the policy, None for the cluster.
     """
 
     source: str
@@ -37,14 +37,17 @@ class Record:
 
 
 def latest(kept: Record | None, remembered: Record | None) -> Record | None:
-    """Of a record on disk and what the place of the policy remembers the one of the later generation, else the one on disk."""
+    """The record of the later generation: of the one on disk and the one that the source keeps.
+
+    The one on disk if they are of one generation.
+    """
     if kept is None or remembered is None:
         return kept or remembered
     return remembered if remembered.generation > kept.generation else kept
 
 
 class LastKnownGood:
-    """Records in a folder, which is made when the first is written."""
+    """Records in a folder, which is created with the first one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "policies"
@@ -61,7 +64,7 @@ class LastKnownGood:
         return sorted(records, key=lambda record: (record.source, record.key)), troubles
 
     def keep(self, record: Record) -> None:
-        """None, once the record is on disk; raises OSError."""
+        """Write a record to disk; raises OSError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         body = {
             "source": record.source,
@@ -77,7 +80,7 @@ class LastKnownGood:
         _replace(self._path(record.source, record.key), {"format": FORMAT, "sha256": _digest(body), "policy": body})
 
     def drop(self, source: str, key: str) -> None:
-        """None, once there is no such record; raises OSError."""
+        """Remove a record; raises OSError."""
         self._path(source, key).unlink(missing_ok=True)
 
     def _path(self, source: str, key: str) -> Path:
@@ -105,13 +108,13 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 def _replace(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a file so that there is never half of it."""
-    beside = path.with_suffix(".new")
-    with beside.open("w", encoding="utf-8") as stream:
+    """Replace a file as a whole, so that it never holds a part of the new content."""
+    new = path.with_suffix(".new")
+    with new.open("w", encoding="utf-8") as stream:
         json.dump(document, stream)
         stream.flush()
         os.fsync(stream.fileno())
-    beside.replace(path)
+    new.replace(path)
     _sync_folder(path.parent)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
@@ -25,11 +25,11 @@ _COMPARE: Mapping[ast.BinaryOp, Callable[[Any, Any], bool]] = {
     ast.BinaryOp.GT: operator.gt,
     ast.BinaryOp.GE: operator.ge,
 }
-_TOLERANCE = 1e-9  # points are sums and quotients of floats; an author writes 33.3 and means it to a hair
+_TOLERANCE = 1e-9  # points are sums and quotients of floats; an author writes 33.3 for 33.333…
 
 
 def check(world: Scenario, step: test_steps.Expect) -> Failure | None:
-    """Why an expectation does not hold, or None where it does."""
+    """Why an expectation does not hold; None if it holds."""
     attempt = _attempt(world, step)
     if attempt is None:
         return Failure(at=step.span, sentence="nothing has been placed that this could be about")
@@ -37,7 +37,7 @@ def check(world: Scenario, step: test_steps.Expect) -> Failure | None:
 
 
 def _attempt(world: Scenario, step: test_steps.Expect) -> Attempt | None:
-    """The placement an `expect` speaks of: that of its subject pod, else of the pod before the colon, else the last one."""
+    """The placement that an `expect` is about: that of its subject pod, else of the pod before the colon, else the last one."""
     if step.expectation in _ABOUT_PODS:
         return world.attempts.get(step.subject)
     pod = getattr(step, "pod", None)
@@ -77,10 +77,11 @@ def _rejected(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Fai
         return _message_missing(step, by_rule)
     by = "" if step.rule is None else f" by {step.rule}"
     others = [f"{name}: {sentence}" for name, sentence, _ in found]
+    asked = [clause.condition for each in world.policy.policy.filters if each.name == step.rule for clause in each.clauses]
     return Failure(
         at=step.span,
         sentence=f"{step.subject} was not rejected{by}" + (f", but by {'; '.join(others)}" if others else ": every filter let it pass"),
-        details=tuple(_rule_values(world, attempt, step.rule, step.subject)),
+        details=_operand_lines(world, attempt, asked, step.subject),
     )
 
 
@@ -89,12 +90,12 @@ def _accepted(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Fai
     if not found:
         return None
     details = [line for _, _, values in found for line in values]
-    sentence = f"{step.subject} was rejected: {'; '.join(f'{name}: {said}' for name, said, _ in found)}"
+    sentence = f"{step.subject} was rejected: {'; '.join(f'{name}: {reason}' for name, reason, _ in found)}"
     return Failure(at=step.span, sentence=sentence, details=tuple(details))
 
 
 def _evicted(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
-    """True if the pod had to leave for another, or was left alone."""
+    """The failure of an expectation that a pod was evicted, or was not; None if it holds."""
     del world
     wanted = step.expectation is Expectation.EVICTED
     if (step.subject in attempt.evicted) == wanted:
@@ -117,10 +118,11 @@ def _score(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failur
     rounded = wanted if abs(points - wanted) <= _TOLERANCE * max(1.0, abs(wanted)) else points
     if _COMPARE[step.op](rounded, wanted):
         return None
+    asked = [score.value for score in world.policy.policy.scores if score.name == step.rule]
     return Failure(
         at=step.span,
         sentence=f"{step.subject} has {layout.number(points)} points of {step.rule}, expected {step.op.value} {layout.number(wanted)}",
-        details=tuple(_score_values(world, attempt, step.rule, step.subject)),
+        details=_operand_lines(world, attempt, asked, step.subject),
     )
 
 
@@ -146,7 +148,7 @@ def _why_not(world: Scenario, attempt: Attempt, name: str) -> list[str]:
 
 
 def _rejections(world: Scenario, attempt: Attempt, name: str) -> list[tuple[str, str, list[str]]]:
-    """(rule, sentence, lines with values) for everything that speaks against a node."""
+    """(rule, sentence, lines with values) for every rejection of a node."""
     row = attempt.snapshot.row(name)
     if row is None:
         return []
@@ -164,20 +166,13 @@ def _rejections(world: Scenario, attempt: Attempt, name: str) -> list[tuple[str,
     return found
 
 
-def _rule_values(world: Scenario, attempt: Attempt, rule: str | None, name: str) -> list[str]:
+def _operand_lines(world: Scenario, attempt: Attempt, expressions: Iterable[typed.Expr], name: str) -> tuple[str, ...]:
+    """The lines that show the values of expressions at a node."""
     row = attempt.snapshot.row(name)
-    clauses = [clause for found in world.policy.policy.filters if found.name == rule for clause in found.clauses]
     if row is None:
-        return []
-    return [line for clause in clauses for line in conditions.operands(attempt.interpreter, world.policy.policy, clause.condition, row)]
-
-
-def _score_values(world: Scenario, attempt: Attempt, rule: str | None, name: str) -> list[str]:
-    row = attempt.snapshot.row(name)
-    found = [score.value for score in world.policy.policy.scores if score.name == rule]
-    if row is None:
-        return []
-    return [line for value in found for line in conditions.operands(attempt.interpreter, world.policy.policy, value, row)]
+        return ()
+    policy = world.policy.policy
+    return tuple(line for expression in expressions for line in conditions.operands(attempt.interpreter, policy, expression, row))
 
 
 def _score_lines(decision: Decision, others: Sequence[str]) -> list[str]:
@@ -205,7 +200,7 @@ _CHECKS: Mapping[Expectation, Callable[[Scenario, Attempt, test_steps.Expect], F
 
 
 def run(policies: Sequence[typed.Policy], once: Once | None = None) -> Report:
-    """The results of every test of every policy, and what they covered; `once` shares what is compiled with whoever else needs it."""
+    """The results of every test of every policy, and what they covered; `once` shares compiled policies with other callers."""
     results: list[Result] = []
     coverages = [Coverage(policy) for policy in policies]
     for policy, coverage in zip(policies, coverages, strict=True):
@@ -219,14 +214,17 @@ def run(policies: Sequence[typed.Policy], once: Once | None = None) -> Report:
 
 
 class Once:
-    """Compiles a policy once for all who give its params the same values."""
+    """Compiles a policy once for all callers that give its params the same values."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, tuple[tuple[str, Any], ...]], CompiledPolicy] = {}
 
     def __call__(self, policy: typed.Policy, given: Mapping[str, Any]) -> CompiledPolicy:
         """The policy with these values of its params; raises UsageError for wrong ones."""
-        key = id(policy), tuple((name, repr(value)) for name, value in sorted(given.items()))  # what is known keeps its policy alive
+        key = (
+            id(policy),
+            tuple((name, repr(value)) for name, value in sorted(given.items())),
+        )  # a compiled policy keeps its typed policy alive
         if key not in self._known:
             self._known[key] = compile_policy(policy, given)
         return self._known[key]

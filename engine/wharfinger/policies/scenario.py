@@ -30,7 +30,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-"""What time it is in a test: fixed, so that a test gives the same answer for ever."""
+"""The time of day in a test: fixed, so that a test always gives the same answer."""
 
 Manifest = dict[str, Any]
 Fields = Mapping[str, Any]
@@ -63,7 +63,7 @@ def _number(literal: ast.Number) -> str | float:
 
 
 def merged(base: Fields, own: Fields) -> Fields:
-    """The fields of an object declared `like` another: its own replace the other's, and objects are merged key by key."""
+    """The fields of an object declared `like` another: its own replace the other's; objects are merged key by key."""
     both = {name: {**base[name], **own[name]} for name in base.keys() & own.keys() if isinstance(own[name], dict)}
     return {**base, **own, **both}
 
@@ -154,10 +154,10 @@ Compiling = Callable[[typed.Policy, Mapping[str, Any]], CompiledPolicy]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One `place`: the decision, and the cluster as it was just before.
+    """One `place`: the decision, and the cluster just before it.
 
     Where preemption made room for the pod, both are those after its victims have left, and `evicted` are their names. `preempting` is the
-    policy as it stood before that; None where the pod fitted at once.
+    interpreter for the cluster before that; None where the pod fitted at once.
     """
 
     decision: Decision
@@ -169,10 +169,10 @@ class Attempt:
 
 
 class Scenario:
-    """The cluster of a test as far as its steps have been followed."""
+    """The cluster of a test, as far as its steps have been carried out."""
 
     def __init__(self, policy: typed.Policy, test: ast.Test, compiled: Compiling = compile_policy) -> None:
-        """Compile the policy with the params that the test sets; `compiled` does it, or knows it already."""
+        """Compile the policy with the params that the test sets, by `compiled`, which may return one it has compiled before."""
         given = {step.name: literal(step.value) for step in test.steps if isinstance(step, test_steps.Param)}
         self.policy: CompiledPolicy = compiled(policy, given)
         self.attempts: dict[str, Attempt] = {}

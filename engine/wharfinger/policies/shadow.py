@@ -1,8 +1,8 @@
 """Shadow policies: what would have been decided if they decided too.
 
-Each is held against the decisions about pods that it governs, on the very state they were made on, and changes none of them. What that may
-cost is a share of time, saved up for a moment at most; when it is used up, decisions pass by unseen and are counted as such. A shadow
-that takes more of single decisions than a policy may pauses, as one that decides would be suspended.
+Each is compared with the decisions about pods that it governs, on the state they were made on, and changes none of them. All shadows
+together may take a share of the time; when it is used up, decisions are not compared and are counted as unseen. A shadow that exceeds the
+budget of a policy pauses, as a deciding policy would be suspended.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from wharfinger.framework.ports import Clock
 
 SHARE = 0.1
-"""The part of all time that shadow policies may take, together."""
+"""The share of time that all shadow policies together may take."""
 SAVED = 0.2
-"""Seconds of it that are saved up while nothing is decided."""
+"""Seconds of this share that are saved at most while nothing is decided."""
 MOST_KEPT = 50
 MOST_CELLS = 5_000_000
-"""Node × rule results that a shadow remembers: a tenth of what a deciding chain may."""
+"""Node × rule results that a shadow caches: a tenth of what a deciding chain may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """A decision that the shadow would have made otherwise: the nodes chosen (None: none fits) and how many were feasible, of each."""
+    """A decision that the shadow would have made otherwise: chosen nodes (None: no node fits) and feasible nodes of both."""
 
     pod: str
     at: float
@@ -48,7 +48,7 @@ class Disagreement:
 
 @dataclass(slots=True, kw_only=True)
 class ShadowReport:
-    """What came of holding a policy of that revision against decisions; `unseen` are those passed by. The last disagreements are kept."""
+    """The comparison of a shadow policy with the decisions; `unseen` were not compared. The last disagreements are kept."""
 
     policy: str
     revision: str
@@ -73,7 +73,7 @@ class _Shadow:
         self._decider = Decider(chain, MOST_CELLS, self._measured)
 
     def pauses(self, now: float) -> bool:
-        """True if the shadow took too long lately, at a monotonic time."""
+        """True if the shadow took too long lately and does not compare now; `now` is a monotonic time."""
         until = self._allowance.suspended_until
         if until is not None and now >= until:
             self._allowance.try_again()
@@ -81,7 +81,7 @@ class _Shadow:
         return until is not None
 
     def compare(self, profile: str, decision: Decision, at: float, now: float) -> None:
-        """None; counts whether the shadow agrees, and has it pause if it took too long."""
+        """Count whether the shadow agrees; it pauses if it took too long."""
         other = self._decider.decide(decision.snapshot, decision.pod)
         seconds = self._measured.seconds.get(self.policy.name, 0.0)
         if self._budget.seconds and self._allowance.took(seconds, now):
@@ -93,7 +93,7 @@ class _Shadow:
             self.report.agreed += 1
             return
         self.report.disagreed += 1
-        told = Disagreement(
+        disagreement = Disagreement(
             pod=decision.pod.key,
             at=at,
             profile=profile,
@@ -104,34 +104,34 @@ class _Shadow:
             shadow_message=other.message,
             policy_revision=decision.policy_revision,
         )
-        self.report.last.append(told)
+        self.report.last.append(disagreement)
 
 
 class Shadows:
-    """The shadow policies of all profiles. `timer` measures what they cost together, `budget` says what one may take of a decision."""
+    """The shadow policies of all profiles. `timer` measures what they cost together; `budget` is what one may take of a decision."""
 
     def __init__(self, clock: Clock, timer: Callable[[], float] | None = None, budget: BudgetSettings | None = None) -> None:
         self._clock = clock
         self._timer = timer or clock.monotonic
         self._budget = budget or BudgetSettings()
-        self._beside: dict[str, list[_Shadow]] = {}
+        self._by_profile: dict[str, list[_Shadow]] = {}
         self._saved = SAVED
         self._asked_at = self._timer()
         self.reports: Mapping[str, ShadowReport] = {}
 
     def adopt(self, active: ActivePolicies) -> None:
-        """None; these are the shadow policies now. One of the same revision goes on counting, also beside others."""
-        known = {(profile, found.policy.name): found for profile, beside in self._beside.items() for found in beside}
+        """Take over the shadow policies of a set. A policy of the same revision goes on counting."""
+        known = {(profile, found.policy.name): found for profile, shadows in self._by_profile.items() for found in shadows}
         reports: dict[str, ShadowReport] = {}
-        self._beside = {}
+        self._by_profile = {}
         for profile, chains in active.shadows.items():
             for name, chain in chains.items():
                 policy = next(policy for policy in chain.policies if policy.name == name)
                 report = reports.setdefault(name, self._report(policy))
                 before = known.get((profile, name))
                 same = before is not None and before.chain is chain
-                beside = before if same and before is not None else _Shadow(policy, chain, report, self._budget)
-                self._beside.setdefault(profile, []).append(beside)
+                shadow = before if same and before is not None else _Shadow(policy, chain, report, self._budget)
+                self._by_profile.setdefault(profile, []).append(shadow)
         self.reports = reports
 
     def _report(self, policy: CompiledPolicy) -> ShadowReport:
@@ -143,18 +143,18 @@ class Shadows:
         )
 
     def compare(self, profile: str, decision: Decision) -> None:
-        """None; holds the shadows that govern the pod against a decision that was just made. Never raises."""
-        beside = self._beside.get(profile)
-        if not beside:
+        """Compare a decision that was just made with those of the shadow policies that govern the pod. Never raises."""
+        shadows = self._by_profile.get(profile)
+        if not shadows:
             return
-        for shadow in beside:
+        for shadow in shadows:
             try:
                 if shadow.policy.governs(decision.pod, decision.snapshot.now):
                     self._compare(shadow, profile, decision)
-            except Exception as error:  # noqa: BLE001 — whatever is wrong with a shadow is nobody else's trouble
+            except Exception as error:  # noqa: BLE001 — an error of a shadow must not affect the decision
                 shadow.report.errors += 1
                 shadow.report.last_error = f"{type(error).__name__}: {error}"[:500]
-        beside.append(beside.pop(0))  # when time is short, another is first next time
+        shadows.append(shadows.pop(0))  # when time is short, another is first next time
 
     def _compare(self, shadow: _Shadow, profile: str, decision: Decision) -> None:
         began = self._timer()

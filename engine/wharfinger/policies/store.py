@@ -33,10 +33,10 @@ GATHER = 0.05
 """Seconds to wait after an offer for others, so that changes made together are adopted together."""
 
 REVIEW = 15.0
-"""Seconds between two looks at how policies fare on the cluster."""
+"""Seconds between two trials of the policies that hold, on the cluster as it is."""
 
 MOST_REVIEWED = 20
-"""Policies that are tried at each look: a tenth of a second in a thread."""
+"""Policies that are tried each time: a tenth of a second in a thread."""
 
 
 class Scheduling(Protocol):
@@ -82,7 +82,7 @@ class PolicyStore:
     `rights` are those of namespaces.
     """
 
-    def __init__(  # noqa: PLR0913 — what policies are made of, and who is told
+    def __init__(  # noqa: PLR0913 — what policies are made of, and what is called
         self,
         supplies: Sequence[Supply],
         chains: Mapping[str, Chain],
@@ -167,7 +167,7 @@ class PolicyStore:
         """Build what is offered; an error is reported, and the policies that decide go on."""
         try:
             await self.build_offers()
-        except Exception as error:  # noqa: BLE001 — as it says
+        except Exception as error:  # noqa: BLE001 — whatever it is, it is reported
             self._scheduling.failed("policies", error)
 
     # ── status ──

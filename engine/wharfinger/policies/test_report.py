@@ -27,7 +27,7 @@ class Truth(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One thing that was not as expected: where, one sentence, and lines that show why."""
+    """One expectation that does not hold: where, one sentence, and lines that show why."""
 
     at: Span
     sentence: str
@@ -103,7 +103,7 @@ class Coverage:
         self._points = {id(part): _Point(rule, part.span, possible) for rule, part, possible in _parts(policy)}
 
     def points(self) -> tuple[Covered, ...]:
-        """What was seen so far, in the order of the file."""
+        """The answers so far, in the order of the file."""
         ordered = sorted(self._points.values(), key=lambda point: (point.at.start, point.at.end))
         return tuple(
             Covered(policy=self._policy.name, rule=point.rule, at=point.at, possible=point.possible, seen=frozenset(point.seen))
@@ -111,7 +111,7 @@ class Coverage:
         )
 
     def record(self, attempt: Attempt) -> None:
-        """Take in what every rule said of every node when a pod was placed."""
+        """Take in the answers of every rule at every node when a pod was placed."""
         if not attempt.governed:
             return
         for row in range(attempt.snapshot.n_nodes):
@@ -127,7 +127,7 @@ class Coverage:
             self._record_victims(attempt.preempting)
 
     def _record_victims(self, preempting: Interpreter) -> None:
-        """Take in what the rules about victims say of the pods that could be some."""
+        """Take in the answers of the rules about victims for the pods that could be victims."""
         for row in range(preempting.snapshot.n_nodes):
             for placed in preempting.snapshot.pods_on(row):
                 for rule in self._policy.victims if placed.priority < preempting.pod.priority else ():
@@ -142,7 +142,7 @@ class Coverage:
 
 
 def _parts(policy: typed.Policy) -> Iterator[tuple[str, typed.Clause | typed.Score | typed.VictimRule | typed.Expr, tuple[Truth, ...]]]:
-    """Everything that is covered: (rule, part, the answers its type allows). A score has a value (TRUE) or is missing."""
+    """All parts that are covered: (rule, part, the answers its type allows). A score has a value (TRUE) or is missing."""
     for rule in policy.filters:
         if rule.when is not None:
             yield f"{rule.name} when", rule.when, _answers(rule.when.type)

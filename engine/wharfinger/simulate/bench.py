@@ -1,8 +1,8 @@
 """How fast a chain decides, and which of its rules the time goes to.
 
-Two things are measured. Decisions: pods are decided one after another and each decision is settled (a placement is assumed, as in the
-live scheduler); both the time of the decisions alone and the whole loop are kept. Rules: each filter and score is asked about all nodes
-afresh, which is what it costs when nothing it kept is of use; in a running scheduler it is asked about one or two rows at a time.
+Two things are measured. Decisions: pods are decided one after another, and each decision is applied (a placement is assumed, as in the live
+scheduler); both the time of the decisions alone and that of the whole loop are kept. Rules: each filter and score is evaluated over all
+nodes without a cache; in a running scheduler it is evaluated over one or two rows at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Clock = Callable[[], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleTime:
-    """One filter or score: the least time of some runs over all nodes; None where it has nothing to say of the pod."""
+    """One filter or score: the least time of some runs over all nodes; None where it skips the pod."""
 
     rule: str
     point: str
@@ -38,7 +38,7 @@ class RuleTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What was measured. `seconds` is the whole loop, `deciding_seconds` the part spent in decisions; the rest is assuming."""
+    """The figures of a run. `seconds` is the whole loop, `deciding_seconds` the part spent in decisions; the rest is placing the pods."""
 
     nodes: int
     pods: int
@@ -65,7 +65,7 @@ class Measurement:
 
 
 def measure(chain: Chain, work: Workload, clock: Clock = time.perf_counter_ns) -> Measurement:
-    """The speed of deciding the pods of a workload in their order; its state is left with every decision settled."""
+    """Decide the pods of a workload in their order and measure; its state is left after the last decision."""
     state, pods = work.state, work.pods
     rules = _rules(chain, state.snapshot(), pods[0], clock) if pods else ()
     templates = len({pod.template for pod in pods})
@@ -77,7 +77,7 @@ def measure(chain: Chain, work: Workload, clock: Clock = time.perf_counter_ns) -
         decision = decider.decide(state.snapshot(), pod)
         deciding += clock() - before
         placed += decision.node is not None or decision.nominated is not None
-        work.settle(state, pod, decision)
+        work.after_decision(state, pod, decision)
     return Measurement(
         nodes=state.snapshot().n_nodes,
         pods=len(pods),
@@ -122,7 +122,7 @@ def _score_time(plugin: ScorePlugin, pod: PodView, snapshot: Snapshot, clock: Cl
 
 
 def _least(run: Callable[[], bool], clock: Clock) -> float | None:
-    """The least time of some runs in microseconds; None as soon as a run says that there was nothing to do."""
+    """The least time of some runs in microseconds; None as soon as a run returns False: there was nothing to do."""
     times = []
     for _ in range(REPEATS):
         started = clock()

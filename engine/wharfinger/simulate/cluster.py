@@ -1,4 +1,4 @@
-"""A cluster to try things on: what files, or the trace that comes with the package, say about nodes and pods."""
+"""Reads a cluster from files of manifests, or from the OpenB trace."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ TRACE = "openb:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A cluster's state and the pods that wait for a node, with what was left aside while reading.
+    """A cluster's state and the pods that wait for a node, with what was left out while reading.
 
-    `ignored` counts kinds that no decision needs; `skipped` says what was broken and left out because the caller asked for that.
+    `ignored` counts kinds that no decision needs; `skipped` are sentences about objects that were left out because they are invalid.
     """
 
     state: ClusterState
@@ -55,7 +55,7 @@ def load_pods(
 ) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
     """(the pods to be placed that files hold, sentences about what could not be looked up); workloads are expanded to their pods.
 
-    What controllers would make along with the pods (ReplicaSets, claims) is added to the cluster, because decisions read it. Fields that
+    What controllers would create with the pods (ReplicaSets, claims) is added to the cluster, because decisions read it. Fields that
     Kubernetes does not know are among the sentences; with `strict` they raise InvalidObject, a line each.
     """
     given = read_paths(paths, skip_invalid=skip_invalid, written=True)
@@ -69,7 +69,7 @@ def load_pods(
 
 
 def immoderate(found: files.Objects) -> list[str]:
-    """A sentence for each amount that a node offers and that does not count whole."""
+    """A sentence for each amount of a node that is too large and counts as the largest possible one."""
     sentences = []
     for node in found.nodes:
         for field, offered in (("allocatable", node.status.allocatable), ("capacity", node.status.capacity)):

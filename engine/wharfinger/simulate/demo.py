@@ -43,7 +43,7 @@ class Showing:
 
     @property
     def explanation(self) -> Explanation | None:
-        """The most telling explanation: of a pod whose node was ahead of the others, else of one that found a node, else the first."""
+        """The explanation to show: of a pod whose node was ahead of the others, else of one that found a node, else the first."""
         found = [result.explanation for result in self.run.results if result.explanation is not None]
         return max(found, key=lambda one: (one.node is not None and bool(one.margin), one.node is not None), default=None)
 

@@ -39,7 +39,7 @@ class ResourceUse:
 
     @property
     def fraction(self) -> float:
-        """Requested per allocatable; 0 where nothing is offered."""
+        """Requested per allocatable; 0 if nothing is allocatable."""
         return self.requested / self.allocatable if self.allocatable else 0.0
 
 
@@ -53,7 +53,7 @@ class Utilisation:
     resources: tuple[ResourceUse, ...]
 
     def of(self, resource: str) -> ResourceUse:
-        """The use of one resource; nothing of nothing where no node offers it."""
+        """The use of one resource; 0 of 0 if no node offers it."""
         for use in self.resources:
             if use.resource == resource:
                 return use
@@ -85,7 +85,7 @@ Seen = TypeVar("Seen")
 
 
 class Mode(Enum):
-    """If a placement counts for the pods after it (SEQUENTIAL), or each pod is asked for alone (INDEPENDENT)."""
+    """SEQUENTIAL: a placement counts for the pods after it. INDEPENDENT: each pod is decided about alone."""
 
     SEQUENTIAL = "sequential"
     INDEPENDENT = "independent"
@@ -93,7 +93,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Generic[Seen]):
-    """What was decided for one pod, which pods had to leave for it, and what `watch` made of it while the snapshot was current."""
+    """The decision about one pod, the pods that were evicted for it, and what `watch` returned while the snapshot was current."""
 
     decision: Decision
     evicted: tuple[PodView, ...]
@@ -101,7 +101,7 @@ class Outcome(Generic[Seen]):
 
 
 def queue_order(chain: Chain, pods: Iterable[PodView]) -> list[PodView]:
-    """The pods as the queue would hand them out: as the chain sorts it (priority), then creation time (unknown last), then key."""
+    """The pods in the order of the scheduling queue: as the chain sorts it (priority), then creation time (unknown last), then key."""
     return sorted(pods, key=lambda pod: (chain.sort_key(pod), pod.created is None, pod.created or 0.0, pod.key))
 
 
@@ -115,8 +115,8 @@ def place_pods(
 ) -> Iterator[Outcome[Seen]]:
     """Outcomes in queue order, one at a time. In SEQUENTIAL mode `state` is changed: it assumes every placement.
 
-    A decision reads its snapshot lazily and a snapshot dies with the next change, so whatever is wanted of it must be taken in `watch`
-    (decision, snapshot, evicted pods).
+    A decision reads its snapshot lazily, and a snapshot ends with the next change of the state, so everything that is needed of it has to
+    be read in `watch` (decision, snapshot, evicted pods).
     """
     decider = Decider(chain)
     for pod in queue_order(chain, pods):
@@ -140,7 +140,7 @@ def _decide_without(victims: Iterable[PodView], decider: Decider, state: Cluster
 def bind_claims(state: ClusterState, pod: PodView, node: str) -> None:
     """Bind the claims of a pod that waited for its node to the volumes that they would get there, so that no other pod counts on these.
 
-    A claim for which a volume would have to be made gets the node instead, as its provisioner would be told it: pods that share it follow.
+    A claim for which a volume would have to be provisioned is annotated with the node, so that pods that share it follow.
     """
     snapshot = state.snapshot()
     row = snapshot.row(node)
@@ -160,11 +160,11 @@ def bind_claims(state: ClusterState, pod: PodView, node: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodResult:
-    """What was decided for one pod.
+    """The decision about one pod.
 
-    `reasons` counts nodes by why they were rejected, only where the pod found none; `totals` are by tier. `victims` are the pods that
-    preemption would evict; where they were (SEQUENTIAL), the pod has a node, otherwise `nominated` is the node they would leave. `notes`
-    say where policies got in each other's way.
+    `reasons` counts nodes by the reason of their rejection, only where the pod found none; `totals` are by tier. `victims` are the pods
+    that preemption would evict; where they were evicted (SEQUENTIAL), the pod has a node, otherwise `nominated` is their node. `notes` say
+    where policies conflict.
     """
 
     pod: str
@@ -181,7 +181,7 @@ class PodResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonCount:
-    """For how many unplaced pods a reason was given, and for how many it was the only one."""
+    """The number of unplaced pods with a reason, and of those with no other reason."""
 
     reason: str
     pods: int
@@ -190,7 +190,7 @@ class ReasonCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun:
-    """A finished dry run. `after` is None in INDEPENDENT mode, where nothing is placed for good."""
+    """A finished dry run. `after` is None in INDEPENDENT mode, where nothing is placed."""
 
     mode: Mode
     chain: Chain
@@ -210,12 +210,12 @@ class DryRun:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about policies that got in each other's way, each once."""
+        """Sentences about conflicts of policies, each once."""
         return tuple(dict.fromkeys(note for result in self.results for note in result.notes))
 
     @property
     def evicted(self) -> int:
-        """How many pods had to leave for others."""
+        """How many pods were evicted for others."""
         return sum(len(result.victims) for result in self.results) if self.mode is Mode.SEQUENTIAL else 0
 
     @property
@@ -243,43 +243,43 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
 ) -> DryRun:
     """The dry run of `pods`; in SEQUENTIAL mode `state` is left with every placement assumed.
 
-    Pods that wait at a gate are not tried. Those that `explained` says yes to get an explanation, with a report on each of `nodes`.
-    `advance` is called after every pod that was tried.
+    Gated pods are not tried. Pods for which `explained` returns True get an explanation, with a report on each of `nodes`. `advance` is
+    called after every pod that was tried.
     """
     commentary = PolicyCommentary(chain)
     before = utilisation(state.snapshot())
 
-    def told(decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
+    def result_of(decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
         explanation = explain_decision(decision, snapshot, commentary, nodes) if explained(decision.pod) else None
         return _result(decision, evicted, explanation)
 
-    results = _Attempts(chain, state, pods, mode, told).results(advance)
+    results = _Attempts(chain, state, pods, mode, result_of).results(advance)
     after = utilisation(state.snapshot()) if mode is Mode.SEQUENTIAL else None
     return DryRun(mode=mode, chain=chain, results=results, before=before, after=after)
 
 
 class _Attempts:
-    """Pods tried in queue order; in SEQUENTIAL mode those that fit nowhere again, for as long as others were placed after them.
+    """Pods tried in queue order; in SEQUENTIAL mode those that fit nowhere are tried again, as long as others were placed after them.
 
-    The live scheduler tries such a pod again when a placement may help it: one that wants to be beside a pod that came later, or a spread
-    that later pods have evened out. What is told of a pod that is never placed is what was said when its turn came.
+    The live scheduler tries such a pod again when a placement may help it: one with affinity to a pod that came later, or a spread that
+    later pods have evened out. The result of a pod that is never placed is that of its first attempt.
     """
 
-    def __init__(self, chain: Chain, state: ClusterState, pods: Sequence[PodView], mode: Mode, told: Callable[..., PodResult]) -> None:
+    def __init__(self, chain: Chain, state: ClusterState, pods: Sequence[PodView], mode: Mode, result_of: Callable[..., PodResult]) -> None:
         self._chain = chain
         self._state = state
         self._mode = mode
-        self._told = told
+        self._result_of = result_of
         self._order = queue_order(chain, pods)
         self._results: dict[int, PodResult] = {}
 
     def results(self, advance: Callable[[], None]) -> tuple[PodResult, ...]:
-        """A result for every pod in queue order; `advance` is called after each that was tried for the first time."""
+        """A result for every pod in queue order; `advance` is called after each first attempt."""
         n_nodes = self._state.snapshot().n_nodes
         gates = {place: gate for place, pod in enumerate(self._order) if (gate := self._chain.gate(pod)) is not None}
-        left = self._attempt([place for place in range(len(self._order)) if place not in gates], self._told_and(advance))
+        left = self._attempt([place for place in range(len(self._order)) if place not in gates], self._result_and(advance))
         while self._mode is Mode.SEQUENTIAL and left and any(place not in left for place in self._results if place > min(left)):
-            again = self._attempt(sorted(left), self._told_if_placed)
+            again = self._attempt(sorted(left), self._result_if_placed)
             if again == left:
                 break
             left = again
@@ -294,20 +294,20 @@ class _Attempts:
                 self._results[place] = outcome.seen
         return {place for place in places if self._results[place].node is None}
 
-    def _told_and(self, advance: Callable[[], None]) -> Callable[..., PodResult]:
+    def _result_and(self, advance: Callable[[], None]) -> Callable[..., PodResult]:
         def watch(decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
-            result = self._told(decision, snapshot, evicted)
+            result = self._result_of(decision, snapshot, evicted)
             advance()
             return result
 
         return watch
 
-    def _told_if_placed(self, decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult | None:
-        return None if decision.node is None else self._told(decision, snapshot, evicted)
+    def _result_if_placed(self, decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult | None:
+        return None if decision.node is None else self._result_of(decision, snapshot, evicted)
 
 
 def _gated(pod: PodView, gate: Reason, n_nodes: int) -> PodResult:
-    """The result of a pod that is not in the queue yet."""
+    """The result of a gated pod."""
     return PodResult(
         pod=pod.key,
         node=None,

@@ -1,7 +1,7 @@
-"""Every decision of a log made again, and by other policies beside.
+"""Makes every decision of a log again, and compares it with other policies if these are given.
 
 Decisions are compared to the last bit: node, number of feasible nodes and of equals, message, nomination, victims, totals. With other
-policies each is made on the state as it was then, not as it would have become had they decided all along.
+policies each decision is made on the state as it was then, not as these policies would have changed it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from wharfinger.scheduler.decision_log.recorder import told_of
 MOST_REASONS = 3
 
 Others = Callable[[str, Chain], Chain]
-"""The chain that decides beside that of a profile."""
+"""Returns the chain to compare with that of a profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What did not come out as it was recorded."""
+    """A part of a decision that a replay did not reproduce."""
 
     place: Place
     pod: str
@@ -43,9 +43,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A decision that other policies make otherwise: the node then, the node now (None: nowhere), and what makes the difference.
+    """A decision that other policies make otherwise: the recorded node, the other node (None: no node), and the reasons.
 
-    `nominated` and `other_nominated` are the nodes on which preemption makes room, where there is none.
+    `nominated` and `other_nominated` are the nodes on which preemption makes room, where there is no node.
     """
 
     pod: str
@@ -71,14 +71,14 @@ class Replayed:
 
 
 class Replay:
-    """Replays a log; `notes` say what is missing in it. With `only`, decisions about other pods (by namespace/name) are passed over."""
+    """Replays a log; `notes` say what is missing in it. With `only` (namespace/name), decisions about other pods are skipped."""
 
     def __init__(self, path: str, others: Others | None = None, only: str | None = None) -> None:
         self._reader = LogReader(path=Path(path))
         self._others = others
         self._only = only
         self._deciders: dict[str, tuple[Chain, Decider]] = {}
-        self._beside: dict[str, tuple[Chain, Decider]] = {}
+        self._other_deciders: dict[str, tuple[Chain, Decider]] = {}
 
     @property
     def notes(self) -> list[str]:
@@ -86,7 +86,7 @@ class Replay:
         return self._reader.notes
 
     def run(self) -> Iterator[Replayed]:
-        """Every decision in order. UsageError for a log that is not there, BrokenLog where it cannot go on."""
+        """Every decision in order. UsageError for a log that is not there, BrokenLog where it cannot be read on."""
         playback, empty = Playback(), True
         for place, line in self._reader.lines():
             try:
@@ -118,11 +118,11 @@ class Replay:
         change = None if self._others is None else self._changed(self._others, asked, told, pod, chain, playback)
         return Replayed(pod=pod.key, profile=asked.profile, difference=difference, change=change)
 
-    def _changed(  # noqa: PLR0913, PLR0917 — the question and both who answer it
+    def _changed(  # noqa: PLR0913, PLR0917 — the question and both chains
         self, others: Others, asked: LoggedQuestion, told: LoggedAnswer, pod: PodView, chain: Chain, playback: Playback
     ) -> Change | None:
         other = others(asked.profile, chain)
-        decision = _decider(self._beside, asked.profile, other).decide(playback.state.snapshot(asked.now), pod)
+        decision = _decider(self._other_deciders, asked.profile, other).decide(playback.state.snapshot(asked.now), pod)
         if (decision.node, decision.nominated) == (told.node, told.nominated):
             return None
         return Change(
@@ -155,7 +155,7 @@ def _difference(place: Place, pod: PodView, recorded: LoggedAnswer, found: Logge
 
 
 def _why(decision: Decision, former: str | None) -> Iterator[str]:
-    """What speaks for the node that is chosen now, against the former one."""
+    """Why the present node is chosen, and not the former one."""
     if decision.node is None:
         yield decision.message
         return

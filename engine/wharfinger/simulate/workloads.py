@@ -38,7 +38,7 @@ def pod_manifests(n_pods: int, n_templates: int = 1) -> list[dict[str, Any]]:
 
 
 def running_manifests(n_pods: int, n_nodes: int, n_templates: int = 20) -> Iterator[dict[str, Any]]:
-    """Pods that already run, dealt out over the nodes with a stride so that nodes of all zones and sizes have some."""
+    """Running pods, distributed over the nodes with a stride, so that nodes of all zones and sizes have some."""
     for i in range(n_pods):
         pod = _pod_manifest(i, i % n_templates)
         pod["metadata"]["name"] = f"running-{i:06d}"
@@ -91,23 +91,23 @@ FULL_NODE = {"cpu": "8", "memory": "16Gi", "pods": "110"}
 
 
 def assume(state: ClusterState, pod: PodView, decision: Decision) -> None:
-    """None; the placement counts for the pods after it."""
+    """Assume the placement, so that it counts for the pods after it."""
     if decision.node is not None:
         state.assume(pod, decision.node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A cluster, the pods to place on it in order, and what follows each decision."""
+    """A cluster, the pods to place on it in order, and what is done after each decision."""
 
     state: ClusterState
     pods: tuple[PodView, ...]
-    settle: AfterDecision = assume
+    after_decision: AfterDecision = assume
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How large a workload is made."""
+    """How many nodes, pods and templates a workload has."""
 
     nodes: int
     pods: int
@@ -127,7 +127,7 @@ def _basic(size: Size) -> Workload:
 def _churn(size: Size) -> Workload:
     waiting = _pods(pod_manifests(size.pods, CHURN_TEMPLATES))
     state = _cluster(size)
-    return Workload(state=state, pods=waiting, settle=_Churn(deque(_running(size))))
+    return Workload(state=state, pods=waiting, after_decision=_Churn(deque(_running(size))))
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ def _preemption(size: Size) -> Workload:
     for i in range(2 * size.nodes):
         state.add_pod(_pod(f"low-{i:06d}", {"nodeName": f"node-{i % size.nodes:05d}", "priority": 0}, cpu="4"))
     pods = tuple(_pod(f"high-{i:06d}", {"priority": 1000}, cpu="4") for i in range(size.pods))
-    return Workload(state=state, pods=pods, settle=_evict)
+    return Workload(state=state, pods=pods, after_decision=_evict)
 
 
 def _evict(state: ClusterState, pod: PodView, decision: Decision) -> None:

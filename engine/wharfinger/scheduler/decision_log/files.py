@@ -1,4 +1,4 @@
-"""The files of a decision log: `decisions.jsonl` is being written, `decisions.jsonl.000001` and so on are finished, oldest first."""
+"""The files of a decision log: `decisions.jsonl` is being written; `decisions.jsonl.000001` and so on are finished, oldest first."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NUMBER = re.compile(r"\.(\d{6,})$")
 
 
 def begun(path: Path) -> FileIO:
-    """An empty file that no other process writes to, for its owner alone: it names every pod of the cluster.
+    """A new empty file for its owner alone: it names every pod of the cluster.
 
-    What was there becomes the last finished one; a process that still writes to it goes on there. UsageError where there is something
-    else than a decision log, OSError when it cannot be written.
+    A file that is there becomes the last finished one; a process that still writes to it goes on there. Raises UsageError if what is there
+    is no decision log, OSError when the file cannot be written.
     """
     while True:
         if wrong := _not_a_log(path):
@@ -35,7 +35,10 @@ def begun(path: Path) -> FileIO:
 
 
 def _finish(path: Path) -> None:
-    """Give what is there the next number, taken first by an empty file: a rename would replace what another process just finished."""
+    """Rename the present file to the next number.
+
+    An empty file takes the number first, as a rename would replace a file that another process has just finished.
+    """
     target = path.with_name(f"{path.name}.{max(map(_number, _numbered(path)), default=0) + 1:06d}")
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -50,9 +53,9 @@ def _finish(path: Path) -> None:
 
 
 def _numbered(path: Path) -> list[Path]:
-    """The files beside a log that have a number, oldest first."""
-    beside = (found for found in path.parent.glob(f"{_escaped(path.name)}.*") if _NUMBER.fullmatch(found.name.removeprefix(path.name)))
-    return sorted(beside, key=_number)
+    """The numbered files of a log, oldest first."""
+    numbered = (found for found in path.parent.glob(f"{_escaped(path.name)}.*") if _NUMBER.fullmatch(found.name.removeprefix(path.name)))
+    return sorted(numbered, key=_number)
 
 
 def _size(path: Path) -> int:
@@ -64,13 +67,13 @@ def _size(path: Path) -> int:
 
 
 def _not_a_log(path: Path) -> str:
-    """What is there that must not be moved or written over; "" if nothing is."""
+    """What is there that must not be moved or overwritten; "" if nothing is."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
             return "that is a folder; name a file in it"
         if not stat.S_ISREG(mode):
-            return "that is a device or a pipe, and parts of the log that are finished could not be kept beside it; name a file"
+            return "that is a device or a pipe, and parts of the log that are finished could not be kept next to it; name a file"
         with path.open("rb") as stream:
             return "" if HEAD.startswith(stream.read(len(HEAD))) else "the file holds something else; name another one"
     except FileNotFoundError:
@@ -78,7 +81,7 @@ def _not_a_log(path: Path) -> str:
 
 
 def prune(path: Path, most: int) -> None:
-    """None; at most so many finished files are left, the latest, and no empty one but the last, which may be about to be replaced."""
+    """Remove all but the latest `most` finished files, and empty files but the last, which may be about to be replaced."""
     sizes = {found: _size(found) for found in _numbered(path)}
     there = [found for found, size in sizes.items() if size]
     empty = [found for found in list(sizes)[:-1] if not sizes[found]]
@@ -87,10 +90,10 @@ def prune(path: Path, most: int) -> None:
 
 
 def opened(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
-    """Every file of a log, opened and in order: the finished ones and the one that is written; of a finished one that is named, only that.
+    """Every file of a log, opened, in order: the finished ones and the one being written; of a finished file that is named, only that.
 
-    A log may go on while it is read: what is finished meanwhile is read as such, and what was removed meanwhile is left out. UsageError
-    when there is none.
+    A log may grow while it is read: files that are finished meanwhile are read, files that are removed meanwhile are left out. Raises
+    UsageError if there is none.
     """
     path = path.resolve() if path.is_symlink() and path.is_file() else path
     alone = bool(_NUMBER.search(path.name)) and path.exists()
@@ -116,7 +119,7 @@ def opened(path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
 
 
 def _next(path: Path, before: int) -> Path | None:
-    """The first finished file with a higher number; an empty one is of a process that ended before it wrote."""
+    """The first finished file with a higher number that is not empty; an empty one is of a process that ended before it wrote."""
     return next((found for found in _numbered(path) if _number(found) > before and _size(found)), None)
 
 

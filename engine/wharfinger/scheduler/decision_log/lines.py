@@ -44,7 +44,7 @@ class LoggedQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoggedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a decision, as far as it has to come out again; `victims` by uid, `totals` of the chosen node by tier."""
+    """The result of a decision, as far as a replay compares it; `victims` by uid, `totals` of the chosen node by tier."""
 
     node: str | None
     feasible: int
@@ -103,7 +103,7 @@ DECODE = msgspec.json.Decoder(Line).decode
 
 
 MOST_KNOWN = 20_000
-"""Pods that were written lately and need not be again: by far more than are decided about at a time."""
+"""Pods whose last written state is remembered: by far more than are decided about at a time."""
 
 
 class Encoding:
@@ -139,7 +139,7 @@ class Encoding:
         yield self._about("pod", pod, node="" if pod.node_name == pod.object.spec.node_name else pod.node_name)
 
     def _about(self, name: str, pod: PodView, **more: Any) -> Line:
-        """A line about a pod, with its object unless that was written already."""
+        """A line about a pod, with its object unless this file has it already."""
         known = self._known
         if known.get(pod.uid) is pod.object:
             known.move_to_end(pod.uid)
@@ -176,7 +176,7 @@ class Encoding:
 
 
 def settings_of(chain: Chain) -> ChainSettings:
-    """What the built-in part of a chain is assembled from."""
+    """The settings that the built-in part of a chain is assembled from."""
     there = {link.name for link in chain.links}
     return ChainSettings(
         weights={link.name: link.weight for link in chain.links if link.weight is not None},

@@ -32,7 +32,7 @@ from wharfinger.scheduler.decision_log import files
 from wharfinger.scheduler.decision_log.lines import DECODE, HEAD, VERSION, Line
 
 MOST_OF_HEAD = 65_536
-"""Bytes of a first line: what has more without a break is no log."""
+"""Bytes of a first line; a file with a longer one is no log."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -88,7 +88,7 @@ class LogReader:
             yield place, line
 
     def _begins(self, place: Place, line: Line) -> None:
-        """Check the first line of a file, and whether it follows on the file before."""
+        """Check the first line of a file, and whether the file follows the one before."""
         if line.t != "log":
             raise BrokenLog(f"{place}: this is not the beginning of a decision log; the lines before are missing")
         if line.version != VERSION:
@@ -106,7 +106,7 @@ class LogReader:
 
 
 def _may_begin(content: bytes) -> bool:
-    """True if a first line that was cut off is one of a log."""
+    """True if a first line that was cut off may be one of a log."""
     return content[: len(HEAD)] == HEAD[: len(content)]
 
 
@@ -125,7 +125,7 @@ _KINDS = {kind.__name__: kind for kind in objects.KINDS.values()}
 
 
 class Playback:
-    """What the scheduler knew at each line. `state` and `chains` (by profile) are those after the lines taken so far."""
+    """Applies lines to a state. `state` and `chains` (by profile) are those after the lines applied so far."""
 
     def __init__(self) -> None:
         self.state = ClusterState()
@@ -153,7 +153,7 @@ class Playback:
         }
 
     def take(self, line: Line) -> None:
-        """None; the line has happened. BrokenLog when it cannot have."""
+        """Apply a line; BrokenLog if it cannot be applied."""
         taken = self._take.get(line.t)
         if taken is None:
             raise BrokenLog(f"there are no lines called {line.t!r}")
@@ -223,7 +223,7 @@ def compiled(line: Line, params: Mapping[str, Any] | None = None) -> CompiledPol
 
 
 def authority_of(line: Line) -> Authority:
-    """Whose policy the one of a line is."""
+    """The authority of a policy's line."""
     if line.namespace is None:
         return CLUSTER
     return Authority(line.namespace, TenantPolicies(line.allowed), frozenset(line.servers))
@@ -238,5 +238,5 @@ def config_of(line: Line) -> ChainConfig:
 
 
 def _named(uid: str) -> PodView:
-    """A pod of which nothing matters but its uid."""
+    """A pod with this uid and nothing else."""
     return PodView(objects.Pod(metadata=objects.ObjectMeta(uid=uid)))

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.decision_log.writer import Entry, LogWriter
 
 OnChange = Callable[[tuple[Any, ...]], None]
-"""Told an entry: the name of the change, and what is needed to make it again."""
+"""Called with an entry: the name of the change, and what is needed to make it again."""
 
 
 class RecordedState(ClusterState):
-    """Tells `told` after each change; what a change causes inside is not told again, and one that fails is not told."""
+    """A state that calls `on_change` after each change; changes caused inside another one, and those that fail, are not reported."""
 
-    def __init__(self, told: OnChange) -> None:
+    def __init__(self, on_change: OnChange) -> None:
         super().__init__()
-        self._told = told
+        self._on_change = on_change
         self._inside = False
 
     @contextmanager
     def _one(self, *entry: Any) -> Iterator[None]:
-        """A change that may cause others."""
+        """A context for a change that may cause others."""
         if self._inside:
             yield
             return
@@ -41,11 +41,11 @@ class RecordedState(ClusterState):
             yield
         finally:
             self._inside = False
-        self._told(entry)
+        self._on_change(entry)
 
     def _note(self, *entry: Any) -> None:
         if not self._inside:
-            self._told(entry)
+            self._on_change(entry)
 
     def add_node(self, node: objects.Node) -> None:
         """Add a node, or update it."""
@@ -53,20 +53,20 @@ class RecordedState(ClusterState):
         self._note("node", node)
 
     def remove_node(self, name: str) -> bool:
-        """True if there was such a node, which is gone now."""
+        """True if there was such a node; it is removed."""
         found = super().remove_node(name)
         if found:
             self._note("node gone", name)
         return found
 
     def add_pod(self, pod: objects.Pod | PodView) -> None:
-        """Take over what the API server says of a pod."""
+        """Take over the pod of the API server."""
         view = pod if isinstance(pod, PodView) else PodView(pod)
         with self._one("pod", view):
             super().add_pod(view)
 
     def remove_pod(self, pod: objects.Pod | PodView) -> bool:
-        """True if the pod was here; it is gone now."""
+        """True if there was such a pod; it is removed."""
         uid = pod.uid if isinstance(pod, PodView) else PodView(pod).uid
         found = super().remove_pod(pod)
         if found:
@@ -79,7 +79,7 @@ class RecordedState(ClusterState):
         self._note("assume", pod, node_name)
 
     def forget(self, pod: PodView) -> bool:
-        """True if the pod was assumed; it counts nowhere any more."""
+        """True if the pod was assumed; it is removed."""
         found = super().forget(pod)
         if found:
             self._note("forget", pod.uid)
@@ -91,7 +91,7 @@ class RecordedState(ClusterState):
         self._note("nominate", pod, node_name)
 
     def denominate(self, pod: PodView) -> bool:
-        """True if the pod was nominated, which it no longer is."""
+        """True if the pod was nominated; it is not any more."""
         found = super().denominate(pod)
         if found:
             self._note("denominate", pod.uid)
@@ -100,13 +100,13 @@ class RecordedState(ClusterState):
     def put(self, obj: objects.AnyObject) -> None:
         """Keep any object."""
         if isinstance(obj, objects.Node | objects.Pod):
-            super().put(obj)  # which tells it as a node or pod
+            super().put(obj)  # which records it as a node or pod
         else:
             super().put(obj)
             self._note("put", obj)
 
     def drop(self, kind: str, key: str) -> bool:
-        """True if there was an object of that kind and key, which is gone now."""
+        """True if there was an object of that kind and key; it is removed."""
         found = super().drop(kind, key)
         self._note("drop", kind, key)
         return found
@@ -117,7 +117,7 @@ class RecordedState(ClusterState):
         self._note("metric", name, samples)
 
     def put_metric(self, name: str, column: MetricColumn, samples: Samples, layout: int) -> None:
-        """Replace the samples of a metric, whose column is made already."""
+        """Replace the samples of a metric by a finished column."""
         super().put_metric(name, column, samples, layout)
         self._note("metric", name, samples)
 
@@ -128,9 +128,9 @@ class RecordedState(ClusterState):
 
 
 class DecisionRecorder:
-    """Records one scheduler, whose state is to be `state`; `decided` is to be shown its decisions before anything else happens.
+    """Records one scheduler, whose state has to be `state`; `decided` has to be called before the state changes again.
 
-    What happens before the first decision is not recorded change by change: it is all in the checkpoint that is written then.
+    Changes before the first decision are not recorded one by one: the checkpoint that is written then has them all.
     """
 
     def __init__(self, writer: LogWriter) -> None:
@@ -140,7 +140,7 @@ class DecisionRecorder:
         self.state = RecordedState(self._changed)
 
     def decided(self, profile: str, decision: Decision) -> None:
-        """None; records a decision that was just made on the state as it is."""
+        """Record a decision that was just made on the present state."""
         if self._writer.wants_checkpoint and not self.begin():
             return
         if self._chains.get(profile) is not decision.chain:
@@ -154,13 +154,12 @@ class DecisionRecorder:
         if not self._writer.wants_checkpoint:
             self._writer.put(entry)
         else:
-            self.begin()  # with the change already in it
+            self.begin()  # the checkpoint has the change
 
     def begin(self) -> bool:
-        """True if a new file could be begun, with the state as it is now."""
+        """True if a new file could be started with the present state."""
         self._begun = True
         if not self._writer.has_room:
-            self._writer.n_lost += 1
             return False
         self._chains.clear()
         self._writer.put(("checkpoint", checkpoint_of(self.state)))
@@ -168,12 +167,12 @@ class DecisionRecorder:
 
 
 def asked_of(profile: str, decision: Decision) -> LoggedQuestion:
-    """What was asked."""
+    """The question of a decision."""
     return LoggedQuestion(profile=profile, now=decision.snapshot.now, revision=decision.snapshot_revision)
 
 
 def told_of(decision: Decision) -> LoggedAnswer:
-    """What came of it, as far as it has to come out again."""
+    """The result of a decision, as far as a replay compares it."""
     return LoggedAnswer(
         node=decision.node,
         feasible=decision.feasible,

@@ -1,8 +1,8 @@
-"""A decision log on its way to disk, written by a thread of its own.
+"""Writes a decision log to disk, in a thread of its own.
 
-Whoever records only puts references into a queue. The thread makes lines of them, gathers these for a moment, and writes; it starts a new
-file when one is big enough. Nothing is synced to disk but a file that is finished: what was written survives the end of the process,
-however it ends, except for the last `GATHERING` seconds; the end of the machine may cost what its kernel had not written yet.
+The recorder only puts references into a queue. The thread makes lines of them, gathers these for a moment, and writes; it starts a new file
+when one is big enough. Only finished files are synced to disk: what was written survives any end of the process, except for the last
+`GATHERING` seconds; a crash of the machine loses what its kernel had not written yet.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from wharfinger.scheduler.decision_log import files
 from wharfinger.scheduler.decision_log.lines import ENCODE, MADE_BY, VERSION, Encoding, Line
 
 GATHERING = 0.05
-"""Seconds between the first entry and its being written."""
+"""Seconds for which entries are gathered before they are written."""
 MOST_WAITING = 200_000
-"""Entries that wait for the disk; further ones are lost, and the log begins anew with a checkpoint when there is room."""
+"""Entries that wait for the disk; further ones are lost, and the log starts again with a checkpoint when there is room."""
 PATIENCE = 10.0
 """Seconds that the end of the process waits for the disk."""
-REST = 30.0
-"""Seconds for which nothing is recorded after the disk has failed."""
+RETRY_AFTER = 30.0
+"""Seconds for which nothing is recorded after a write has failed."""
 WORK, PAUSE = 0.0005, 0.001
-"""Seconds of making lines, and of leaving Python's lock to others after them: a decision gives it away with every array it works on."""
+"""Seconds of encoding lines, and of sleep after them: a decision releases Python's lock with every array it works on."""
 
 Entry = tuple[Any, ...]
 
 
 class Behind(WharfingerError):
-    """More happens than can be written."""
+    """Entries come faster than they can be written."""
 
 
 class LogWriter:
-    """Writes the files of one run of the process. `wants_checkpoint` says that the next entry has to be one: a new file begins with it."""
+    """Writes the files of one run of the process. `wants_checkpoint`: the next entry has to be a checkpoint; a new file begins with it."""
 
     def __init__(self, path: str, *, most_bytes: int, most_files: int, failed: Callable[[BaseException], None]) -> None:
         self._path = Path(path).resolve()
@@ -56,9 +56,8 @@ class LogWriter:
         self._n_bytes = 0
         self._n_decisions = self._n_before = 0
         self._lost = False
-        self._rests_until = 0.0
+        self._paused_until = 0.0
         self.wants_checkpoint = True
-        self.n_lost = 0
         self._waiting = threading.Event()
         self._closing = threading.Event()
         try:
@@ -70,18 +69,16 @@ class LogWriter:
         self._thread.start()
 
     def put(self, entry: Entry) -> None:
-        """Have an entry written; from one thread only. One for which there is no room is lost, and with it all until a checkpoint."""
+        """Queue an entry to be written; from one thread only. Without room the entry is lost, and so are all others until a checkpoint."""
         if len(self._entries) >= MOST_WAITING:
             if not self._lost:
                 self._failed(Behind(f"the disk does not keep up: {MOST_WAITING} entries wait, and later ones are lost"))
             self.wants_checkpoint = self._lost = True
-            self.n_lost += 1
             return
         if entry[0] == "checkpoint":
             entry = (*entry, self._lost)
             self.wants_checkpoint = self._lost = False
         elif self.wants_checkpoint and self._lost:
-            self.n_lost += 1
             return
         self._entries.append(entry)
         if not self._waiting.is_set():
@@ -89,11 +86,11 @@ class LogWriter:
 
     @property
     def has_room(self) -> bool:
-        """True if a checkpoint would find room, and a disk that may take it."""
-        return len(self._entries) < MOST_WAITING // 2 and time.monotonic() >= self._rests_until
+        """True if a checkpoint would find room in the queue, and the disk has not failed lately."""
+        return len(self._entries) < MOST_WAITING // 2 and time.monotonic() >= self._paused_until
 
     def close(self) -> None:
-        """Write what is left, within `PATIENCE`."""
+        """Write what is left, in at most `PATIENCE` seconds."""
         self._closing.set()
         self._waiting.set()
         self._thread.join(PATIENCE)
@@ -107,21 +104,21 @@ class LogWriter:
             try:
                 self._write_all()
             except Exception as error:  # noqa: BLE001 — a disk that is full must not end the log for good
-                self._gave_up(error)
+                self._failed_write(error)
         self._end_file()
         if self._empty is not None:
             self._empty.close()
 
-    def _gave_up(self, error: BaseException) -> None:
+    def _failed_write(self, error: BaseException) -> None:
         self._failed(error)
         if self._file is not None and self._n_decisions == self._n_before:
-            # A part of a checkpoint is of no use, and would take the place of a file that can be replayed.
+            # A part of a checkpoint cannot be replayed, and would take the place of a file that can.
             with suppress(OSError):
                 self._file.truncate(0)
                 self._file.seek(0)
                 self._empty, self._file = self._file, None
         self._end_file()
-        self._rests_until = time.monotonic() + REST
+        self._paused_until = time.monotonic() + RETRY_AFTER
         self._lost = True
         self.wants_checkpoint = True
         self._entries.clear()
@@ -145,7 +142,7 @@ class LogWriter:
             self._begin_file(lost=lost)
             yield from self._encoding.lines(entry[:-1])
             self._write()
-            self._n_bytes = 0  # the limit is for what follows: a cluster may be bigger than it
+            self._n_bytes = 0  # the limit is for the lines after the checkpoint: a cluster may be bigger than it
         elif self._file is not None:  # else it happened before the first checkpoint, and is in it
             yield from self._encoding.lines(entry)
             self._n_decisions += entry[0] == "decision"
@@ -159,7 +156,7 @@ class LogWriter:
             left = left[self._file.write(left) or 0 :]
         self._n_bytes += len(content)
         if self._n_bytes >= self._most_bytes:
-            self._n_bytes = 0  # asked once; the new file comes with the next entry
+            self._n_bytes = 0  # asked once; the next entry starts the new file
             self.wants_checkpoint = True
 
     def _begin_file(self, *, lost: bool) -> None:
@@ -184,7 +181,7 @@ class LogWriter:
         self._content.append(ENCODE(head))
 
     def _new_file(self) -> FileIO:
-        """The empty file that is kept, unless somebody has removed it meanwhile."""
+        """The empty file that is kept, unless it was removed meanwhile."""
         empty, self._empty = self._empty, None
         if empty is not None and not os.fstat(empty.fileno()).st_nlink:
             empty.close()

@@ -52,7 +52,7 @@ GPU_MILLI = "alibabacloud.com/gpu-milli"
 GPU_PRODUCT = "nvidia.com/gpu.product"
 QOS_LABEL = "openb/qos"
 
-# The trace counts seconds from its own start and does not say when that was. Any fixed day will do; this one is recognisably made up.
+# The trace counts seconds from its own start and does not say when that was. Any fixed day will do.
 EPOCH = datetime(2023, 1, 1, tzinfo=UTC)
 
 # kubelet's default maximum; the trace does not say.
