@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
+from tests.load_source import load_source
 from tests.property import clusters
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
@@ -20,7 +21,6 @@ from wharfinger.framework.decision import Decision
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.normalization import DefaultNormalize
 from wharfinger.framework.verdict import SKIP, NodeSet, Reason, Rejected, Verdicts, single
-from wharfinger.language.load import load_source
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.report.render import render
 from wharfinger.language.report.source import Source

@@ -11,11 +11,11 @@ import math
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.load_source import load_source
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.language.check.context import Work
 from wharfinger.language.check.truth import Truths
-from wharfinger.language.load import load_source
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.report.source import Source
 from wharfinger.language.semantics import typed

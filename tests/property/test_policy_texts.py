@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.load_source import load_source
 from tests.property import policy_texts
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.files import decode
-from wharfinger.language.load import load_source
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics

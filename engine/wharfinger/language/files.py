@@ -1,6 +1,6 @@
 """Policy files: their bytes to text, a policy and the file of its tests, and all that a file imports.
 
-People point tools at the wrong file: an empty one, an image, a log of 10 MB. Each of those gets one sentence instead of a thousand
+A wrong file is a common mistake: an empty one, an image, a log of 10 MB. Each of those gets one sentence instead of a thousand
 syntax errors.
 """
 
@@ -50,7 +50,7 @@ def decode(content: bytes, name: str, diagnostics: Diagnostics) -> Source | None
 
 
 def _refusal(content: bytes, name: str) -> tuple[Code, str, str | None] | None:
-    """Why some bytes are no policy text: a code, a sentence and a help; None where they are text."""
+    """The reason why some bytes are no policy text (code, sentence, help), or None if they are."""
     if len(content) > MOST_BYTES:
         return Code.P004, f"{name} is larger than {MOST_BYTES // 1024} KiB", "is this a policy file?"
     if not content.strip():
@@ -76,10 +76,10 @@ def _refusal(content: bytes, name: str) -> tuple[Code, str, str | None] | None:
 SUFFIX = ".policy"
 TEST_SUFFIX = "_test.policy"
 NONE_MEANT = "NO-POLICIES"
-"""A file of this name in a folder, or a key in a ConfigMap, says that having no policies is meant. What it holds is not read."""
+"""A file of this name in a folder, or a key in a ConfigMap, says that having no policies is meant. Its content is not read."""
 
 
-def partner_of(name: str) -> str | None:
+def paired_file(name: str) -> str | None:
     """The file of the tests of a policy file, or the policy file of a file of tests."""
     if name.endswith(TEST_SUFFIX):
         return name.removesuffix(TEST_SUFFIX) + SUFFIX
@@ -87,7 +87,7 @@ def partner_of(name: str) -> str | None:
 
 
 def only_tests(file: ast.File) -> bool:
-    """Whether a file holds tests and nothing that they could be tests of."""
+    """True if a file holds tests and nothing that they could test."""
     return file.policy is None and not file.items and bool(file.tests)
 
 
@@ -111,7 +111,7 @@ class _Total:
         self.add(file)
 
     def add(self, file: ast.File) -> bool:
-        """Counts one more file; whether all are still no larger than one file may be."""
+        """Counts one more file. True if all together are no larger than one file may be."""
         self.words += file.words
         self.bytes += len(file.span.source.text.encode())
         return self.words <= MOST_TOKENS and self.bytes <= MOST_BYTES
@@ -125,7 +125,7 @@ class _Total:
 
 
 def imported(file: ast.File, fetch: Fetch, diagnostics: Diagnostics, help_: str) -> Iterator[tuple[str, ast.File | None]]:
-    """Every file that is imported, directly or by another import, with its key, each once; None for what cannot be, when that is said.
+    """Every file that is imported, directly or by another import, with its key, each once. None for one that cannot be; that is reported.
 
     `help_` goes with what cannot be imported. A file and all that it imports are together no larger than one file may be: what is checked
     is all of it.

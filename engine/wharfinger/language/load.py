@@ -14,7 +14,7 @@ from pathlib import Path
 
 from wharfinger.errors import UsageError
 from wharfinger.language.check import check
-from wharfinger.language.check.conflicts import report_fights
+from wharfinger.language.check.conflicts import report_conflicts
 from wharfinger.language.check.lints import allowed_by
 from wharfinger.language.files import (
     NONE_MEANT,
@@ -22,7 +22,7 @@ from wharfinger.language.files import (
     TEST_SUFFIX,
     imported,
     only_tests,
-    partner_of,
+    paired_file,
     read_source,
     read_stream,
     with_tests,
@@ -30,7 +30,7 @@ from wharfinger.language.files import (
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source, Span
+from wharfinger.language.report.source import Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.language.semantics.catalogue import Catalogue
@@ -42,7 +42,7 @@ STDIN = "-"
 def load_policies(
     paths: Sequence[str | Path], catalogue: Catalogue, authority: Authority = CLUSTER
 ) -> tuple[list[typed.Policy | None], Diagnostics]:
-    """The policy of each file (None where it has errors or holds none), in the order of the paths, and everything found wrong.
+    """The policy of each file (None if it has errors or holds none), in the order of the paths, and everything found wrong.
 
     They are checked as policies of `authority`; what they import counts as shared by the cluster.
 
@@ -53,13 +53,6 @@ def load_policies(
     for name in policy_files(paths):
         loader.add(name)
     return loader.policies(), loader.diagnostics
-
-
-def load_source(source: Source, catalogue: Catalogue, diagnostics: Diagnostics) -> typed.Policy | None:
-    """The policy of a text that does not come from a file; imports are relative to the source's name."""
-    loader = _Loader(catalogue=catalogue, diagnostics=diagnostics)
-    file = parse(source, diagnostics)
-    return loader.checked(file) if file is not None else None
 
 
 def policy_files(paths: Iterable[str | Path]) -> list[str]:
@@ -76,7 +69,7 @@ def policy_files(paths: Iterable[str | Path]) -> list[str]:
 
 
 def _files_below(folder: str) -> list[str]:
-    """The policy files in a folder and below, sorted; raises `UsageError` where there are none unmeant, or one cannot look."""
+    """The policy files in a folder and below, sorted; raises `UsageError` if there are unexpectedly none, or on an unreadable folder."""
 
     def refuse(error: OSError) -> None:
         raise UsageError(f"cannot read {error.filename}: {error.strerror}")
@@ -102,7 +95,7 @@ class _Loader:
 
     def add(self, name: str) -> None:
         """Reads a file, and the file of its tests or of what it tests."""
-        partner = partner_of(name)
+        partner = paired_file(name)
         if name in self.files:
             return
         self.read(name)
@@ -133,20 +126,20 @@ class _Loader:
         self._unique_names()
         syntax = [file.policy for file in self.files.values() if file is not None and file.policy is not None]
         allowed = {span: codes for policy in syntax for span, codes in allowed_by(policy).items()}
-        report_fights([policy for policy in found if policy is not None], allowed, self.diagnostics)
+        report_conflicts([policy for policy in found if policy is not None], allowed, self.diagnostics)
         return found
 
     def _with_tests(self, name: str, file: ast.File) -> ast.File:
         """A file together with the tests kept beside it."""
-        beside = partner_of(name)
+        beside = paired_file(name)
         return with_tests(file, self.files.get(beside) if beside is not None and not name.endswith(TEST_SUFFIX) else None)
 
     def _tests_belong(self, name: str, file: ast.File) -> None:
         """Reports tests that belong to no policy."""
-        tested = self.files.get(partner_of(name) or "") if name.endswith(TEST_SUFFIX) else None
+        tested = self.files.get(paired_file(name) or "") if name.endswith(TEST_SUFFIX) else None
         if tested is not None and tested.policy is not None:
             return
-        beside = f"`{partner_of(name)}`" if name.endswith(TEST_SUFFIX) else f"a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
+        beside = f"`{paired_file(name)}`" if name.endswith(TEST_SUFFIX) else f"a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"
         title = file.tests[0].title.span
         help_ = (
             f"they are tests of the policy in {beside}" if name.endswith(TEST_SUFFIX) else f"put them beside the rules, or into {beside}"
@@ -159,7 +152,7 @@ class _Loader:
         return check(file, self.catalogue, self.diagnostics, dict(files), self.authority)
 
     def _fetch(self, key: str) -> ast.File | str:
-        if not key.endswith(SUFFIX):  # a diagnostic quotes what it was found in, and nobody's secrets are policies
+        if not key.endswith(SUFFIX):  # a diagnostic quotes its text, which must not be a secret
             return f"only {SUFFIX} files can be imported"
         try:
             return self.read(key) or f"{key} holds no declarations"

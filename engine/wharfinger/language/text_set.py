@@ -1,6 +1,6 @@
 """Texts that belong together but are no files of this machine: the keys of a ConfigMap, what a folder held at one moment, a resource.
 
-They are checked one by one, so that whoever has many of them can do so in small steps and only where something has changed. Imports reach
+They are checked one by one, so that a caller with many texts can work in small steps and check only what has changed. Imports reach
 nothing outside of the set.
 """
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from wharfinger.language.check import check
-from wharfinger.language.check.conflicts import report_fights
+from wharfinger.language.check.conflicts import report_conflicts
 from wharfinger.language.check.lints import allowed_by
-from wharfinger.language.files import SUFFIX, TEST_SUFFIX, decode, imported, only_tests, partner_of, with_tests
+from wharfinger.language.files import SUFFIX, TEST_SUFFIX, decode, imported, only_tests, paired_file, with_tests
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics
@@ -28,15 +28,15 @@ from wharfinger.language.syntax import ast
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedText:
-    """What a text turned out to be. `policy` is None where it has errors, or is a library or a file of tests.
+    """The outcome of checking a text. `policy` is None if it has errors, or is a library or a file of tests.
 
-    `title` is the name that its `policy` line gives, also where the rest has errors; None if none can be read. `silent`: it is a library or
-    a file of tests, so that nobody misses a policy. `needs` are the names of the other texts that the outcome depends on, there or not.
+    `title` is the name that its `policy` line gives, also where the rest has errors; None if none can be read. `without_policy` is
+    true for a library or a file of tests. `needs` are the names of the other texts that the outcome depends on, existing or not.
     """
 
     policy: typed.Policy | None
     title: str | None
-    silent: bool
+    without_policy: bool
     needs: frozenset[str]
 
 
@@ -54,23 +54,23 @@ class TextSet:
     def check(self, name: str, catalogue: Catalogue, diagnostics: Diagnostics, authority: Authority = CLUSTER) -> CheckedText:
         """The policy of one text with its tests and imports, as that of `authority`; whatever is wrong goes to `diagnostics`."""
         file = self._read(name, diagnostics)
-        beside = partner_of(name)
+        beside = paired_file(name)
         needs = {beside} if beside is not None else set()
         if file is None:
-            return CheckedText(policy=None, title=None, silent=False, needs=frozenset(needs))
+            return CheckedText(policy=None, title=None, without_policy=False, needs=frozenset(needs))
         if only_tests(file):
             self._belongs(name, file, diagnostics)
-            return CheckedText(policy=None, title=None, silent=True, needs=frozenset(needs))
+            return CheckedText(policy=None, title=None, without_policy=True, needs=frozenset(needs))
         file = self._with_tests(name, file, diagnostics)
         files = imported(file, partial(self._fetch, needs, diagnostics, authority), diagnostics, _IMPORT_HELP)
         policy = check(file, catalogue, diagnostics, dict(files), authority)
         if policy is not None and file.policy is not None:
-            report_fights([policy], allowed_by(file.policy), diagnostics)
+            report_conflicts([policy], allowed_by(file.policy), diagnostics)
         title = file.policy.name.value if file.policy is not None else None
-        return CheckedText(policy=policy, title=title, silent=file.policy is None, needs=frozenset(needs))
+        return CheckedText(policy=policy, title=title, without_policy=file.policy is None, needs=frozenset(needs))
 
     def _read(self, name: str, diagnostics: Diagnostics) -> ast.File | None:
-        """The syntax tree of a text; what is wrong with a text is told to everyone who reads it."""
+        """The syntax tree of a text. Its findings are reported on each read."""
         if name not in self._parsed:
             found = Diagnostics()
             source = decode(self.texts[name], name, found)
@@ -81,13 +81,13 @@ class TextSet:
         return file
 
     def _with_tests(self, name: str, file: ast.File, diagnostics: Diagnostics) -> ast.File:
-        beside = partner_of(name)
+        beside = paired_file(name)
         if beside is None or beside not in self.texts or name.endswith(TEST_SUFFIX):
             return file
         return with_tests(file, self._read(beside, diagnostics))
 
     def _belongs(self, name: str, file: ast.File, diagnostics: Diagnostics) -> None:
-        tested = partner_of(name) if name.endswith(TEST_SUFFIX) else None
+        tested = paired_file(name) if name.endswith(TEST_SUFFIX) else None
         if tested not in self.texts:
             title = file.tests[0].title.span
             help_ = f"put them beside the rules, or into a file named `X{TEST_SUFFIX}` beside `X{SUFFIX}`"

@@ -187,7 +187,7 @@ def _build(text: PolicyText, texts: TextSet, params: Mapping[str, Any], sample: 
     findings = [_of_diagnostic(diagnostic) for diagnostic in diagnostics]
     report = render.render(diagnostics, "human")
     if checked.policy is None or diagnostics.has_errors:
-        silent = checked.silent and not diagnostics.has_errors
+        silent = checked.without_policy and not diagnostics.has_errors
         return _outcome(None, findings, report, title=checked.title, silent=silent, needs=needs)
     compiled, more = _compiled(checked.policy, text, params, sample)
     now = tuple(finding for finding in more if (finding.severity, finding.code) == ("warning", "trial"))

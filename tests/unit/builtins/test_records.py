@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.load_source import load_source
 from wharfinger.builtins import CATALOGUE
 from wharfinger.builtins.catalogue import SCORE_PLUGINS
 from wharfinger.builtins.nodes import tolerates
 from wharfinger.builtins.texts import regex_fault
 from wharfinger.framework import extension, registry
-from wharfinger.language.load import load_source
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.report.source import Source
 from wharfinger.language.semantics.catalogue import Function, Subject

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.load_source import load_source
 from tests.unit.compiler import texts
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
@@ -23,7 +24,7 @@ TRUSTED = Authority(namespace="web", allowed=TenantPolicies.TRUSTED)
 def checked(text, authority=CLUSTER):
     """The policy of a text as that of an authority."""
     found = Diagnostics()
-    policy = load.load_source(Source(name="p.policy", text=text), CATALOGUE, found)
+    policy = load_source(Source(name="p.policy", text=text), CATALOGUE, found)
     assert policy is not None, [diagnostic.message for diagnostic in found]
     return with_authority(policy, authority)
 

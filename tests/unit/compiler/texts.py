@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.load_source import load_source
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
-from wharfinger.language.load import load_source
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.report.source import Source
 from wharfinger.language.semantics import typed

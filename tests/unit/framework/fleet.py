@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from tests.load_source import load_source
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework import chain, registry
 from wharfinger.framework.extension import Arguments, FilterPlugin, Plugin, ScorePlugin
 from wharfinger.framework.verdict import SKIP, NodeSet, Reason, Rejected, Verdicts
-from wharfinger.language.load import load_source
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.report.render import render
 from wharfinger.language.report.source import Source

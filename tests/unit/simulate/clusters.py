@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import msgspec
 
+from tests.load_source import load_source
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
-from wharfinger.language import load
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.report.source import Source
 from wharfinger.language.semantics.authority import CLUSTER
@@ -44,7 +44,7 @@ def pods_of(n_pods, n_templates=1):
 
 def policy(text=POLICY, authority=CLUSTER, **params):
     diagnostics = Diagnostics()
-    found = load.load_source(Source(name="mix.policy", text=text), CATALOGUE, diagnostics)
+    found = load_source(Source(name="mix.policy", text=text), CATALOGUE, diagnostics)
     assert not diagnostics.has_errors, list(diagnostics)
     return compile_policy(replace(found, authority=authority), params)
 

@@ -112,7 +112,7 @@ class _Rejection:
     for_all: bool
 
 
-def report_fights(policies: Sequence[typed.Policy], allowed: Mapping[Span, frozenset[str]], diagnostics: Diagnostics) -> None:
+def report_conflicts(policies: Sequence[typed.Policy], allowed: Mapping[Span, frozenset[str]], diagnostics: Diagnostics) -> None:
     """Reports each score that prefers what some filter of these policies rejects, unless `allowed` keeps that away from the score."""
     rejected = {text: rejection for policy in policies for text, rejection in _rejected(policy)}
     for policy in policies:
@@ -153,7 +153,7 @@ def _preferred(policy: typed.Policy, score: typed.Score) -> str | None:
 
 
 def _text(policy: typed.Policy, condition: typed.Expr, *, opposite: bool) -> str | None:
-    """A condition as text that means the same in every policy; None where it has names of its own policy in it."""
+    """A condition as text that means the same in every policy; None if it has names of its own policy in it."""
     lets = {let.name: let.value for let in policy.lets}
     while isinstance(condition, typed.LetRef):
         condition = lets[condition.name]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label
 from wharfinger.language.report.source import Span
-from wharfinger.language.report.wording import Patience, closest
+from wharfinger.language.report.wording import LetterBudget, closest
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.language.semantics.catalogue import Catalogue, Subject
@@ -21,7 +21,7 @@ from wharfinger.language.semantics.intervals import Intervals
 from wharfinger.language.semantics.types import Kind, Shape, Type
 from wharfinger.language.syntax import ast
 
-MOST_STEPS = 100_000  # policies people write take some hundred, one of 500 rules some ten thousand
+MOST_STEPS = 100_000  # usual policies take some hundred, one of 500 rules some ten thousand
 MOST_FINDINGS = 500  # of one check; fewer are ever shown
 PER_STEP = 16  # members of a set, or characters of a text, that are put together in the time of one step
 
@@ -68,7 +68,7 @@ class Place:
     aggregates: bool = False
 
     def admits(self, shape: Shape) -> bool:
-        """Whether values of this shape exist here."""
+        """True if values of this shape exist here."""
         needed = {Shape.POD: Subject.POD, Shape.NODE: Subject.NODE, Shape.ITEM: Subject.ITEM}.get(shape)
         return needed is None or needed in self.subjects
 
@@ -113,7 +113,7 @@ class Context:
     heights: dict[str, int] = field(default_factory=dict)
     intervals: Intervals = field(default_factory=Intervals)
     work: Work = field(default_factory=Work)
-    patience: Patience = field(default_factory=Patience)
+    patience: LetterBudget = field(default_factory=LetterBudget)
 
     def closest(self, word: str, candidates: Iterable[str]) -> str | None:
         """The candidate that an author most likely meant, as `suggest.closest`; None once looking for many names has taken long."""
@@ -136,7 +136,7 @@ def unknown(span: Span) -> typed.Expr:
 
 
 def is_unknown(*exprs: typed.Expr) -> bool:
-    """Whether any of these already has an error."""
+    """True if any of these already has an error."""
     return any(e.type.kind is Kind.UNKNOWN for e in exprs)
 
 
@@ -151,7 +151,7 @@ def type_label(expr: typed.Expr, span: Span | None = None) -> Label:
 
 
 def type_text(type_: Type) -> str:
-    """A type for people: with its base unit where it has one."""
+    """A type as messages show it: with its base unit if it has one."""
     base = {Kind.CPU: "cpu (millicores)", Kind.MEMORY: "memory (bytes)", Kind.DURATION: "duration (seconds)"}.get(type_.kind)
     plain = {Kind.PODS: "a selection of pods", Kind.POD: "a pod", Kind.NODE: "a node"}.get(type_.kind)
     return plain or (base + ("?" if type_.optional else "") if base else str(type_))

@@ -139,7 +139,7 @@ def declare(context: Context, declared: Declared, items: Sequence[ast.Item], pre
 
 
 def _is_free(context: Context, what: str, name: str, span: Span) -> bool:
-    """Whether a name can be declared; reports why not."""
+    """True if a name can be declared; otherwise reports why not."""
     if name in SUBJECTS:
         context.error(
             Code.P311, f"`{name}` cannot be the name of a {what}", span, label="always means something else", help="choose another name"
@@ -364,7 +364,7 @@ def _library(context: Context, libraries: _Libraries, item: ast.Import, prefix: 
         )
         return None
     libraries.names[key] = None
-    inner = replace(context, names={}, authority=CLUSTER)  # whoever shares a library has seen what it reads
+    inner = replace(context, names={}, authority=CLUSTER)  # the cluster's authors share the library and have seen what it reads
     _import_into(inner, libraries, file, f"{prefix}{item.name}.")
     declare(inner, libraries.declared, file.items, f"{prefix}{item.name}.")
     libraries.declared.sources.append(file.span.source)

@@ -253,7 +253,7 @@ def _call(presence: Presence, expr: typed.Call, facts: Facts) -> Causes:
 
 
 def _partial(presence: Presence, expr: typed.Call) -> bool:
-    """Whether a function can be missing with all its arguments there."""
+    """True if a function can be missing with all its arguments there."""
     function = expr.function
     if function.absent is not None:
         return function.absent(*(presence.intervals.of(a) for a in expr.arguments))

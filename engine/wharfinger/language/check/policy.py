@@ -37,7 +37,7 @@ MOST_OPERATIONS = 10_000
 
 
 def small_enough(context: Context, policy: typed.Policy) -> bool:
-    """Whether the rules of a policy together calculate no more than they may; reports the rule with which it becomes too much."""
+    """True if the rules of a policy together calculate no more than allowed; otherwise reports the rule that exceeds it."""
     lets = {let.name: let.value for let in policy.lets}
     total = operations([let.value for let in policy.lets], {})
     for span, exprs in _rules(policy):
@@ -92,7 +92,7 @@ def operations(exprs: Sequence[typed.Expr], lets: Mapping[str, typed.Expr]) -> i
 
 MOST_CLAUSES = 1000
 # Importing these registers the forms of expressions that they know.
-FORMS = (values, names, names, operators, calls)
+FORMS = (values, names, operators, calls)
 T = TypeVar("T", bound=ast.Item)
 
 
@@ -105,8 +105,8 @@ def check(
 ) -> typed.Policy | None:
     """The typed policy of a file, or None when it has errors or holds no policy; never raises because of what the file says.
 
-    `imports` holds the files that `import` can mean, by `imports.import_key`, None for one of which it is said why it cannot be. What they
-    declare may read what the cluster's policies may, whoever's policy it is (`authority`).
+    `imports` holds the files that `import` can mean, by `import_key`, None for one that cannot be imported and is reported. What they
+    declare may read what the cluster's policies may, whatever the `authority` of the policy.
     """
     context = Context(catalogue=catalogue, diagnostics=diagnostics, authority=authority)
     try:
@@ -148,7 +148,7 @@ def _too_intricate(context: Context, file: ast.File) -> None:
 
 
 def _too_long(context: Context, file: ast.File) -> bool:
-    """Whether a policy has more clauses than can be checked quickly."""
+    """True if a policy has more clauses than can be checked quickly."""
     filters = of_type(file.policy.items, ast.Filter) if file.policy else []
     clauses = [clause for item in filters for clause in item.clauses]
     if len(clauses) > MOST_CLAUSES:
@@ -158,7 +158,7 @@ def _too_long(context: Context, file: ast.File) -> bool:
 
 
 def _switched_off(context: Context, file: ast.File) -> bool:
-    """Whether the policy is of a namespace, and none of those is wanted."""
+    """True if the policy is of a namespace, and the settings allow none of those."""
     off = context.authority.namespace is not None and context.authority.allowed is TenantPolicies.OFF
     if off and file.policy is not None:
         help_ = "it is a setting of the scheduler: `tenantPolicies`"

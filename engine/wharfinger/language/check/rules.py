@@ -25,7 +25,7 @@ TOLERANCE = 1e-9  # rounding of float64 on the way to exactly 0 or 100
 
 
 def within_points(context: Context, item: ast.Score, value: typed.Expr, conditions: Sequence[typed.Expr]) -> bool:
-    """Whether the interval of a score lies within 0..100 where some conditions are true; reports which values are possible otherwise."""
+    """True if the interval of a score lies within 0..100 where the conditions are true; otherwise reports the possible values."""
     intervals = context.intervals
     for known in conditions:
         intervals = intervals.where(known)
@@ -47,7 +47,7 @@ def within_points(context: Context, item: ast.Score, value: typed.Expr, conditio
 
 
 def possible(interval: Interval, kind: Kind) -> str:
-    """An interval for people: "0 or more", "−20 to 130", "any number"."""
+    """An interval in words: "0 or more", "−20 to 130", "any number"."""
     low, high = interval
     if math.isinf(low) and math.isinf(high):
         return "any number"

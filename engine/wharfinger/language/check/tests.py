@@ -108,7 +108,7 @@ def _check_one(context: Context, name: str, value: ast.Expr, field: Field) -> No
 
 
 def is_literal(value: ast.Expr) -> bool:
-    """Whether this is a number (perhaps negative), a text, a bool, or a list of them."""
+    """True for a number (perhaps negative), a text, a bool, or a list of them."""
     if isinstance(value, ast.SetLiteral):
         return all(is_literal(item) and not isinstance(item, ast.SetLiteral) for item in value.items)
     inner = value.operand if isinstance(value, ast.Unary) and value.op is ast.UnaryOp.MINUS else value

@@ -1,4 +1,4 @@
-"""Whether a condition can be true and can be false at all.
+"""Conditions that are always true or never true.
 
 The values that one quantity can have under some conditions decide it: the logic behind the warnings "always true" and "never true".
 """
@@ -37,7 +37,7 @@ class Domain:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left."""
+        """True if nothing is left."""
         if self.low > self.high or (self.low == self.high and (self.open_low or self.open_high)):
             return True
         return self.allowed is not None and not any(self._holds(value) for value in self.allowed)
@@ -51,7 +51,7 @@ class Domain:
         return above and (value < self.high or (value == self.high and not self.open_high))
 
     def without(self, other: Domain) -> bool:
-        """Whether no value is in both."""
+        """True if no value is in both."""
         return self.meet(other).empty
 
 

@@ -128,7 +128,7 @@ class Open:
 
 
 class Place:
-    """Answers questions about the surroundings of a token."""
+    """The surroundings of a token: its line, statement and brackets."""
 
     def __init__(self, engine: Interactive, source: Source, tokens: list[Token]) -> None:
         self.engine = engine
@@ -136,7 +136,7 @@ class Place:
         self.tokens = tokens
 
     def first_on_line(self, at: int) -> bool:
-        """Whether a token is the first of its line."""
+        """True if a token is the first of its line."""
         return at == 0 or "\n" in self.source.text[self.tokens[at - 1].end : self.tokens[at].start]
 
     def statement(self, at: int) -> int:
@@ -198,7 +198,7 @@ class Place:
         return "test" if self.engine.accepts("METRIC") else None
 
     def unfinished(self) -> int | None:
-        """The length of the stack before the statement that is being read; None where one has just ended."""
+        """The length of the stack before the statement that is being read; None if one has just ended."""
         values = self.engine.values
         for index in range(len(values) - 1, -1, -1):
             value = values[index]

@@ -76,7 +76,7 @@ NAMED = (ast.Let, ast.Param, ast.Metric, ast.Filter, ast.Score, ast.Import)
 
 
 def parse(source: Source, diagnostics: Diagnostics) -> ast.File | None:
-    """The syntax tree of a file without what could not be read, or None where limits are broken or nothing is in the file.
+    """The syntax tree of a file without what could not be read, or None if limits are exceeded or the file is empty.
 
     Never raises because of the text: whatever is wrong with it is in `diagnostics` afterwards.
     """
@@ -116,7 +116,7 @@ def parse_message(message: ast.String, diagnostics: Diagnostics) -> tuple[str | 
 
 
 def parse_expression(source: Source, start: int, end: int, diagnostics: Diagnostics) -> ast.Expr | None:
-    """The expression that the characters `start` to `end` of a source hold, or None with findings where they hold none."""
+    """The expression that the characters `start` to `end` of a source hold, or None with findings if they hold none."""
     lexer = Lexer(source, diagnostics, start, end)
     tokens = lexer.read()
     if lexer.gave_up:

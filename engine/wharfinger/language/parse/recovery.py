@@ -1,8 +1,8 @@
-"""Drives the engine over the tokens of a file, and goes on after an unexpected one.
+"""Feeds the tokens of a file to the parser, and goes on after an unexpected one.
 
-An unexpected token is first shown to `Mending`, which may know what was meant. If it does not, the token is reported, and everything up to
+The repairs are tried first on an unexpected token. If none fits, the token is reported, and everything up to
 the next token that something on the stack can begin with is skipped: a clause inside a filter, a line inside a test, a declaration or rule
-anywhere. What is skipped is not complained about, so that one mistake is one finding.
+anywhere. Nothing is reported about the skipped part, so that one mistake is one finding.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from wharfinger.language.parse import grammar, repairs
 from wharfinger.language.parse.expectation import expected, found
 from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEPS, Interactive, Place
-from wharfinger.language.parse.repairs import GIVE_UP, Mending
+from wharfinger.language.parse.repairs import GIVE_UP, BrokenText
 from wharfinger.language.parse.tokens import CLOSE, OPEN, Token
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics
@@ -29,11 +29,11 @@ class Recovery:
         self.doubtful = doubtful
         self.diagnostics = diagnostics
         self.place = Place(engine, source, tokens)
-        self.mending = Mending(self.place, doubtful, diagnostics)
-        self.abandoned = 0  # braces of blocks that were given up: what closes them closes nothing any more
+        self.broken = BrokenText(self.place, doubtful, diagnostics)
+        self.abandoned = 0  # braces of blocks that were given up: their ends close nothing now
 
     def run(self) -> bool:
-        """Whether the engine got to the end of the text."""
+        """True if the parser got to the end of the text."""
         at = 0
         engine = self.engine
         while at < len(self.tokens):
@@ -60,16 +60,16 @@ class Recovery:
             return self._skip_to_end()
         if self._excused(at):
             return self._skip(at)
-        mended = repairs.mended(self.mending, at)
-        if mended is None and self.mending.touched < self.place.unfinished_statement(at):
+        repaired = repairs.repaired(self.broken, at)
+        if repaired is None and self.broken.touched < self.place.unfinished_statement(at):
             self._report(at)
-        return self._skip(at) if mended is None or mended == GIVE_UP else mended
+        return self._skip(at) if repaired is None or repaired == GIVE_UP else repaired
 
     def _excused(self, at: int) -> bool:
-        """Whether something in this statement was reported already that explains the token."""
+        """True if a finding in this statement already explains the token."""
         statement = self.place.unfinished_statement(at)
         start, here = self.tokens[statement].start, self.tokens[at].start
-        return any(start <= offset <= here for offset in self.doubtful) or self.mending.guessed >= statement
+        return any(start <= offset <= here for offset in self.doubtful) or self.broken.guessed >= statement
 
     def _report(self, at: int) -> None:
         token = self.tokens[at]
@@ -99,7 +99,7 @@ class Recovery:
         return self._skip_to_end()
 
     def _resumes(self, index: int, depth: int, *, nested: bool) -> bool:
-        """Whether a token may begin something again; `nested` says that an item stands in a block that goes on behind it."""
+        """True if a token may begin something again; `nested` says that an item stands in a block that goes on behind it."""
         kind = self.tokens[index].type
         first = self.place.first_on_line(index)
         if kind == "RBRACE":
@@ -117,7 +117,7 @@ class Recovery:
             self.abandoned += before - self.place.open_braces()
 
     def _cut_to(self, length: int, kind: str, skipped: int) -> None:
-        """Cut the stack, and remember braces that were open on it or skipped, so that nobody complains about their ends."""
+        """Cut the stack, and remember braces that were open on it or skipped, so that their ends are not reported."""
         before = self.place.open_braces()
         self.engine.cut_to(length)
         if kind != "RBRACE":

@@ -300,7 +300,7 @@ class Respelling:
         return run
 
     def _key(self, at: int) -> list[Token] | None:
-        """A key with dots, dashes or slashes in front of a colon, without spaces; None where the key is an ordinary one."""
+        """A key with dots, dashes or slashes in front of a colon, without spaces; None for an ordinary key."""
         run = [self.tokens[at]]
         for position in range(at + 1, min(at + 2 * MOST_WORDS, len(self.tokens))):
             token = self.tokens[position]

@@ -70,7 +70,7 @@ class Diagnostics:
 
     @property
     def has_errors(self) -> bool:
-        """Whether any finding is an error (not a warning)."""
+        """True if any finding is an error (not a warning)."""
         return any(d.severity is Severity.ERROR for d in self.found)
 
     def __iter__(self) -> Iterator[Diagnostic]:

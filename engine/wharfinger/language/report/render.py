@@ -46,7 +46,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A span with what is said of it."""
+    """A span with its text."""
 
     span: Span
     text: str

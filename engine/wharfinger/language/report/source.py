@@ -11,7 +11,7 @@ from functools import cached_property
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One policy text and the name people know it by (a path, `<stdin>`, a resource name)."""
+    """One policy text and the name it is known by (a path, `<stdin>`, a resource name)."""
 
     name: str
     text: str = field(repr=False)

@@ -15,13 +15,13 @@ MOST_LETTERS = 300_000  # compared in one search for a name; a third of a second
 
 
 @dataclass(slots=True)
-class Patience:
-    """How many letters may still be compared; whoever looks for many names shares one, and gets no more suggestions when it is used up."""
+class LetterBudget:
+    """How many letters may still be compared in the search for many names. There are no more suggestions when it is used up."""
 
     letters: int = MOST_LETTERS
 
 
-def closest(word: str, candidates: Iterable[str], patience: Patience | None = None) -> str | None:
+def closest(word: str, candidates: Iterable[str], budget: LetterBudget | None = None) -> str | None:
     """The candidate nearest to `word`, or None when none is near; the same letters in another case or with other separators are."""
     if len(word) > LONGEST:
         return None
@@ -30,10 +30,10 @@ def closest(word: str, candidates: Iterable[str], patience: Patience | None = No
     for order, candidate in enumerate(candidates):
         if candidate == word or len(candidate) > LONGEST:
             continue
-        if patience is not None:
-            if patience.letters < 0:
+        if budget is not None:
+            if budget.letters < 0:
                 return None
-            patience.letters -= len(word) * len(candidate) if abs(len(candidate) - len(word)) <= most else len(word)
+            budget.letters -= len(word) * len(candidate) if abs(len(candidate) - len(word)) <= most else len(word)
         steps = 0 if _plain(candidate) == plain else distance(lower, candidate.lower(), most)
         if steps <= most and (best is None or (steps, order) < best[:2]):
             best = (steps, order, candidate)
@@ -48,7 +48,7 @@ def limit(word: str) -> int:
 def distance(a: str, b: str, most: int) -> int:
     """The Damerau-Levenshtein distance (optimal string alignment) of two words, or `most` + 1 when it is larger."""
     if abs(len(a) - len(b)) > most or len(set(a) - set(b)) > most:
-        return most + 1  # told from the letters, without the table
+        return most + 1  # known from the letters, without the table
     before: list[int] = []
     row = list(range(len(b) + 1))
     for i, left in enumerate(a, start=1):
@@ -62,12 +62,6 @@ def distance(a: str, b: str, most: int) -> int:
         if min(row) > most:
             return most + 1
     return min(row[-1], most + 1)
-
-
-def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
-    """A help sentence, or None: "did you mean `free`?"."""
-    found = closest(word, candidates)
-    return f"did you mean `{found}`?" if found else None
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:

@@ -15,7 +15,7 @@ Libraries: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class TenantPolicies(Enum):
-    """What policies of namespaces may do: nothing at all, what harms nobody else, or what those of the cluster may."""
+    """What policies of namespaces may do: nothing at all, what harms no other namespace, or what those of the cluster may."""
 
     OFF = "Off"
     RESTRICTED = "Restricted"
@@ -45,7 +45,7 @@ class Authority:
 
     @property
     def restricted(self) -> bool:
-        """Whether the policy may read and cost less than those of the cluster."""
+        """True if the policy may read and cost less than those of the cluster."""
         return self.confined_to is not None
 
     def library(self, name: str) -> str | None:
@@ -53,7 +53,7 @@ class Authority:
         return dict(self.libraries).get(name)
 
     def covers(self, namespace: str) -> bool:
-        """Whether the policy may decide about pods of a namespace."""
+        """True if the policy may decide about pods of a namespace."""
         return self.namespace is None or self.namespace == namespace
 
 
@@ -70,7 +70,7 @@ class TenantRights:
 
     @property
     def trusted(self) -> bool:
-        """Whether they may do and be told what policies of the cluster may."""
+        """True if policies of namespaces may read and do what policies of the cluster may."""
         return self.policies is TenantPolicies.TRUSTED
 
     def of(self, namespace: str | None) -> Authority:

@@ -1,6 +1,6 @@
 """A typed expression as text, in the language's own syntax.
 
-Used wherever people see an expression that they did not write in this form: an explanation shows the value under each sub-expression, a
+Used for an expression that its author did not write in this form: an explanation shows the value under each sub-expression, a
 diagnostic names the sub-expression that is always false. The text is canonical (equal expressions have equal text), so it also serves as
 a key.
 """

@@ -92,7 +92,7 @@ def meet(a: Interval, b: Interval) -> Interval:
 
 
 def holds_zero(interval: Interval) -> bool:
-    """Whether 0 is possible."""
+    """True if 0 is possible."""
     return interval[0] <= 0 <= interval[1]
 
 
@@ -161,7 +161,7 @@ ONE = ""  # the coefficient without a param
 
 
 def increases(intervals: Intervals, before: typed.Expr, after: typed.Expr) -> bool:
-    """Whether `after` is larger than `before` for all values that the params can take."""
+    """True if `after` is larger than `before` for all values that the params can take."""
     left, right = linear(before), linear(after)
     if left is None or right is None:
         return intervals.of(after)[0] > intervals.of(before)[1]

@@ -44,7 +44,7 @@ def _table() -> dict[str, Unit]:
 
 UNITS = _table()
 
-# What people write in other languages and configuration files, by its lower-case spelling.
+# Units of other languages and configuration files, by their lower-case spelling.
 _HABITS = {
     **{f"{letter}b": (f"{letter.upper()}i", letter if letter == "k" else letter.upper()) for letter in "kmgtpe"},
     **{f"{letter}ib": (f"{letter.upper()}i",) for letter in "kmgtpe"},
@@ -66,11 +66,9 @@ _HABITS = {
 # The unit in which a bare number of this kind is most likely meant, for help texts.
 LIKELY = {Kind.CPU: ("cpu", "m"), Kind.MEMORY: ("Gi", "Mi"), Kind.PERCENT: ("%",), Kind.DURATION: ("s", "min")}
 
-BASE_NAME = {Kind.CPU: "millicores", Kind.MEMORY: "bytes", Kind.DURATION: "seconds"}
-
 
 def well_formed(digits: str) -> bool:
-    """Whether digits are a number at all."""
+    """True if the digits are a number."""
     try:
         float(digits)
     except ValueError:

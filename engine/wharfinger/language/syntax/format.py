@@ -44,7 +44,7 @@ class Margin:
         return None
 
     def blank_between(self, start: int, end: int) -> bool:
-        """Whether a blank line separates two places."""
+        """True if a blank line separates two places."""
         return self.source.text.count("\n", start, end) > 1
 
 
@@ -116,7 +116,7 @@ class _Page:
         self._beside(statement.end)
 
     def _comments(self, offset: int, indent: str, *, first: bool) -> bool:
-        """Whether comments stood before a place; they are written on lines of their own, with the blank lines between them."""
+        """True if comments stood before a place. They are written on lines of their own, with the blank lines between them."""
         begun = len(self.lines)
         for comment in self.margin.before(offset) if self.margin else ():
             if not first and self._blank_before(comment.start):
@@ -142,7 +142,7 @@ class _Page:
 
 
 def _apart(before: Statement, statement: Statement) -> bool:
-    """Whether a blank line always stands between two statements of a file: around bodies, and where the kind of item changes."""
+    """True if a blank line always stands between two statements of a file: around bodies, and where the kind of item changes."""
     if before.annotates or before.group == statement.group == "policy":
         return False
     return before.group != statement.group or before.body is not None or statement.body is not None

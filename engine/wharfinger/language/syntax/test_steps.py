@@ -118,7 +118,7 @@ class Form(Enum):
 
 
 class Many(Enum):
-    """Whether a field holds one value or several."""
+    """How many values a field holds: one or several."""
 
     ONE = "one"
     LIST = "list"

@@ -65,12 +65,12 @@ def _table() -> _Table:
 def _told(found: Iterator[tuple[str, str, Mapping[str, str]]]) -> tuple[str, ...]:
     sentences: list[str] = []
     more = 0
-    patience = wording.Patience()
+    budget = wording.LetterBudget()
     for where, name, known in found:
         if len(sentences) == MOST_TOLD:
             more += 1
             continue
-        near = wording.closest(name, known, patience)
+        near = wording.closest(name, known, budget)
         sentences.append(f"{_join(where, name):.200}: unknown field" + (f"; did you mean {near}?" if near else ""))
     return (*sentences, f"{more} more unknown fields") if more else tuple(sentences)
 

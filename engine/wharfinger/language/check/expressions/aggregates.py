@@ -26,7 +26,7 @@ def selection(context: Context, expr: ast.Selection) -> typed.Expr:
 
 
 def aggregate(context: Context, expr: ast.Call) -> typed.Expr | None:
-    """`count(pods where …, on: node)` and its like; None where it is a function of numbers after all (`min(a, b)`)."""
+    """`count(pods where …, on: node)` and its like; None for a function of numbers (`min(a, b)`)."""
     reduction = REDUCTIONS[expr.function]
     positional = [a for a in expr.arguments if a.name is None]
     if context.catalogue.function(expr.function) and not _is_selection(context, positional):
@@ -61,7 +61,7 @@ def _shapes(context: Context) -> set[Shape]:
 
 
 def _is_selection(context: Context, positional: list[ast.Argument]) -> bool:
-    """Whether the first argument is a selection, told without reporting anything."""
+    """True if the first argument is a selection. Reports nothing."""
     first = positional[0].value if positional else None
     if isinstance(first, ast.Selection):
         return True

@@ -73,7 +73,7 @@ def _curve(context: Context, expr: ast.Call) -> typed.Expr:
 
 
 def _axis(context: Context, x: typed.Expr, points: tuple[tuple[typed.Expr, typed.Expr], ...]) -> bool:
-    """Whether the xs measure what `x` measures and increase."""
+    """True if the xs measure what `x` measures and increase."""
     if x.type.kind not in NUMERIC:
         context.error(Code.P206, f"a curve is over a number, not {type_text(x.type)}", x.span, label=type_text(x.type))
         return False
@@ -177,7 +177,7 @@ def _builtin(context: Context, expr: ast.Call, function: Function) -> typed.Expr
 
 
 def _is_default(argument: typed.Expr, expr: ast.Call) -> bool:
-    """Whether an argument was filled in for one that the author left out."""
+    """True if an argument is a default for one that the author left out."""
     return isinstance(argument, typed.Const) and argument.span == expr.span
 
 

@@ -68,7 +68,7 @@ def reference(context: Context, attribute: Attribute, span: Span) -> typed.Expr:
 
 
 def may_read(context: Context, what: Attribute | Function, name: str, span: Span) -> bool:
-    """Whether the authority of the policy suffices; reports that it does not."""
+    """True if the authority of the policy suffices; otherwise reports that it does not."""
     if not (what.of_cluster and context.authority.restricted):
         return True
     help_ = "whoever runs the cluster can share what is needed of it as a `let` of a library"

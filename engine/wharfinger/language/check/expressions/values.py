@@ -29,7 +29,7 @@ def unified(a: Kind, b: Kind) -> Kind | None:
 
 
 def assignable(value: Type, wanted: Type) -> bool:
-    """Whether a value of one type may stand where the other is declared; a whole number is also a number."""
+    """True if a value of one type may stand where the other is declared; a whole number is also a number."""
     if value.kind is Kind.UNKNOWN or wanted.kind is Kind.UNKNOWN:
         return True
     if value.kind is Kind.SET and wanted.kind is Kind.SET:
@@ -38,7 +38,7 @@ def assignable(value: Type, wanted: Type) -> bool:
 
 
 def fits(kind: Kind, wanted: Kind) -> bool:
-    """Whether one kind is the other or a special case of it."""
+    """True if one kind is the other or a special case of it."""
     return kind is wanted or Kind.UNKNOWN in (kind, wanted) or (kind is Kind.COUNT and wanted is Kind.NUMBER)
 
 
@@ -108,7 +108,7 @@ def whole_help(side: typed.Expr) -> str | None:
 
 
 def ratio_help(left: typed.Expr, right: typed.Expr) -> str | None:
-    """How to get a percentage where a quotient is a plain number; None where neither side is a quotient."""
+    """How to get a percentage where a quotient is a plain number; None if neither side is a quotient."""
     for side in (left, right):
         if isinstance(side, typed.Operation) and side.op is typed.Op.DIV and side.type.kind is Kind.NUMBER:
             a, b = side.operands
@@ -146,7 +146,7 @@ def unknown_unit(context: Context, expr: ast.Number, other: typed.Expr | None = 
 
 
 def has_unknown_unit(expr: ast.Expr) -> bool:
-    """Whether this is a number with a unit that does not exist."""
+    """True if this is a number with a unit that does not exist."""
     return isinstance(expr, ast.Number) and literal_kind(expr.digits, expr.unit) is Kind.UNKNOWN and well_formed(expr.digits)
 
 
@@ -192,7 +192,7 @@ def object_literal(context: Context, expr: ast.ObjectLiteral) -> typed.Expr:
 
 
 def common_kind(context: Context, alternatives: Sequence[typed.Expr]) -> Kind | None:
-    """The kind that alternatives of one value share; None when there are none; reports the first that differs and answers UNKNOWN."""
+    """The kind that alternatives of one value share; None without alternatives. Reports the first that differs and returns UNKNOWN."""
     kind: Kind | None = None
     for found in alternatives:
         if found.type.kind not in SCALAR | {Kind.UNKNOWN}:
@@ -221,7 +221,7 @@ _MILLI = {Kind.DURATION: "min", Kind.MEMORY: "Mi"}  # what is meant by `m` where
 
 
 def unit_help(wanted: Kind, bare: typed.Expr) -> str | None:
-    """How to write a bare number so that it measures `wanted`: "write the unit: `2Gi` or `2Mi`"; None where that is not the mistake."""
+    """How to write a bare number so that it measures `wanted`: "write the unit: `2Gi` or `2Mi`"; None if that is not the mistake."""
     digits = bare.span.text
     if isinstance(bare, typed.Const) and bare.type.kind is Kind.CPU and digits.endswith("m") and wanted in _MILLI:
         return f"`m` is milli: write `{digits[:-1]}{_MILLI[wanted]}`"
