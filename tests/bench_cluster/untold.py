@@ -15,7 +15,7 @@ from wharfinger.cli import main
 from wharfinger.daemon import serve
 from wharfinger.daemon.observation import Observation
 from wharfinger.daemon.settings import Settings
-from wharfinger.framework.ports import Clock, SilentObserver
+from wharfinger.framework.ports import Clock, Observer
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.telemetry import logs
 from wharfinger.telemetry.metrics import Metrics
@@ -33,9 +33,9 @@ def untold(settings: Settings, clock: Clock, opened: AsyncExitStack) -> Observat
     """What there must be, with nothing in it."""
     opened.callback(logs.configure("json", "error").close)
     metrics, recent = Metrics(CollectorRegistry()), RecentDecisions(clock.now, clock.monotonic)
-    return Untold(log=logs.logger(), metrics=metrics, observer=SilentObserver(), recent=recent, recorder=None)
+    return Untold(log=logs.log(), metrics=metrics, observer=Observer(), recent=recent, recorder=None)
 
 
 if __name__ == "__main__":
-    with patch.object(serve, "telling_of", untold):
+    with patch.object(serve, "observation_of", untold):
         sys.exit(main())

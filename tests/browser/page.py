@@ -14,11 +14,11 @@ from prometheus_client import CollectorRegistry
 
 from tests.in_memory import InMemoryCluster
 from wharfinger.daemon.active_policies import connect
-from wharfinger.daemon.observation import ForwardingObserver, decisions_shown
+from wharfinger.daemon.observation import decisions_shown
 from wharfinger.daemon.pages import live_page, policies_shown
 from wharfinger.event_loop import SystemClock
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.ports import SilentObserver
+from wharfinger.framework.ports import Observer
 from wharfinger.kube.connection import Contact
 from wharfinger.model import objects
 from wharfinger.model.reading.decode import convert
@@ -59,7 +59,7 @@ class Known:
 
 
 @dataclass
-class Failures(SilentObserver):
+class Failures(Observer):
     """Remembers what went wrong."""
 
     errors: list[str] = field(default_factory=list)
@@ -118,7 +118,8 @@ class SchedulerPage:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         clock, known = SystemClock(), Known()
         self.recent = RecentDecisions(clock.now, clock.monotonic)
-        observer = ForwardingObserver(self.failures, self.recent.attempted)
+        observer = self.failures
+        observer.attempted = self.recent.attempted
         self.cluster = InMemoryCluster()
         store = await self._store(clock)
         ports = Ports(binder=self.cluster, writer=self.cluster, events=self.cluster, clock=clock, observer=observer)

@@ -17,7 +17,7 @@ from wharfinger.daemon.serve import first_contact
 from wharfinger.daemon.settings import ClientConnection, LeaderElection, Settings
 from wharfinger.event_loop import SystemClock
 from wharfinger.framework.chain import Chain, assemble
-from wharfinger.framework.ports import Attempt, Clock, SilentObserver
+from wharfinger.framework.ports import Attempt, Clock, Observer
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.scheduler import Scheduler
 
@@ -25,7 +25,7 @@ NAME = "wharfinger"
 T = TypeVar("T")
 
 
-class Complaints(SilentObserver):
+class Complaints(Observer):
     """Counts what went wrong, by where and what, and how often each pod was tried."""
 
     def __init__(self) -> None:

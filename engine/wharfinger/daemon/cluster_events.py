@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, SourceStatus
+from wharfinger.framework.policy_status import Finding, PolicyObserver, PolicyStatus, Result
 from wharfinger.framework.ports import NORMAL, WARNING, Event
 from wharfinger.kube.events import EventRecorder
 from wharfinger.policies.store import PolicyStore
 from wharfinger.signals.failure import SignalFailed
 from wharfinger.signals.mapping import Mapped
-from wharfinger.signals.ports import SignalObserver, SilentSignalObserver
+from wharfinger.signals.ports import SignalObserver
 from wharfinger.signals.query import Query
 from wharfinger.signals.suspension import Suspension
 
 RELOAD = "Reload"
 
 
-class PolicyEvents:
-    """A PolicyObserver that records events about the objects that hold policies.
+class PolicyEvents(PolicyObserver):
+    """Records events about the objects that hold policies.
 
     Only the replica that `leads` records.
     """
@@ -58,12 +58,6 @@ class PolicyEvents:
         else:
             self._record(status, NORMAL, "PolicyResumed", "it decides again about pods that it governs")
 
-    def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
-        """Records nothing: a reload as a whole is no event."""
-
-    def source_changed(self, status: SourceStatus) -> None:
-        """Records nothing: a ConfigMap that is gone has no events."""
-
     def _record(self, status: PolicyStatus, type_: str, reason: str, said: str) -> None:
         if status.about is None or not self._leads():
             return
@@ -74,7 +68,7 @@ class PolicyEvents:
 MEASURE = "Measure"
 
 
-class SignalObservers:
+class SignalObservers(SignalObserver):
     """Several observers as one."""
 
     def __init__(self, observers: Sequence[SignalObserver]) -> None:
@@ -106,7 +100,7 @@ class SignalObservers:
             observer.resumed(what)
 
 
-class SignalEvents(SilentSignalObserver):
+class SignalEvents(SignalObserver):
     """Records events about the object that a policy comes from, if it comes from one. Only the replica that `leads` records."""
 
     def __init__(self, recorder: EventRecorder, policies: PolicyStore, leads: Callable[[], bool]) -> None:

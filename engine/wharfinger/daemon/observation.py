@@ -31,23 +31,6 @@ from wharfinger.web import decisions as pages
 from wharfinger.web.decisions import Decisions
 
 
-class ForwardingObserver:
-    """An observer that forwards attempts to other functions too."""
-
-    def __init__(self, observer: Observer, *told: Callable[[Attempt], None]) -> None:
-        self._told = (observer.attempted, *told)
-        self.queued = observer.queued
-        self.preempted = observer.preempted
-        self.flushed = observer.flushed
-        self.failed = observer.failed
-        self.stopwatch = observer.stopwatch
-
-    def attempted(self, attempt: Attempt) -> None:
-        """Forwards an attempt that has ended."""
-        for told in self._told:
-            told(attempt)
-
-
 def decisions_shown(recent: RecentDecisions, health: Health, clock: Clock, *, to_anybody: bool = False) -> Decisions:
     """The data of the pages about decisions."""
     explanations = LiveExplanations(clock)
@@ -111,8 +94,7 @@ class Observation:
 
     log: Log
     metrics: Metrics
-    observer: Observer
-    telemetry: TelemetryObserver
+    observer: TelemetryObserver
     recent: RecentDecisions
     recorder: DecisionRecorder | None
 
@@ -124,7 +106,7 @@ class Observation:
     def watch(self, scheduler: Scheduler) -> None:
         """Observes every decision of the scheduler from now on."""
         scheduler.show_decisions(self.recent.decided)
-        self.telemetry.tell_rules_of(lambda: rules_of(scheduler))
+        self.observer.tell_rules_of(lambda: rules_of(scheduler))
         if self.recorder is not None:
             scheduler.show_decisions(self.recorder.decided)
 
@@ -142,9 +124,11 @@ def observation_of(settings: Settings, clock: Clock, opened: AsyncExitStack) -> 
     telemetry = TelemetryObserver(metrics, log, clock.monotonic)
     opened.callback(telemetry.close)
     recent = RecentDecisions(clock.now, clock.monotonic)
-    observer = ForwardingObserver(telemetry, recent.attempted, *traces_of(settings.tracing, telemetry, clock, opened))
-    recorder = recorder_of(settings.decision_log, observer, opened)
-    return Observation(log=log, metrics=metrics, observer=observer, telemetry=telemetry, recent=recent, recorder=recorder)
+    telemetry.on_attempt(recent.attempted)
+    for traced in traces_of(settings.tracing, telemetry, clock, opened):
+        telemetry.on_attempt(traced)
+    recorder = recorder_of(settings.decision_log, telemetry, opened)
+    return Observation(log=log, metrics=metrics, observer=telemetry, recent=recent, recorder=recorder)
 
 
 def _log(settings: Settings, metrics: Metrics, opened: AsyncExitStack) -> Log:

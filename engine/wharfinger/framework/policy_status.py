@@ -228,8 +228,8 @@ class SourceStatus:
     texts: int
 
 
-class PolicyObserver(Protocol):
-    """Observer of policies, for metrics, logs and events. Must be quick and must not fail."""
+class PolicyObserver:
+    """Observer of policies, for metrics, logs and events; this one ignores everything. Must be quick and must not fail."""
 
     def policy_tried(self, status: PolicyStatus) -> None:
         """A new text was accepted or refused."""
@@ -251,28 +251,3 @@ class PolicyObserver(Protocol):
 
     def source_changed(self, status: SourceStatus) -> None:
         """The state of a source changed: lost, back, or other warnings."""
-
-
-class SilentPolicyObserver:
-    """An observer that makes nothing of it."""
-
-    def policy_tried(self, status: PolicyStatus) -> None:
-        """None."""
-
-    def policy_changed(self, status: PolicyStatus) -> None:
-        """Makes nothing of it."""
-
-    def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
-        """Makes nothing of it."""
-
-    def policy_removed(self, status: PolicyStatus) -> None:
-        """None."""
-
-    def policy_suspended(self, status: PolicyStatus) -> None:
-        """None."""
-
-    def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
-        """None."""
-
-    def source_changed(self, status: SourceStatus) -> None:
-        """None."""

@@ -223,8 +223,8 @@ class Attempt:
     stages: Mapping[str, float] = field(default_factory=dict)
 
 
-class Observer(Protocol):
-    """Observer of the scheduler, for metrics and logs. Must be quick and must not fail."""
+class Observer:
+    """Observer of the scheduler, for metrics and logs; this one ignores everything. Must be quick and must not fail."""
 
     def attempted(self, attempt: Attempt) -> None:
         """An attempt to schedule a pod has ended."""
@@ -243,29 +243,6 @@ class Observer(Protocol):
 
     def stopwatch(self, profile: str) -> Stopwatch | None:
         """The stopwatch of decisions of a profile; None if they are not measured."""
-
-
-class SilentObserver:
-    """An observer that makes nothing of it."""
-
-    def attempted(self, attempt: Attempt) -> None:
-        """None."""
-
-    def queued(self, queue: str, event: str) -> None:
-        """None."""
-
-    def preempted(self, preemptor: PodView, node: str, victims: int) -> None:
-        """None."""
-
-    def flushed(self, pods: int) -> None:
-        """None."""
-
-    def failed(self, where: str, error: BaseException) -> None:
-        """None."""
-
-    def stopwatch(self, profile: str) -> Stopwatch | None:  # noqa: ARG002 — of no profile
-        """None."""
-        return None
 
 
 class AlwaysLeader:

@@ -25,8 +25,8 @@ from wharfinger.framework.ports import Clock, Leadership, Observer, WriteFailed
 from wharfinger.kube import refusals
 
 
-class QueueObserver(Protocol):
-    """Observes a queue. Must be quick and must not raise."""
+class ReconcileObserver:
+    """Observer of controllers and their queues; this one ignores everything. Must be quick and must not raise."""
 
     def added(self, queue: str, depth: int) -> None:
         """A key was added; `depth` keys wait now."""
@@ -37,18 +37,8 @@ class QueueObserver(Protocol):
     def retried(self, queue: str) -> None:
         """A key will come back after a failure."""
 
-
-class SilentQueueObserver:
-    """An observer that ignores everything."""
-
-    def added(self, queue: str, depth: int) -> None:
-        """Ignores it."""
-
-    def taken(self, queue: str, depth: int, waited: float) -> None:
-        """Ignores it."""
-
-    def retried(self, queue: str) -> None:
-        """Ignores it."""
+    def reconciled(self, controller: str, result: str, seconds: float) -> None:
+        """A reconcile took so long and ended in `success`, `requeue`, `conflict` or `error`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +52,10 @@ class RetryLimits:
 class WorkQueue:
     """A queue on one event loop. `stop` lets waiting workers go once what is being worked on is done."""
 
-    def __init__(self, name: str, clock: Clock, observer: QueueObserver | None = None, limits: RetryLimits | None = None) -> None:
+    def __init__(self, name: str, clock: Clock, observer: ReconcileObserver | None = None, limits: RetryLimits | None = None) -> None:
         self.name = name
         self._clock = clock
-        self._observer = observer or SilentQueueObserver()
+        self._observer = observer or ReconcileObserver()
         self._limits = limits or RetryLimits()
         self._waiting: OrderedDict[str, float] = OrderedDict()  # in order of arrival, with the time of it
         self._working: set[str] = set()
@@ -174,20 +164,6 @@ _PASSING = (refusals.Conflict, refusals.NotFound, refusals.TooManyRequests)
 """Expected errors: another writer was first, or the object has gone. The next attempt sees the new state."""
 
 
-class ReconcileObserver(QueueObserver, Protocol):
-    """Observes controllers too."""
-
-    def reconciled(self, controller: str, result: str, seconds: float) -> None:
-        """A reconcile took so long and ended in `success`, `requeue`, `conflict` or `error`."""
-
-
-class SilentReconcileObserver(SilentQueueObserver):
-    """An observer that ignores everything."""
-
-    def reconciled(self, controller: str, result: str, seconds: float) -> None:
-        """Ignores it."""
-
-
 class Reconciler(Protocol):
     """Brings one object to its desired state. It is idempotent."""
 
@@ -216,7 +192,7 @@ class Controller:
         self._clock = clock
         self._leadership = leadership
         self._failures = failures
-        self._observer = observer or SilentReconcileObserver()
+        self._observer = observer or ReconcileObserver()
         self._workers = workers
         self.queue = WorkQueue(name, clock, self._observer)
 

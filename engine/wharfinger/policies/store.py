@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from wharfinger.event_loop import BuildThread, free_one_by_one
-from wharfinger.framework.policy_status import Finding, Mode, PolicyObserver, PolicyStatus, PolicyText, SilentPolicyObserver, SourceStatus
+from wharfinger.framework.policy_status import Finding, Mode, PolicyObserver, PolicyStatus, PolicyText, SourceStatus
 from wharfinger.policies.active import ActivePolicies, Choice, Claim, activated, choose
 from wharfinger.policies.candidate import Outcome, build, tried
 from wharfinger.policies.ledger import Job, Ledger, Offer, Records, Supply
@@ -95,7 +95,7 @@ class PolicyStore:
         self._records = Records(kept)
         self._ledger = Ledger(supplies, self._records.loaded, rights)
         self._clock = clock
-        self._observers = [observer or SilentPolicyObserver()]
+        self._observers = [observer or PolicyObserver()]
         self._pending: dict[str, Offer] = {}
         self._offered = asyncio.Event()
         self._building = asyncio.Lock()

@@ -27,7 +27,6 @@ from wharfinger.framework.ports import (
     Leadership,
     Observer,
     PodWriter,
-    SilentObserver,
     VolumeWriter,
     stepped,
 )
@@ -50,7 +49,7 @@ class Ports:
     events: EventSink
     clock: Clock
     leadership: Leadership = field(default_factory=AlwaysLeader)
-    observer: Observer = field(default_factory=SilentObserver)
+    observer: Observer = field(default_factory=Observer)
     volumes: VolumeWriter | None = None
 
 

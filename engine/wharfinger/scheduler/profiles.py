@@ -10,7 +10,7 @@ from wharfinger.framework import plugin_faults
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.cycle import Decider
 from wharfinger.framework.extension import BindPlugin, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
-from wharfinger.framework.ports import Observer, SilentObserver
+from wharfinger.framework.ports import Observer
 from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.framework.verdict import Reason
 from wharfinger.model.objects.pod_view import PodView
@@ -61,7 +61,7 @@ class Profile:
     ) -> None:
         self.name = name
         self._stopwatch = stopwatch
-        self._faulty = (observer or SilentObserver()).failed
+        self._faulty = (observer or Observer()).failed
         self.adopt(chain)
 
     def adopt(self, chain: Chain) -> None:
@@ -102,7 +102,7 @@ class Profiles:
     def __init__(self, chains: Mapping[str, Chain], observer: Observer | None = None, budget: PolicyBudget | None = None) -> None:
         if not chains:
             raise UsageError("a scheduler needs at least one profile")
-        observer = observer or SilentObserver()
+        observer = observer or Observer()
         watches = {name: observer.stopwatch(name) for name in chains}
         if budget is not None:
             watches = {name: budget.stopwatch(watch) for name, watch in watches.items()}

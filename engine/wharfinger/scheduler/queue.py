@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from wharfinger.errors import PluginFault
 from wharfinger.event_loop import Backoff
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.ports import Clock, Observer, SilentObserver
+from wharfinger.framework.ports import Clock, Observer
 from wharfinger.framework.verdict import Reason
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler import hints
@@ -209,7 +209,7 @@ class SchedulingQueue:
         self._clock = clock
         self._snapshot = snapshot
         self._settings = settings or QueueSettings()
-        self._observer: Observer = observer or SilentObserver()
+        self._observer: Observer = observer or Observer()
         self._pods: dict[str, QueuedPod] = {}
         self._places = QueuePlaces(clock, self._settings, self._observer, wake, gate_failed or self._report_gate)
         self._unschedulable = self._places.unschedulable

@@ -39,39 +39,20 @@ class Sink(Protocol):
         """The cluster as decisions see it now."""
 
 
-class SignalObserver(Protocol):
-    """Told what becomes of signals, for metrics, logs and events. Must be quick and must not fail."""
+class SignalObserver:
+    """Observer of signals, for metrics, logs and events; this one ignores everything. Must be quick and must not fail."""
 
     def followed(self, queries: Mapping[str, Query]) -> None:
-        """None; these are the signals from now on, by key. Of others nothing more comes."""
+        """These are the signals from now on, by key; others are no longer refreshed."""
 
     def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
-        """None; new samples are published."""
+        """New samples are published."""
 
     def refresh_failed(self, query: Query, error: SignalFailed, seconds: float) -> None:
-        """None; a refresh brought nothing, and the samples from before grow older."""
+        """A refresh has failed; the samples from before are kept."""
 
     def suspended(self, what: Suspension) -> None:
-        """None; too few nodes have a fresh sample of a policy's metric, so its rules that use it have no say from now on."""
+        """Too few nodes have a fresh sample of a policy's metric: the rules that use it are left out from now on."""
 
     def resumed(self, what: Suspension) -> None:
-        """None; enough nodes have a fresh sample again."""
-
-
-class SilentSignalObserver:
-    """An observer that makes nothing of it."""
-
-    def followed(self, queries: Mapping[str, Query]) -> None:
-        """None."""
-
-    def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
-        """None."""
-
-    def refresh_failed(self, query: Query, error: SignalFailed, seconds: float) -> None:
-        """None."""
-
-    def suspended(self, what: Suspension) -> None:
-        """None."""
-
-    def resumed(self, what: Suspension) -> None:
-        """None."""
+        """Enough nodes have a fresh sample again."""

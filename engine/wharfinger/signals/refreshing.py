@@ -19,7 +19,7 @@ from wharfinger.framework.ports import Clock
 from wharfinger.language.semantics import typed
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import Mapped
-from wharfinger.signals.ports import SignalObserver, SilentSignalObserver, Sink, Source
+from wharfinger.signals.ports import SignalObserver, Sink, Source
 from wharfinger.signals.query import Query, SignalLimits, queries_of
 from wharfinger.signals.suspension import Suspension, Suspensions
 
@@ -122,7 +122,7 @@ class Signals:
         self._sources = sources
         self._sink = sink
         self._clock = clock
-        self._observer = observer or SilentSignalObserver()
+        self._observer = observer or SignalObserver()
         self._limits = limits or SignalLimits()
         self._policies: Sequence[typed.Policy] = ()
         self._refreshers: dict[str, Refresher] = {}

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wharfinger.framework.policy_status import Finding, PolicyStatus, Result, SourceStatus
+from wharfinger.framework.policy_status import Finding, PolicyObserver, PolicyStatus, Result, SourceStatus
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import Metrics
 
 
-class TelemetryPolicyObserver:
-    """A PolicyObserver that counts and logs."""
+class TelemetryPolicyObserver(PolicyObserver):
+    """Counts and logs what happens to policies."""
 
     def __init__(self, metrics: Metrics, log: Log) -> None:
         self._log = log
@@ -99,8 +99,8 @@ class Reload:
     report: str = ""
 
 
-class ReloadHistory:
-    """A PolicyObserver that remembers, the newest last."""
+class ReloadHistory(PolicyObserver):
+    """The last changes of policies and sources, the newest last."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -125,9 +125,6 @@ class ReloadHistory:
     def policy_suspended(self, status: PolicyStatus) -> None:
         """Remembers that the policy was suspended, or is tried again."""
         self._add(status, "suspended" if status.suspended else "resumed", self._now())
-
-    def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
-        """Remembers nothing: what is new in the set was reported one by one."""
 
     def source_changed(self, status: SourceStatus) -> None:
         """Remembers that a source was lost, or can be read again."""

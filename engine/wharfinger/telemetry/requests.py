@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from urllib.parse import urlsplit
 
+from wharfinger.operator.controller import ReconcileObserver
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 
@@ -38,7 +39,7 @@ def reviews_seen(metrics: Metrics) -> Callable[[str], None]:
     return lambda result: counter.labels(result).inc()
 
 
-class TelemetryReconcileObserver:
+class TelemetryReconcileObserver(ReconcileObserver):
     """A ReconcileObserver that counts and measures; how many wait is read when somebody looks."""
 
     def __init__(self, metrics: Metrics) -> None:

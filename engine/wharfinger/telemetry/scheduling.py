@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from wharfinger.errors import PluginFault, WharfingerError
-from wharfinger.framework.ports import Attempt, BindFailed, WriteFailed
+from wharfinger.framework.ports import Attempt, BindFailed, Observer, WriteFailed
 from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.telemetry.declarations import Metric
@@ -118,8 +118,8 @@ STATUS = {"scheduled": "Success", "unschedulable": "Unschedulable", "error": "Er
 _EXPECTED = (WharfingerError, BindFailed, WriteFailed, OSError)
 
 
-class TelemetryObserver:
-    """An Observer that counts and logs. `monotonic` is the clock that repeated errors are held back by."""
+class TelemetryObserver(Observer):
+    """Counts and logs what the scheduler does. `monotonic` is the clock that repeated errors are held back by."""
 
     def __init__(self, metrics: Metrics, log: Log, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._log = log
@@ -142,6 +142,7 @@ class TelemetryObserver:
         self._late = counter(Metric.SCHEDULED_AFTER_FLUSH)
         self._preemptions = counter(Metric.PREEMPTION_ATTEMPTS)
         self._victims = histogram(Metric.PREEMPTION_VICTIMS)
+        self._attempt_listeners: list[Callable[[Attempt], None]] = []
         metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("repeated",): self._repeats.held_back})
 
     def attempted(self, attempt: Attempt) -> None:
@@ -157,6 +158,12 @@ class TelemetryObserver:
         elif self._tells_attempts:
             self._log.info("attempt", **line_of(attempt))
         self._tell_held_back()
+        for listener in self._attempt_listeners:
+            listener(attempt)
+
+    def on_attempt(self, listener: Callable[[Attempt], None]) -> None:
+        """Calls the listener after each attempt, from now on."""
+        self._attempt_listeners.append(listener)
 
     def queued(self, queue: str, event: str) -> None:
         """Counts a pod that entered a queue."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from wharfinger.signals.failure import SignalFailed
 from wharfinger.signals.mapping import Mapped
+from wharfinger.signals.ports import SignalObserver
 from wharfinger.signals.query import Query
 from wharfinger.signals.suspension import Suspension
 from wharfinger.telemetry.declarations import Metric
@@ -14,8 +15,8 @@ from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import Metrics
 
 
-class TelemetrySignalObserver:
-    """A SignalObserver that counts, measures, and logs what changes: the first failure of several, and new oddities of series."""
+class TelemetrySignalObserver(SignalObserver):
+    """Counts, measures, and logs what changes: the first failure of several, and new oddities of series."""
 
     def __init__(self, metrics: Metrics, log: Log) -> None:
         self._log = log

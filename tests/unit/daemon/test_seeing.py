@@ -7,23 +7,12 @@ import pytest
 from tests.unit.scheduler.running import Running, Watching, node, pod, view
 from tests.unit.telemetry.test_recent_decisions import Timer, attempt
 from wharfinger.daemon import settings_file
-from wharfinger.daemon.observation import ForwardingObserver, decisions_shown, recorder_of, traces_of
+from wharfinger.daemon.observation import decisions_shown, recorder_of, traces_of
 from wharfinger.daemon.pages import Health
 from wharfinger.daemon.settings import DecisionLogSettings, Settings, TracingSettings
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.event_loop import SystemClock
 from wharfinger.telemetry.recent_decisions import RecentDecisions
-
-
-def test_everybody_is_told_of_attempts_and_the_first_of_everything_else():
-    first, second = Watching(), Watching()
-    observer = ForwardingObserver(first, second.attempted)
-    observer.attempted(attempt(view("a")))
-    observer.failed("pod a", OSError("no"))
-    observer.queued("active", "PodAdd")
-    assert len(first.attempts) == len(second.attempts) == 1
-    assert (len(first.failures), len(second.failures)) == (1, 0)
-    assert observer.stopwatch("wharfinger") is None
 
 
 def test_nothing_is_explained_before_the_cluster_is_known():

@@ -3,16 +3,16 @@
 import asyncio
 
 from tests.in_memory import ManualClock
-from wharfinger.framework.ports import SilentObserver, WriteFailed
+from wharfinger.framework.ports import Observer, WriteFailed
 from wharfinger.kube import refusals
-from wharfinger.operator.controller import Controller, SilentReconcileObserver, run_all
+from wharfinger.operator.controller import Controller, ReconcileObserver, run_all
 
 
 class Lead:
     is_leader = True
 
 
-class Told(SilentReconcileObserver):
+class Told(ReconcileObserver):
     def __init__(self):
         self.results = []
 
@@ -20,7 +20,7 @@ class Told(SilentReconcileObserver):
         self.results.append(result)
 
 
-class Failures(SilentObserver):
+class Failures(Observer):
     def __init__(self):
         self.seen = []
 

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.in_memory import ManualClock
-from wharfinger.operator.controller import RetryLimits, SilentQueueObserver, WorkQueue
+from wharfinger.operator.controller import ReconcileObserver, RetryLimits, WorkQueue
 
 
-class Counting(SilentQueueObserver):
+class Counting(ReconcileObserver):
     def __init__(self):
         self.counts = {"added": 0, "taken": 0, "retried": 0}
         self.waits = []

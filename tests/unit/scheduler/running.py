@@ -7,14 +7,14 @@ import msgspec
 
 from tests.in_memory import InMemoryCluster, ManualClock
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.ports import SilentObserver
+from wharfinger.framework.ports import Observer
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler, SchedulerSettings
 
 
-class Watching(SilentObserver):
+class Watching(Observer):
     """An observer that keeps everything."""
 
     def __init__(self):

@@ -31,6 +31,18 @@ def with_plugin(plugin):
     return {"wharfinger": Chain(links=(*base.links, Link(plugin=plugin, weight=None)))}
 
 
+def test_listeners_get_each_attempt(scene):
+    seen = []
+    scene.observer.on_attempt(seen.append)
+
+    async def story():
+        async with scheduling(node("a"), pod("one"), pod("two"), scene=scene):
+            pass
+
+    run(story)
+    assert sorted((attempt.pod.key, attempt.result) for attempt in seen) == [("default/one", "scheduled"), ("default/two", "scheduled")]
+
+
 def test_pods_that_are_placed(scene):
     async def story():
         async with scheduling(node("a"), pod("one"), pod("two"), scene=scene) as world:
