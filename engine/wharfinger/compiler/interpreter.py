@@ -325,7 +325,7 @@ class Interpreter:
         """The sub-expressions that have a value at a node."""
         if isinstance(expr, typed.LetRef):
             return (self._lets[expr.name],)
-        return () if isinstance(expr, (typed.Select, typed.Aggregate)) else reads.children(expr)
+        return () if isinstance(expr, (typed.Select, typed.Aggregate)) else typed.parts(expr)
 
     def at(self, expr: typed.Expr, place: Place) -> Any:
         """The value of an expression at a place."""

@@ -11,31 +11,6 @@ Lets = Mapping[str, typed.Expr]
 Read = tuple[str, str, str | None]  # subject, path and key (None: no key, or one that depends on the pod)
 
 
-def children(expr: typed.Expr) -> tuple[typed.Expr, ...]:  # noqa: PLR0911  # one case per kind of expression
-    """The direct sub-expressions, in the order in which they are written."""
-    match expr:
-        case typed.AttributeRef(key=key):
-            return () if key is None else (key,)
-        case typed.Operation(operands=operands):
-            return operands
-        case typed.If(condition=condition, then=then, otherwise=otherwise):
-            return (condition, then, otherwise)
-        case typed.Has(operand=operand):
-            return (operand,)
-        case typed.Curve(x=x, points=points):
-            return (x, *(coordinate for point in points for coordinate in point))
-        case typed.Matches(labels=labels):
-            return (labels,)
-        case typed.Select(where=where):
-            return () if where is None else (where,)
-        case typed.Aggregate(selection=selection, value=value):
-            return (selection,) if value is None else (selection, value)
-        case typed.Call(arguments=arguments, named=named):
-            return (*arguments, *named.values())
-        case _:
-            return ()
-
-
 def walk(expr: typed.Expr, lets: Lets) -> Iterator[typed.Expr]:
     """Yields the expression and everything under it; a let is followed once, however often it is used."""
     pending, followed = [expr], set[str]()
@@ -43,7 +18,7 @@ def walk(expr: typed.Expr, lets: Lets) -> Iterator[typed.Expr]:
         inner = pending.pop()
         yield inner
         if not isinstance(inner, typed.LetRef):
-            pending.extend(reversed(children(inner)))
+            pending.extend(reversed(typed.parts(inner)))
         elif inner.name not in followed:
             followed.add(inner.name)
             pending.append(lets[inner.name])
@@ -87,12 +62,12 @@ def possibly_absent(expr: typed.Expr, lets: Lets) -> tuple[typed.Expr, ...]:
         elif _is_absent_itself(inner):
             found.setdefault(describe(inner), inner)
         else:
-            pending.extend(reversed(children(inner)))
+            pending.extend(reversed(typed.parts(inner)))
     return tuple(found.values())
 
 
 def _is_absent_itself(expr: typed.Expr) -> bool:
     """True if an expression can be missing although everything in it is present."""
     if isinstance(expr, typed.Call):
-        return not any(argument.type.optional for argument in children(expr))
+        return not any(argument.type.optional for argument in typed.parts(expr))
     return isinstance(expr, (typed.AttributeRef, typed.MetricRef, typed.Aggregate))

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from wharfinger import shipped
-from wharfinger.compiler import reads
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
@@ -98,7 +97,7 @@ def _walk(expression: typed.Expr) -> Iterator[typed.Expr]:
     """The expression and its operands, from the outside in; what stands inside `pods where …` has no value of its own and is left out."""
     yield expression
     if not isinstance(expression, typed.Select):
-        for part in reads.children(expression):
+        for part in typed.parts(expression):
             yield from _walk(part)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wharfinger.language.check.context import Context, condition, constant, infer, is_unknown, type_text
-from wharfinger.language.check.expressions.values import PLAIN, SCALAR, literal_of, negated, unit_help
+from wharfinger.language.check.expressions.values import SCALAR, literal_of, negated, unit_help
 from wharfinger.language.check.missing import Facts, Presence, unhandled
 from wharfinger.language.parse.parser import parse_message
 from wharfinger.language.report.codes import Code
@@ -15,7 +15,7 @@ from wharfinger.language.report.diagnostics import Label
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.bounds import Interval
 from wharfinger.language.semantics.describe import describe
-from wharfinger.language.semantics.types import NUMERIC, Kind, Type
+from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Type
 from wharfinger.language.semantics.units import readable
 from wharfinger.language.syntax import ast
 from wharfinger.language.syntax.ast import MissingAction, Normalize, ScoreForm

@@ -15,6 +15,7 @@ from typing import Any
 from wharfinger.language.semantics import bounds
 from wharfinger.language.semantics.bounds import Interval, Magnitude
 from wharfinger.language.semantics.typed import Op
+from wharfinger.language.semantics.types import PLAIN, Kind, unified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,8 @@ class Operator:
     is arbitrary where `meaning` is None. `vector` is the name of the NumPy function that does the same for columns. Either is None where
     the compiler has its own form. A `hazardous` operator may divide by zero or overflow, of which NumPy would warn.
 
-    `interval` and `magnitude` of the result are computed from those of the operands; None for operators that give no number.
+    `kind`, `interval` and `magnitude` of the result are computed from those of numeric operands; None for operators that are not
+    arithmetic. A `kind` of None says that the operation has no meaning, such as the sum of memory and cpu.
     """
 
     meaning: Callable[..., Any]
@@ -38,6 +40,7 @@ class Operator:
     strict: bool = True
     decided_by: bool | None = None
     hazardous: bool = False
+    kind: Callable[..., Kind | None] | None = None
     interval: Callable[..., Interval] | None = None
     magnitude: Callable[..., Magnitude] | None = None
 
@@ -52,6 +55,45 @@ def _or(a: bool | None, b: bool | None) -> bool | None:
     if a is True or b is True:
         return True
     return None if a is None or b is None else False
+
+
+# A percentage is a fraction with a unit of its own: it multiplies anything (`10% * node.allocatable.memory` is memory), but is neither
+# added to nor compared with a bare number, where `50` and `50%` would be a hundredfold apart.
+
+
+def _kind_of_sum(a: Kind, b: Kind) -> Kind | None:
+    if {a, b} == {Kind.TIME, Kind.DURATION}:
+        return Kind.TIME
+    return None if a is b is Kind.TIME else unified(a, b)
+
+
+def _kind_of_difference(a: Kind, b: Kind) -> Kind | None:
+    if a is Kind.TIME:
+        return {Kind.TIME: Kind.DURATION, Kind.DURATION: Kind.TIME}.get(b)
+    return unified(a, b)
+
+
+def _kind_of_product(a: Kind, b: Kind) -> Kind | None:
+    if Kind.TIME in (a, b):
+        return None
+    if a in PLAIN and b in PLAIN:
+        return unified(a, b)
+    if a is b is Kind.PERCENT:
+        return Kind.PERCENT
+    measures = {a, b} - PLAIN - {Kind.PERCENT}
+    if not measures:
+        return Kind.NUMBER
+    return measures.pop() if len(measures) == 1 and {a, b} & (PLAIN | {Kind.PERCENT}) else None
+
+
+def _kind_of_quotient(a: Kind, b: Kind) -> Kind | None:
+    if Kind.TIME in (a, b):
+        return None
+    if b in PLAIN and a not in PLAIN:
+        return a
+    if a is b or (a in PLAIN and b in PLAIN | {Kind.PERCENT}):
+        return Kind.NUMBER
+    return a if b is Kind.PERCENT else None
 
 
 OPERATORS: Mapping[Op, Operator] = {
@@ -70,11 +112,19 @@ OPERATORS: Mapping[Op, Operator] = {
         interval=lambda a, b: bounds.union((a, b)),
         magnitude=bounds.either,
     ),
-    Op.NEG: Operator(meaning=operator.neg, source="-{0}", vector="negative", interval=lambda a: (-a[1], -a[0]), magnitude=lambda a: a),
+    Op.NEG: Operator(
+        meaning=operator.neg,
+        source="-{0}",
+        vector="negative",
+        kind=lambda a: None if a is Kind.TIME else a,
+        interval=lambda a: (-a[1], -a[0]),
+        magnitude=lambda a: a,
+    ),
     Op.ADD: Operator(
         meaning=operator.add,
         source="{0} + {1}",
         vector="add",
+        kind=_kind_of_sum,
         interval=lambda a, b: (a[0] + b[0], a[1] + b[1]),
         magnitude=operator.add,
     ),
@@ -82,6 +132,7 @@ OPERATORS: Mapping[Op, Operator] = {
         meaning=operator.sub,
         source="{0} - {1}",
         vector="subtract",
+        kind=_kind_of_difference,
         interval=lambda a, b: (a[0] - b[1], a[1] - b[0]),
         magnitude=operator.add,
     ),
@@ -90,6 +141,7 @@ OPERATORS: Mapping[Op, Operator] = {
         source="{0} * {1}",
         vector="multiply",
         hazardous=True,
+        kind=_kind_of_product,
         interval=bounds.product,
         magnitude=operator.mul,
     ),
@@ -98,6 +150,7 @@ OPERATORS: Mapping[Op, Operator] = {
         source="{0} / {1} if {1} else nan",
         vector="divide",
         hazardous=True,
+        kind=_kind_of_quotient,
         interval=bounds.quotient,
         magnitude=operator.truediv,
     ),

@@ -39,6 +39,16 @@ class Kind(Enum):
 
 NUMERIC = frozenset({Kind.NUMBER, Kind.COUNT, Kind.PERCENT, Kind.CPU, Kind.MEMORY, Kind.DURATION, Kind.TIME})
 DIMENSIONLESS = frozenset({Kind.NUMBER, Kind.COUNT, Kind.PERCENT})
+PLAIN = frozenset({Kind.NUMBER, Kind.COUNT})
+
+
+def unified(a: Kind, b: Kind) -> Kind | None:
+    """The one kind of two alternatives; None if they have nothing in common. `number` and `count` mix freely."""
+    if a is b:
+        return a
+    if Kind.UNKNOWN in (a, b):
+        return Kind.UNKNOWN
+    return Kind.NUMBER if {a, b} <= PLAIN else None
 
 
 class Shape(IntEnum):

@@ -9,14 +9,14 @@ from itertools import pairwise
 from wharfinger.language.check.context import Context, admitted, constant, form, infer, is_unknown, joined, type_label, type_text, unknown
 from wharfinger.language.check.expressions.aggregates import REDUCTIONS, aggregate
 from wharfinger.language.check.expressions.names import may_read
-from wharfinger.language.check.expressions.values import PLAIN, SCALAR, common_kind, fits, unit_help
+from wharfinger.language.check.expressions.values import SCALAR, common_kind, fits, unit_help
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.source import Span
 from wharfinger.language.report.wording import closest, listed
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import ArgumentMismatch, Function, Parameter
 from wharfinger.language.semantics.intervals import increases
-from wharfinger.language.semantics.types import NUMERIC, Kind, Type
+from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Type
 from wharfinger.language.syntax import ast
 
 

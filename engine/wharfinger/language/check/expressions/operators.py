@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from wharfinger.language.check.context import Context, condition, form, infer, is_unknown, joined, type_label, type_text, unknown
 from wharfinger.language.check.expressions.values import (
-    PLAIN,
     calculated,
     common_kind,
     fits,
@@ -14,7 +13,6 @@ from wharfinger.language.check.expressions.values import (
     negated,
     operation,
     ratio_help,
-    unified,
     unit_help,
     unknown_unit,
     whole_help,
@@ -25,7 +23,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.intervals import holds_zero
 from wharfinger.language.semantics.selector import SelectorError, merged, parse_selector
 from wharfinger.language.semantics.typed import walk
-from wharfinger.language.semantics.types import NUMERIC, Kind, Shape, Type
+from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Shape, Type, unified
 from wharfinger.language.syntax import ast
 from wharfinger.language.syntax.ast import BinaryOp, UnaryOp
 
@@ -187,10 +185,11 @@ def unary(context: Context, expr: ast.Unary) -> typed.Expr:
         if operand.type.kind is Kind.BOOL:
             return negated(operand, expr.span)
         return _wrong_operand(context, "`not` needs a condition", operand)
-    if operand.type.kind in NUMERIC - {Kind.TIME}:
+    kind = calculated(typed.Op.NEG, operand.type.kind)
+    if kind is not None:
         if isinstance(operand, typed.Const):
             return typed.Const(span=expr.span, type=operand.type, value=-operand.value)
-        return operation(typed.Op.NEG, operand.type.kind, expr.span, operand)
+        return operation(typed.Op.NEG, kind, expr.span, operand)
     return _wrong_operand(context, "`-` needs a number", operand)
 
 
@@ -249,10 +248,10 @@ def _logic_help(expr: ast.Binary, side: typed.Expr) -> str | None:
 
 
 def _calculation(context: Context, expr: ast.Binary, left: typed.Expr, right: typed.Expr) -> typed.Expr:
-    kind = calculated(expr.op, left.type.kind, right.type.kind)
+    op = _ARITHMETIC[expr.op]
+    kind = calculated(op, left.type.kind, right.type.kind)
     if kind is None:
         return _incalculable(context, expr, left, right)
-    op = _ARITHMETIC[expr.op]
     missing = left.type.optional or right.type.optional
     if op is typed.Op.DIV:
         # The limits of attributes are only used to demand less of authors (`missing`); masks rely on what is certain.

@@ -10,22 +10,11 @@ from wharfinger.language.report.codes import Code
 from wharfinger.language.report.source import Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.operators import OPERATORS
-from wharfinger.language.semantics.types import NUMERIC, Kind, Type
+from wharfinger.language.semantics.types import NUMERIC, Kind, Type, unified
 from wharfinger.language.semantics.units import UNITS, base_value, literal_kind, meant, spelled, well_formed
 from wharfinger.language.syntax import ast
-from wharfinger.language.syntax.ast import BinaryOp
 
-PLAIN = frozenset({Kind.NUMBER, Kind.COUNT})
 SCALAR = NUMERIC | {Kind.BOOL, Kind.STRING}  # kinds of single values, which can be alternatives of each other
-
-
-def unified(a: Kind, b: Kind) -> Kind | None:
-    """The one kind of two alternatives, or None when they have nothing in common."""
-    if a is b:
-        return a
-    if Kind.UNKNOWN in (a, b):
-        return Kind.UNKNOWN
-    return Kind.NUMBER if {a, b} <= PLAIN else None
 
 
 def assignable(value: Type, wanted: Type) -> bool:
@@ -42,47 +31,10 @@ def fits(kind: Kind, wanted: Kind) -> bool:
     return kind is wanted or Kind.UNKNOWN in (kind, wanted) or (kind is Kind.COUNT and wanted is Kind.NUMBER)
 
 
-def calculated(op: BinaryOp, a: Kind, b: Kind) -> Kind | None:
-    """The kind of `a op b` for an arithmetic operator, or None when that has no meaning."""
-    if not {a, b} <= NUMERIC:
-        return None
-    rule = {BinaryOp.ADD: _sum, BinaryOp.SUB: _difference, BinaryOp.MUL: _product, BinaryOp.DIV: _quotient}[op]
-    return rule(a, b)
-
-
-def _sum(a: Kind, b: Kind) -> Kind | None:
-    if {a, b} == {Kind.TIME, Kind.DURATION}:
-        return Kind.TIME
-    return None if a is b is Kind.TIME else unified(a, b)
-
-
-def _difference(a: Kind, b: Kind) -> Kind | None:
-    if a is Kind.TIME:
-        return {Kind.TIME: Kind.DURATION, Kind.DURATION: Kind.TIME}.get(b)
-    return unified(a, b)
-
-
-def _product(a: Kind, b: Kind) -> Kind | None:
-    if Kind.TIME in (a, b):
-        return None
-    if a in PLAIN and b in PLAIN:
-        return unified(a, b)
-    if a is b is Kind.PERCENT:
-        return Kind.PERCENT
-    measures = {a, b} - PLAIN - {Kind.PERCENT}
-    if not measures:
-        return Kind.NUMBER
-    return measures.pop() if len(measures) == 1 and {a, b} & (PLAIN | {Kind.PERCENT}) else None
-
-
-def _quotient(a: Kind, b: Kind) -> Kind | None:
-    if Kind.TIME in (a, b):
-        return None
-    if b in PLAIN and a not in PLAIN:
-        return a
-    if a is b or (a in PLAIN and b in PLAIN | {Kind.PERCENT}):
-        return Kind.NUMBER
-    return a if b is Kind.PERCENT else None
+def calculated(op: typed.Op, *kinds: Kind) -> Kind | None:
+    """The kind of the result of an arithmetic operator; None if it has no meaning for operands of these kinds."""
+    rule = OPERATORS[op].kind
+    return rule(*kinds) if rule is not None and NUMERIC.issuperset(kinds) else None
 
 
 def operation(op: typed.Op, kind: Kind, span: Span, *operands: typed.Expr, optional: bool | None = None) -> typed.Operation:
