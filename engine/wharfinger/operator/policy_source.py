@@ -121,30 +121,20 @@ class SchedulingPolicySource:
 
 
 def text_of(policy: SchedulingPolicy, rights: TenantRights) -> PolicyText:
-    """The text of a resource; one whose spec cannot be read is an empty text, which is no policy."""
-    meta = policy.metadata
-    about = reference_of(policy)
-    try:
-        spec = SchedulingPolicySpec.model_validate(policy.spec)
-    except ValidationError:
-        return PolicyText(
-            name=f"{SOURCE}/{meta.name}",
-            content=b"",
-            generation=meta.generation,
-            about=about,
-            former=remembered(policy.status),
-            authority=rights.of(namespace_of(policy)),
-        )
-    return PolicyText(
-        name=f"{SOURCE}/{meta.name}",
-        content=spec.source.encode(),
-        mode=Mode(spec.mode.value),
-        params=dict(spec.params),
-        generation=meta.generation,
-        about=about,
+    """The text of a resource, an empty one if its spec cannot be read. Every field of the spec that decides is read here."""
+    text = PolicyText(
+        name=f"{SOURCE}/{policy.metadata.name}",
+        content=b"",
+        generation=policy.metadata.generation,
+        about=reference_of(policy),
         former=remembered(policy.status),
         authority=rights.of(namespace_of(policy)),
     )
+    try:
+        spec = SchedulingPolicySpec.model_validate(policy.spec)
+    except ValidationError:
+        return text
+    return replace(text, content=spec.source.encode(), mode=Mode(spec.mode.value), params=dict(spec.params))
 
 
 def namespace_of(policy: SchedulingPolicy) -> str | None:

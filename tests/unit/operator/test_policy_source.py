@@ -6,6 +6,7 @@ import pytest
 
 from tests.in_memory import ManualClock
 from wharfinger.crd.fields import GROUP, MANAGED_BY, MANAGER, NAMESPACE_LABEL
+from wharfinger.crd.scheduling_policy import SchedulingPolicySpec
 from wharfinger.kube.custom_resources import PolicyApp, SchedulingPolicy
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies, TenantRights
 from wharfinger.model.objects.metadata import ObjectMeta
@@ -122,3 +123,16 @@ def test_what_a_namespace_may_is_said_by_the_settings():
     rights = TenantRights(TenantPolicies.TRUSTED, frozenset({"default"}))
 
     assert text_of(found, rights).authority == Authority("team-a", TenantPolicies.TRUSTED, frozenset({"default"}))
+
+
+OTHER_VALUES = {"source": 'policy "other"\n', "mode": "Shadow", "params": {"share": "1"}, "namespace": "shop"}
+
+
+@pytest.mark.parametrize("field", [field.alias for field in SchedulingPolicySpec.model_fields.values()])
+def test_every_field_of_the_spec_is_read(field):
+    spec = {"source": 'policy "one"\n'}
+
+    def text(given):
+        return text_of(SchedulingPolicy(metadata=ObjectMeta(name="p"), spec=given), TenantRights())
+
+    assert text({**spec, field: OTHER_VALUES[field]}) != text(spec)
