@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
     from wharfinger.explain.explanation import Explanation
     from wharfinger.framework.configuration.chain_settings import ChainConfig
-    from wharfinger.framework.decision import Decision
+    from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.language.report.diagnostics import PolicyError
     from wharfinger.simulate.cluster import Cluster
 

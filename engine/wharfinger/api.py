@@ -12,9 +12,10 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.explain import explanation as explaining
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.explanation import Explanation
-from wharfinger.framework import chain, cycle
+from wharfinger.framework import chain
 from wharfinger.framework.configuration.chain_settings import ChainConfig
-from wharfinger.framework.decision import Decision
+from wharfinger.framework.evaluation import cycle
+from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.language import load
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.model import objects

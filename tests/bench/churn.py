@@ -20,7 +20,7 @@ from tests.unit.compiler.texts import compiled
 from tests.unit.scheduler.running import Running, node, pod
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain, assemble, with_policies
-from wharfinger.framework.cycle import decide
+from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.ports import Observer
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

@@ -22,7 +22,7 @@ from wharfinger.compiler import cost
 from wharfinger.compiler.program import compile_policy
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.cycle import Decider
+from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.language.report import render
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.semantics import typed

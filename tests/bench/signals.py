@@ -17,7 +17,7 @@ from wharfinger import event_loop
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.cycle import Decider
+from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.language.check import check
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics

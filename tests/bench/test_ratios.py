@@ -9,7 +9,7 @@ import numpy as np
 import wharfinger
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.cycle import Decider, decide
+from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import workloads

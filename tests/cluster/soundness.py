@@ -18,7 +18,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.snapshot import read_cluster
 from tests.cluster.waiting import PATIENCE, eventually
 from wharfinger.framework.chain import Chain, assemble
-from wharfinger.framework.cycle import Decider
+from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.simulate.cluster import Cluster
 

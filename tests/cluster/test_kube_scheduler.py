@@ -16,7 +16,7 @@ from tests.cluster.soundness import assert_sound, overcommitted
 from tests.cluster.waiting import eventually
 from wharfinger import cli
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.cycle import decide
+from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import files
 

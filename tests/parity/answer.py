@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from wharfinger.framework.chain import Chain
-from wharfinger.framework.cycle import decide
-from wharfinger.framework.cycle_state import CycleState
-from wharfinger.framework.decision import Decision
+from wharfinger.framework.evaluation.cycle import decide
+from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import NodeSet, Rejected, Skip
 from wharfinger.model.objects.pod_view import PodView

@@ -15,8 +15,8 @@ import numpy as np
 from tests.unit.framework import fleet
 from wharfinger.builtins import CATALOGUE, text_kernels
 from wharfinger.framework import chain
-from wharfinger.framework.cycle import Decider, decide
-from wharfinger.framework.decision import Decision
+from wharfinger.framework.evaluation.cycle import Decider, decide
+from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.language.semantics.types import NUMERIC
 from wharfinger.model.state.cluster_state import ClusterState
 

@@ -16,11 +16,11 @@ from tests.load_source import load_source
 from tests.property import clusters
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
-from wharfinger.framework import chain, cycle, registry
-from wharfinger.framework.decision import Decision
+from wharfinger.framework import chain, registry
+from wharfinger.framework.evaluation import cycle
+from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
-from wharfinger.framework.normalization import DefaultNormalize
-from wharfinger.framework.verdict import SKIP, NodeSet, Reason, Rejected, Verdicts, single
+from wharfinger.framework.verdict import SKIP, DefaultNormalize, NodeSet, Reason, Rejected, Verdicts, single
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.report.render import render
 from wharfinger.language.report.source import Source

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.property import topologies
 from tests.unit.framework import fleet
 from wharfinger.framework.cluster_event import Change, ClusterEvent, node_added, node_updated
-from wharfinger.framework.cycle import decide
+from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.extension import GroupedHints
-from wharfinger.framework.plugins.inter_pod_affinity import InterPodAffinity
 from wharfinger.framework.plugins.node_ports import NodePorts
-from wharfinger.framework.plugins.pod_topology_spread import PodTopologySpread
-from wharfinger.framework.plugins.volume_restrictions import VolumeRestrictions
+from wharfinger.framework.plugins.pods.inter_pod_affinity import InterPodAffinity
+from wharfinger.framework.plugins.pods.pod_topology_spread import PodTopologySpread
+from wharfinger.framework.plugins.volumes.volume_restrictions import VolumeRestrictions
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

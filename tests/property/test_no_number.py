@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.framework import fleet
 from wharfinger.framework import chain
-from wharfinger.framework.cycle import decide
+from wharfinger.framework.evaluation.cycle import decide
 
 INFINITE = "exp(700 + node.pod_count) * exp(700)"
 NO_NUMBERS = [

@@ -23,7 +23,7 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.explain import explained_pod
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.cycle import decide
+from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.kube.custom_resources import PlacementPreview
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies, TenantRights

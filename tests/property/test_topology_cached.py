@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.property import topologies
-from wharfinger.framework import chain, cycle
-from wharfinger.framework.decision import Decision
+from wharfinger.framework import chain
+from wharfinger.framework.evaluation import cycle
+from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

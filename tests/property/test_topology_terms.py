@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from tests.property import topologies
 from tests.property import topology_reference as reference
-from wharfinger.framework import chain, cycle
+from wharfinger.framework import chain
 from wharfinger.framework.configuration.chain_settings import ChainConfig
-from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.evaluation import cycle
+from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.verdict import Skip
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

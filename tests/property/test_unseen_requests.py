@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.cycle import Decider
+from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.language.check import check
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics

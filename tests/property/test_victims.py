@@ -16,7 +16,8 @@ from tests.property.test_preemption import Picture, pictures
 from tests.unit.language.policies import policy
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import compile_policy
-from wharfinger.framework import chain, cycle
+from wharfinger.framework import chain
+from wharfinger.framework.evaluation import cycle
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.model import objects

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from wharfinger.errors import UnknownObject
-from wharfinger.framework.evaluation import Evaluation
+from wharfinger.framework.evaluation.kept_result import Evaluation
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics import typed
 from wharfinger.model.objects.pod_view import PodView

@@ -17,8 +17,8 @@ from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.explanation import Explanation, NodeReport, explain_decision
 from wharfinger.explain.remedies import Remedies
 from wharfinger.framework.chain import Chain
-from wharfinger.framework.cycle import decide
-from wharfinger.framework.decision import Decision, ScorePart
+from wharfinger.framework.evaluation.cycle import decide
+from wharfinger.framework.evaluation.decision import Decision, ScorePart
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot

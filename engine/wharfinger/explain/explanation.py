@@ -17,9 +17,9 @@ from wharfinger.errors import UnknownObject
 from wharfinger.explain import layout, policy_warnings, remedies
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.framework.chain import Chain
-from wharfinger.framework.cycle import decide
-from wharfinger.framework.decision import Decision, ScorePart
-from wharfinger.framework.diagnosis import FilterDiagnosis, NodeRejection
+from wharfinger.framework.evaluation.cycle import decide
+from wharfinger.framework.evaluation.decision import Decision, ScorePart
+from wharfinger.framework.evaluation.diagnosis import FilterDiagnosis, NodeRejection
 from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot

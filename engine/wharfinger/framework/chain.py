@@ -15,10 +15,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from wharfinger.errors import UsageError
-from wharfinger.framework import extension, lineup, plugin_faults, scale
+from wharfinger.framework import extension, plugin_faults
 from wharfinger.framework.configuration.chain_settings import ChainConfig, arguments
+from wharfinger.framework.evaluation import lineup, points
+from wharfinger.framework.evaluation.lineup import Lineup, ScoreTerm, in_summing_order
 from wharfinger.framework.extension import FilterPlugin, PostFilterPlugin, PreEnqueuePlugin, QueueSortPlugin, ScorePlugin
-from wharfinger.framework.lineup import Lineup, ScoreTerm, in_summing_order
 from wharfinger.framework.policy_rules import PolicyRules
 from wharfinger.framework.registry import Registry, default_registry
 
@@ -217,7 +218,7 @@ def _base_terms(link: Link, settled: lineup.Settled) -> list[ScoreTerm]:
         own = plugin.arguments.model_dump(by_alias=True, exclude_unset=True)
         plugin = plugin_faults.fenced(type(plugin)(arguments(type(plugin), {**own, **settled.arguments[link.name]})))
     assert isinstance(plugin, ScorePlugin)  # noqa: S101 — weight is None for the others
-    return [ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=scale.of(plugin.name, plugin.normalization))]
+    return [ScoreTerm(plugin=plugin, weight=weight, tier=1, scale=points.of(plugin.name, plugin.normalization))]
 
 
 def _row(link: Link) -> tuple[str, str, str, str]:

@@ -30,14 +30,13 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from wharfinger.framework.cluster_event import ANY, Change, ClusterEvent
-from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.eviction import ANYONE, Evictable
 from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
-    from wharfinger.framework.supposition import Supposition
-    from wharfinger.framework.trial import Trial
+    from wharfinger.framework.evaluation.supposition import Supposition, Trial
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from wharfinger.errors import PluginContractError, PluginFault
 from wharfinger.framework import extension, plugins
-from wharfinger.framework.normalization import MAX_NODE_SCORE
 from wharfinger.framework.ports import BindFailed
-from wharfinger.framework.verdict import MOST_REASONS, NodeSet, Reason, Rejected, Skip, Verdicts
+from wharfinger.framework.verdict import MAX_NODE_SCORE, MOST_REASONS, NodeSet, Reason, Rejected, Skip, Verdicts
 
 
 def verdicts(plugin: str, answer: object, n_rows: int) -> Verdicts:

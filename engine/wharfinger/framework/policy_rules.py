@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from wharfinger.compiler.evaluation.row_code import is_quick
 from wharfinger.framework import cluster_event
 from wharfinger.framework.cluster_event import Change
-from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.evaluation.lineup import ScoreTerm
+from wharfinger.framework.evaluation.points import ENCODED, PolicyScale
+from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
-from wharfinger.framework.lineup import ScoreTerm
-from wharfinger.framework.policy_scale import ENCODED, PolicyScale
 from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
 from wharfinger.language.semantics.catalogue import Volatility
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from wharfinger.errors import InvalidObject
-    from wharfinger.framework.stopwatch import Stopwatch
+    from wharfinger.framework.evaluation.stopwatch import Stopwatch
     from wharfinger.model.objects import PersistentVolume, PersistentVolumeClaim, Pod
     from wharfinger.model.objects.pod_view import PodView
 

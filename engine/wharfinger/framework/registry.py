@@ -86,8 +86,8 @@ class Registry(Mapping[str, type[extension.Plugin]]):
 def built_in() -> list[tuple[str, type[extension.Plugin]]]:
     """(module name, class) for every plugin class defined in `framework/plugins/`."""
     found = []
-    for module_name in sorted(module.name for module in pkgutil.iter_modules(plugins.__path__)):
-        module = importlib.import_module(f"{plugins.__name__}.{module_name}")
+    for module_name in sorted(module.name for module in pkgutil.walk_packages(plugins.__path__, f"{plugins.__name__}.")):
+        module = importlib.import_module(module_name)
         found += [
             (module.__name__, member) for member in vars(module).values() if _is_plugin(member) and member.__module__ == module.__name__
         ]

@@ -1,11 +1,15 @@
-"""Verdicts of filters on nodes, as values.
+"""What filters and scores say of nodes, as values.
 
 A filter looks at many nodes at once, so its answer is one small integer per node: 0 lets the pod through, and each set bit stands for one
 reason. The reasons are texts said once per pod, not once per node; a diagnosis counts bits and never builds strings for nodes.
+
+A score's points are 0..100. Kubernetes normalises in integer arithmetic as in Go (division truncates toward zero), because a total that
+is off by one picks another node.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -81,3 +85,25 @@ SKIP = Skip()
 def single(reason: Reason, rejected: Mask) -> Verdicts:
     """The verdicts of a filter with one reason, from the mask of the rows it rejects."""
     return Verdicts((reason,), rejected.view(np.uint8) if rejected.flags.c_contiguous else rejected.astype(np.uint8))
+
+
+MAX_NODE_SCORE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultNormalize:
+    """`DefaultNormalizeScore` (pkg/scheduler/framework/plugins/helper/normalize_score.go, 1.36): the highest raw score becomes 100.
+
+    With `reverse` the lowest is best: 100 minus that. Raw scores are not negative.
+    """
+
+    reverse: bool = False
+    least: float = -math.inf
+
+    def points(self, scores: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:  # noqa: ARG002 — `low` is part of the contract
+        """The points `(n_rows,) int64`; where the highest raw score is 0, all 100 (reverse) or unchanged."""
+        top = int(high)
+        if top == 0:
+            return np.full(len(scores), MAX_NODE_SCORE, np.int64) if self.reverse else scores.astype(np.int64)
+        scaled = scores.astype(np.int64) * MAX_NODE_SCORE // top
+        return MAX_NODE_SCORE - scaled if self.reverse else scaled

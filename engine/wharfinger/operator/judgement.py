@@ -14,7 +14,7 @@ from msgspec import structs
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
-from wharfinger.framework.cycle import Decider
+from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.ports import Clock
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model import objects

@@ -19,7 +19,7 @@ from wharfinger.crd.placement_preview import MOST_PLACEMENTS, MOST_RULES, Neares
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.event_loop import in_slices
 from wharfinger.framework.chain import Chain
-from wharfinger.framework.decision import Decision
+from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.ports import Clock, WriteFailed
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import ObjectWriter, PlacementPreview

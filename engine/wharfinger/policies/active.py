@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.framework import lineup
 from wharfinger.framework.chain import Chain, with_policies
+from wharfinger.framework.evaluation import lineup
 from wharfinger.framework.policy_status import Mode
 
 

@@ -21,7 +21,7 @@ from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import WharfingerError
 from wharfinger.explain import policy_warnings
-from wharfinger.framework import lineup
+from wharfinger.framework.evaluation import lineup
 from wharfinger.framework.policy_status import Finding, PolicyText
 from wharfinger.framework.registry import default_registry
 from wharfinger.language.report import render

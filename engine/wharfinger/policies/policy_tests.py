@@ -9,7 +9,7 @@ from typing import Any
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import WharfingerError
 from wharfinger.explain import conditions, layout
-from wharfinger.framework.decision import Decision
+from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.language.semantics import typed
 from wharfinger.language.syntax import ast, test_steps
 from wharfinger.language.syntax.test_steps import Expectation

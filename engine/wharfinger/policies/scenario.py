@@ -17,8 +17,8 @@ from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.explain import conditions
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.cycle import decide
-from wharfinger.framework.decision import Decision
+from wharfinger.framework.evaluation.cycle import decide
+from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.language.semantics import typed, units
 from wharfinger.language.semantics.types import Kind
 from wharfinger.language.syntax import ast, test_steps

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.chain import Chain
-from wharfinger.framework.cycle import Decider
-from wharfinger.framework.decision import Decision
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.budget import Allowance, BudgetSettings, EveryDecision
 

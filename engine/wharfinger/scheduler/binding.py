@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wharfinger.event_loop import Background, until
-from wharfinger.framework import volume_claims
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import PermitPlugin, Placement, Plugin
-from wharfinger.framework.plugins.volume_binding import SELECTED_NODE
+from wharfinger.framework.plugins.volumes import volume_claims
+from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE
 from wharfinger.framework.ports import BindFailed, Clock, WriteFailed
 from wharfinger.framework.verdict import Reason
 from wharfinger.model import objects

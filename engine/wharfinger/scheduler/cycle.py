@@ -14,7 +14,7 @@ from wharfinger.scheduler.ports import NOT_DECIDED, DecisionSummary, LiveCluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from wharfinger.framework.decision import Decision
+    from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.framework.extension import Plugin
     from wharfinger.framework.verdict import Reason
     from wharfinger.model.objects.pod_view import PodView

@@ -13,14 +13,14 @@ import numpy as np
 
 from wharfinger.errors import PluginFault
 from wharfinger.framework.cluster_event import ClusterEvent
+from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.extension import GroupedHints, Plugin
-from wharfinger.framework.filtering import Filtering
 from wharfinger.framework.plugin_faults import is_foreign
 from wharfinger.framework.plugins import default_preemption
 
 if TYPE_CHECKING:
     from wharfinger.framework.cluster_event import Change
-    from wharfinger.framework.decision import Decision
+    from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.queued_pods import QueuedPod

@@ -8,10 +8,10 @@ from typing import Any
 from wharfinger.errors import PluginFault, UsageError
 from wharfinger.framework import plugin_faults
 from wharfinger.framework.chain import Chain
-from wharfinger.framework.cycle import Decider
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.stopwatch import Stopwatch
 from wharfinger.framework.extension import BindPlugin, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
 from wharfinger.framework.ports import Observer
-from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.framework.verdict import Reason
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.policies.budget import PolicyBudget

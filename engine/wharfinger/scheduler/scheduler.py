@@ -28,7 +28,7 @@ from wharfinger.scheduler.queue import QueueSettings, SchedulingQueue
 
 if TYPE_CHECKING:
     from wharfinger.errors import PluginFault
-    from wharfinger.framework.decision import Decision
+    from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.framework.ports import ClusterSink
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.scheduler.profiles import Profile

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wharfinger.framework.chain import Chain
-from wharfinger.framework.cycle import Decider
-from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot

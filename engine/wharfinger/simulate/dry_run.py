@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.explanation import Explanation, explain_decision
-from wharfinger.framework import volume_claims
 from wharfinger.framework.chain import Chain
-from wharfinger.framework.cycle import Decider
-from wharfinger.framework.decision import Decision
-from wharfinger.framework.plugins.volume_binding import SELECTED_NODE
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.framework.plugins.volumes import volume_claims
+from wharfinger.framework.plugins.volumes.volume_binding import SELECTED_NODE
 from wharfinger.framework.verdict import Reason
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from wharfinger.framework.chain import Chain
-from wharfinger.framework.cycle import Decider
-from wharfinger.framework.decision import Decision
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.language.report.wording import count
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.decision_log.lines import Line, LoggedAnswer, LoggedQuestion

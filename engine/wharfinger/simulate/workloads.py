@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from wharfinger.framework.decision import Decision
+from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from wharfinger.framework.ports import Attempt
 
 if TYPE_CHECKING:
-    from wharfinger.framework.decision import Decision, ScorePart
+    from wharfinger.framework.evaluation.decision import Decision, ScorePart
 
 MOST_BYTES = 8 * 2**20
 SHARE = 0.002

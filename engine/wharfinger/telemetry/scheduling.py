@@ -15,8 +15,8 @@ from functools import cache
 from typing import Any
 
 from wharfinger.errors import PluginFault, WharfingerError
+from wharfinger.framework.evaluation.stopwatch import Stopwatch
 from wharfinger.framework.ports import Attempt, BindFailed, Observer, WriteFailed
-from wharfinger.framework.stopwatch import Stopwatch
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import Log, redacted

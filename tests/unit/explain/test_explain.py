@@ -4,7 +4,7 @@ from tests.unit.simulate import clusters
 from wharfinger.errors import UnknownObject
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.explanation import explain
-from wharfinger.framework.cycle import decide
+from wharfinger.framework.evaluation.cycle import decide
 
 
 @pytest.fixture(params=[0, 30, 400], ids=["empty", "some", "crowded"])

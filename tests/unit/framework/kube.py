@@ -6,9 +6,10 @@ from typing import Any
 
 from tests.parity import case as cases
 from tests.parity.answer import filters
-from wharfinger.framework import chain, cycle
+from wharfinger.framework import chain
 from wharfinger.framework.configuration.chain_settings import ChainConfig
-from wharfinger.framework.decision import Decision
+from wharfinger.framework.evaluation import cycle
+from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.model.state.cluster_state import ClusterState
 
 ZONE = "topology.kubernetes.io/zone"

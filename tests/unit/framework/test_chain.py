@@ -6,8 +6,9 @@ import pytest
 
 from tests.unit.framework import fleet
 from wharfinger.errors import UnknownObject, UsageError
-from wharfinger.framework import chain, cycle
+from wharfinger.framework import chain
 from wharfinger.framework.chain import ChainConfig, assemble
+from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.extension import QueueSortPlugin
 
 A, B = fleet.stub("A"), fleet.stub("B")

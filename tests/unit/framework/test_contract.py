@@ -7,9 +7,8 @@ import pytest
 
 from tests.unit.framework import fleet
 from wharfinger.errors import PluginContractError
-from wharfinger.framework import cycle
-from wharfinger.framework.normalization import DefaultNormalize
-from wharfinger.framework.verdict import Reason, Rejected, Verdicts
+from wharfinger.framework.evaluation import cycle
+from wharfinger.framework.verdict import DefaultNormalize, Reason, Rejected, Verdicts
 from wharfinger.language.semantics.catalogue import Volatility
 
 REASON = Reason("no")

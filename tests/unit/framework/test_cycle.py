@@ -7,10 +7,10 @@ import pytest
 
 from tests.unit.framework import fleet
 from wharfinger.errors import StaleSnapshot, UnknownObject
-from wharfinger.framework import chain, cycle
+from wharfinger.framework import chain
+from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.extension import PostFilterOutcome, PostFilterPlugin
-from wharfinger.framework.normalization import DefaultNormalize
-from wharfinger.framework.verdict import Reason
+from wharfinger.framework.verdict import DefaultNormalize, Reason
 
 A, B, C = (fleet.stub(name) for name in "ABC")
 

@@ -5,7 +5,7 @@ import pytest
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.cycle import decide
+from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies
 from wharfinger.language.text_set import TextSet

@@ -6,8 +6,7 @@ import pytest
 
 from tests.unit.framework.kube import ZONE, decide, node, pod, points, rejected, state
 from wharfinger.errors import UsageError
-from wharfinger.framework.plugins.priority_sort import PrioritySort
-from wharfinger.framework.plugins.scheduling_gates import SchedulingGates
+from wharfinger.framework.plugins.queueing import PrioritySort, SchedulingGates
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode

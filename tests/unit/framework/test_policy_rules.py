@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from tests.unit.framework import fleet
 from wharfinger.errors import UnknownObject, UsageError
-from wharfinger.framework import chain, cycle, registry
+from wharfinger.framework import chain, registry
+from wharfinger.framework.evaluation import cycle
 from wharfinger.model.objects.pod_view import PodView
 
 EAST_WEST = [fleet.node("east", labels={"side": "east", "rank": "1"}), fleet.node("west", labels={"side": "west"}), fleet.node("mid")]

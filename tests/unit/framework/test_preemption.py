@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.framework.kube import decide, node, pod, state
-from wharfinger.framework import chain, cycle
+from wharfinger.framework import chain
+from wharfinger.framework.evaluation import cycle
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode

@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.framework import fleet
 from wharfinger.errors import PluginContractError, UnknownObject
-from wharfinger.framework import chain, cycle, registry
+from wharfinger.framework import chain, registry
+from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.extension import Plugin
 
 PACKAGES = Path(__file__).parents[2] / "plugin_package"

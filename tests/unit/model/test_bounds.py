@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.framework import fleet
 from wharfinger.framework import chain
-from wharfinger.framework.cycle import decide
+from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.model.columns.domains import exact_sum
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.objects.requests import MOST

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.framework import fleet
 from wharfinger.framework import chain
-from wharfinger.framework.cycle import Decider, decide
+from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.model import objects
 from wharfinger.model.columns import domains, node_table, resource_table
 from wharfinger.model.columns import strings as string_columns

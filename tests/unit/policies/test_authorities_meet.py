@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.simulate.clusters import policy
-from wharfinger.framework import lineup
+from wharfinger.framework.evaluation import lineup
 from wharfinger.framework.policy_status import Mode
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.policies.active import Claim, choose

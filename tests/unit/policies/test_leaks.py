@@ -6,7 +6,7 @@ from tests.unit.policies.stores import Scheduling, World, policy, story
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
-from wharfinger.framework.cycle import Decider
+from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.policies.shadow import Shadows
 
 KINDS = (CompiledPolicy, Chain, Decider)

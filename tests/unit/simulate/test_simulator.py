@@ -6,7 +6,7 @@ from msgspec import structs
 
 from tests.unit.simulate import clusters
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.cycle import decide
+from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import dry_run as simulator

@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.scheduler.running import view
 from tests.unit.simulate.clusters import chain_of, pods_of, state_of
-from wharfinger.framework.cycle import Decider
+from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.ports import Attempt
 from wharfinger.telemetry.recent_decisions import SAVED, RecentDecisions
 

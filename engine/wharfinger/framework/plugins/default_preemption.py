@@ -22,12 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.evaluation.question import CycleState, union
+from wharfinger.framework.evaluation.supposition import Supposition, Trial
 from wharfinger.framework.eviction import ANYONE, Budgets, Evictable
 from wharfinger.framework.extension import Arguments, PostFilterOutcome, PostFilterPlugin, Rejection
-from wharfinger.framework.question import union
-from wharfinger.framework.supposition import Supposition
-from wharfinger.framework.trial import Trial
 from wharfinger.framework.verdict import Mask, Reason
 from wharfinger.model import objects
 

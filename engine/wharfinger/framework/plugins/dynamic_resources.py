@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wharfinger.framework.cluster_event import NOTHING
-from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
 from wharfinger.language.semantics.catalogue import Volatility

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import ScorePlugin
 from wharfinger.framework.verdict import Mask, PreScoreAnswer, Rows
 from wharfinger.language.semantics.catalogue import Volatility

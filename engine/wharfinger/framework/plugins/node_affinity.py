@@ -12,10 +12,20 @@ from pydantic import field_validator
 from wharfinger.framework import node_selection
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.configuration import object_arguments
-from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
-from wharfinger.framework.normalization import DefaultNormalize
-from wharfinger.framework.verdict import SKIP, Mask, NodeSet, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
+from wharfinger.framework.verdict import (
+    SKIP,
+    DefaultNormalize,
+    Mask,
+    NodeSet,
+    PreFilterAnswer,
+    PreScoreAnswer,
+    Reason,
+    Rejected,
+    Rows,
+    Verdicts,
+)
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.objects import selectors

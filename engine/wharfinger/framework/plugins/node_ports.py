@@ -8,14 +8,14 @@ import numpy as np
 
 from wharfinger.framework import node_selection
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.columns.resource_table import WILDCARD, taken_ports
 
 if TYPE_CHECKING:
-    from wharfinger.framework.supposition import Supposition
+    from wharfinger.framework.evaluation.supposition import Supposition
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.cycle_state import CycleState
+from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
-from wharfinger.framework.normalization import DefaultNormalize
-from wharfinger.framework.verdict import Reason, Rows, Verdicts
+from wharfinger.framework.verdict import DefaultNormalize, Reason, Rows, Verdicts
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects import tolerations
 

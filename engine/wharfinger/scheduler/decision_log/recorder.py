@@ -15,7 +15,7 @@ from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedQuestion
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
-    from wharfinger.framework.decision import Decision
+    from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.scheduler.decision_log.writer import Entry, LogWriter
 
 OnChange = Callable[[tuple[Any, ...]], None]

@@ -1,0 +1,321 @@
+"""The best of all rows, found without looking at each of them, and the tie rule.
+
+A row's total is its own sum plus what its topology domains add, which is the same number for all rows of a *class* (rows with the same
+domains). Rows are arranged in blocks, and in a block by class; the rows of one class in one block are a *cell*. For each cell the highest
+sum is kept, with the number of rows that have it and a bound on all others. A changed row concerns its own cell alone. Points of a domain
+that have changed concern no cell: they are added to the highest sums when the best is asked for. Addition and rounding are monotone also
+in floating point, so the highest total of a cell is that of its highest sum, to the last bit.
+
+Kubernetes leaves ties to the order in which goroutines happen to finish. Here a tie must fall the same way on every machine and in every
+replay, and still spread over the tied nodes as if drawn at random. Names and uids are hashed to 64 bits with BLAKE2b; the node hashes are
+kept with the columns (`Snapshot.name_hashes`). The tied nodes are ordered by the hashes of their names, and the pod's hash, scaled from
+0..2⁶⁴ to their number (Lemire, Fast Random Integer Generation in an Interval, 2019, without its rejection step: the bias is below n/2⁶⁴),
+is the place of the winner in that order. Blocks follow the same order, so that equal rows can be counted by block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from wharfinger.framework.verdict import Mask
+    from wharfinger.model.columns.domains import Topology
+    from wharfinger.model.columns.strings import StringTable
+    from wharfinger.model.state.snapshot import Snapshot
+
+BITS = 64
+
+
+def stable_hash(text: str) -> int:
+    """The 64-bit hash of a name: the first 8 bytes of its BLAKE2b, little-endian."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def place(uid: str, n_tied: int) -> int:
+    """The winner's place, 0..n_tied-1, among the tied nodes in the order of their name hashes, for the pod of this uid."""
+    return stable_hash(uid) * n_tied >> BITS
+
+
+def winner(uid: str, name_hashes: NDArray[np.uint64]) -> int:
+    """The index (into `name_hashes`, not empty) of the node that the pod of this uid gets among equals."""
+    wanted = place(uid, len(name_hashes))
+    return int(np.argpartition(name_hashes, wanted)[wanted])
+
+
+MOST_CLASSES = 256
+"""Topology keys that cut the nodes into more classes than that are not worth a cell for each; their terms are summed row by row."""
+ROWS_OF_CELL = 64
+MOST_ROWS_OF_BLOCK = 4096
+MOST_KEPT = 16  # arrangements of one layout; more topology keys than that are hardly in use at once
+FEW_CELLS = 3  # are looked at one by one
+NOTHING = -np.inf
+
+
+class Classes(NamedTuple):
+    """Rows by the domains of some topology keys: `ids` (n_nodes,) intp the class of each row, `rows` (n_classes,) intp one row of each."""
+
+    topologies: tuple[tuple[Topology, int], ...]
+    ids: NDArray[np.intp]
+    rows: NDArray[np.intp]
+
+    @property
+    def stands(self) -> bool:
+        """Whether the nodes are in the same domains still."""
+        return all(topology.revision == seen for topology, seen in self.topologies)
+
+
+def classes(keys: tuple[str, ...], snapshot: Snapshot) -> Classes | None:
+    """The classes of some topology keys; None where there are too many, or as many as there are nodes to some few."""
+    topologies = [snapshot.topology(key) for key in keys]  # held, so that they are kept up to date
+    most = min(MOST_CLASSES, max(2, snapshot.n_nodes // 4))
+    codes: NDArray[np.intp] = np.zeros(snapshot.n_nodes, np.intp)
+    n_codes = 1
+    for topology in topologies:
+        codes = codes * (topology.n_domains + 1) + (topology.ids + 1)
+        n_codes *= topology.n_domains + 1
+        if n_codes > most * 4:
+            return None
+    there = np.flatnonzero(np.bincount(codes, minlength=n_codes))
+    if len(there) > most:
+        return None
+    numbers = np.zeros(n_codes, np.intp)
+    numbers[there] = np.arange(len(there))
+    ids = numbers[codes]
+    rows = np.empty(len(there), np.intp)
+    rows[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
+    return Classes(tuple((topology, topology.revision) for topology in topologies), ids, rows)
+
+
+class Arrangement:
+    """The rows in blocks and cells, for one layout of the rows.
+
+    `place` (n_nodes,) intp is the place of each row, `row` and `rank` the row at each place and its number in the order of name hashes.
+    `starts` (n_cells + 1,) are the places at which cells begin, `block_starts` those at which blocks do; `cell_class` and `cell_block` say
+    which class and block each cell is of, `cell_of` which cell each place is in.
+    """
+
+    __slots__ = ("block_starts", "cell_block", "cell_class", "cell_of", "place", "place_class", "rank", "row", "sizes", "starts")
+
+    def __init__(self, name_hashes: NDArray[np.uint64], classes: Classes | None) -> None:
+        n_nodes = len(name_hashes)
+        by_hash = np.argsort(name_hashes)
+        n_classes = 1 if classes is None else len(classes.rows)
+        size = 1 << (ROWS_OF_CELL * n_classes - 1).bit_length()
+        while size < MOST_ROWS_OF_BLOCK and size * size < n_nodes:
+            size *= 2
+        block = np.arange(n_nodes) // min(size, MOST_ROWS_OF_BLOCK)
+        if classes is None:
+            self.rank, cell = np.arange(n_nodes), block
+        else:
+            codes = block * n_classes + classes.ids[by_hash]
+            self.rank = np.argsort(codes, kind="stable")
+            cell = codes[self.rank]
+        self.row = by_hash[self.rank]
+        self.place = np.empty(n_nodes, np.intp)
+        self.place[self.row] = np.arange(n_nodes)
+        first = np.flatnonzero(np.diff(cell, prepend=-1))
+        self.starts = np.append(first, n_nodes)
+        self.sizes = np.diff(self.starts)
+        self.cell_of = np.repeat(np.arange(len(first)), self.sizes)
+        self.cell_block = cell[first] // n_classes
+        self.cell_class = cell[first] % n_classes
+        self.place_class = np.repeat(self.cell_class, self.sizes)
+        self.block_starts = np.append(np.searchsorted(self.cell_block, np.arange(self.cell_block[-1] + 1)), len(first))
+
+
+class Arrangements:
+    """The arrangements of one layout, shared by all templates; made when they are first asked for."""
+
+    __slots__ = ("_classes", "_kept", "_layout", "_plain", "_strings")
+
+    def __init__(self) -> None:
+        self._layout = -1
+        self._strings: StringTable | None = None
+        self._classes: dict[tuple[str, ...], Classes | None] = {}
+        self._plain: Arrangement | None = None
+        self._kept: dict[int, tuple[Classes, Arrangement]] = {}
+
+    def classes(self, keys: tuple[str, ...], snapshot: Snapshot) -> Classes | None:
+        """What `classes` gives, kept while it stands."""
+        self._follow(snapshot)
+        found = self._classes.get(keys)
+        if found is None or not found.stands:
+            found = self._classes[keys] = classes(keys, snapshot)
+        return found
+
+    def arrangement(self, found: Classes | None, snapshot: Snapshot) -> Arrangement:
+        """The arrangement for some classes."""
+        self._follow(snapshot)
+        if found is None:
+            if self._plain is None:
+                self._plain = Arrangement(snapshot.name_hashes, None)
+            return self._plain
+        kept = self._kept.get(id(found))  # held, so that no other classes get its identity
+        if kept is None:
+            kept = self._kept[id(found)] = found, Arrangement(snapshot.name_hashes, found)
+        return kept[1]
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        if snapshot.layout_revision != self._layout or snapshot.strings is not self._strings:
+            self._layout, self._strings, self._plain = snapshot.layout_revision, snapshot.strings, None
+            self._classes.clear()
+            self._kept.clear()
+        elif max(len(self._classes), len(self._kept)) > MOST_KEPT:
+            self._classes.clear()
+            self._kept.clear()
+
+
+class BestRows:
+    """The sums of all rows, `-inf` where one is not feasible, and per cell what is needed to find the best.
+
+    `_tops` (2, n_cells) are the highest sum of each cell and a bound on those of its rows that are lower, `_n_highest` (n_cells,) says how
+    many rows have the highest. Without classes, "sums" are what is compared: totals in whole quanta.
+    """
+
+    __slots__ = ("_at", "_below", "_highest", "_n_highest", "_sums", "_tops")
+
+    def __init__(self, arrangement: Arrangement, sums: NDArray[np.float64], feasible: Mask) -> None:
+        """`sums` (n_nodes,) and `feasible` (n_nodes,) bool are by row."""
+        self._at = at = arrangement
+        self._sums = np.where(feasible, sums, NOTHING)[at.row]
+        first = at.starts[:-1]
+        self._tops = np.empty((2, len(first)))
+        self._highest, self._below = self._tops
+        self._highest[:] = np.maximum.reduceat(self._sums, first)
+        best = self._sums == np.repeat(self._highest, at.sizes)
+        self._n_highest = np.add.reduceat(best, first, dtype=np.intp)
+        self._below[:] = np.maximum.reduceat(np.where(best, NOTHING, self._sums), first)
+
+    def put(self, row: int, value: float) -> None:
+        """Set the sum of one row; -inf where it is not feasible."""
+        place = self._at.place.item(row)
+        before = self._sums.item(place)
+        if value == before:
+            return
+        self._sums[place] = value
+        cell = self._at.cell_of.item(place)
+        highest = self._highest.item(cell)
+        if value > highest:
+            if before < highest or self._n_highest.item(cell) > 1:
+                self._below[cell] = highest
+            self._highest[cell] = value
+            self._n_highest[cell] = 1
+        elif value == highest:
+            self._n_highest[cell] += 1
+        elif before == highest:
+            number = self._n_highest.item(cell)
+            if number == 1:
+                self._count(cell)
+            else:
+                self._n_highest[cell] = number - 1
+                if value > self._below.item(cell):
+                    self._below[cell] = value
+        elif value > self._below.item(cell):
+            self._below[cell] = value
+
+    def put_all(self, rows: NDArray[np.intp], values: NDArray[np.float64]) -> None:
+        """Set the sums of some rows; -inf where one is not feasible."""
+        at = self._at
+        places = at.place[rows]
+        self._sums[places] = values
+        cells = np.flatnonzero(np.bincount(at.cell_of[places]))
+        if len(cells) <= FEW_CELLS:
+            for cell in cells.tolist():
+                self._count(cell)
+            return
+        sizes = at.sizes[cells]
+        first = sizes.cumsum() - sizes
+        sums = self._sums[np.arange(sizes.sum()) + np.repeat(at.starts[cells] - first, sizes)]
+        highest = self._highest[cells] = np.maximum.reduceat(sums, first)
+        best = sums == np.repeat(highest, sizes)
+        self._n_highest[cells] = np.add.reduceat(best, first, dtype=np.intp)
+        self._below[cells] = np.maximum.reduceat(np.where(best, NOTHING, sums), first)
+
+    def _count(self, cell: int) -> None:
+        sums = self._sums[self._at.starts.item(cell) : self._at.starts.item(cell + 1)]
+        highest = sums.max()
+        best = sums == highest
+        self._highest[cell] = highest
+        self._n_highest[cell] = np.count_nonzero(best)
+        self._below[cell] = np.max(sums, where=~best, initial=NOTHING)
+
+    def find(self, added: Sequence[NDArray[np.float64]], per_unit: float) -> Best:
+        """The best rows, where `added` (each (n_classes,)) is added to the sums in turn, and totals are rounded to whole 1/`per_unit`."""
+        if not added:
+            key = self._highest.max()
+            cells = (self._highest == key).nonzero()[0]
+        else:
+            tops = _keys(self._tops, added, self._at.cell_class, per_unit)
+            key = tops[0].max()
+            highest, below = tops == key
+            if below.any():
+                return self._all(added, per_unit, key)
+            cells = highest.nonzero()[0]
+        counts = self._n_highest[cells]
+        return Best(key, cells, counts, int(counts.sum()), added, per_unit)
+
+    def _all(self, added: Sequence[NDArray[np.float64]], per_unit: float, key: float) -> Best:
+        """The same where different sums of a cell are equal once they are rounded, or may be: every row is looked at."""
+        at = self._at
+        equal = _keys(self._sums, added, at.place_class, per_unit) == key
+        counts = np.add.reduceat(equal, at.starts[:-1], dtype=np.intp)
+        cells = np.flatnonzero(counts)
+        return Best(key, cells, counts[cells], int(counts.sum()), added, per_unit)
+
+    def rows(self, found: Best) -> NDArray[np.intp]:
+        """All of the best rows, in no order."""
+        at = self._at
+        if len(found.cells) * 4 > len(at.sizes):
+            return at.row[self._places(found, 0, len(at.row))]
+        return np.concatenate(
+            [at.row[self._places(found, at.starts.item(cell), at.starts.item(cell + 1))] for cell in found.cells.tolist()]
+        )
+
+    def row(self, found: Best, place: int) -> int:
+        """The best row at a place (0..n_rows-1) in the order of name hashes."""
+        at = self._at
+        ends = found.counts.cumsum()
+        index = int(ends.searchsorted(place, side="right"))
+        cell = found.cells.item(index)
+        if not found.added:  # a cell is a block
+            places = self._places(found, at.starts.item(cell), at.starts.item(cell + 1))
+            return at.row.item(places.item(place - (ends.item(index - 1) if index else 0)))
+        block = at.cell_block.item(cell)
+        first_cell, last_cell = at.block_starts.item(block), at.block_starts.item(block + 1)
+        before = int(found.cells.searchsorted(first_cell))
+        places = self._places(found, at.starts.item(first_cell), at.starts.item(last_cell))
+        wanted = place - (ends.item(before - 1) if before else 0)
+        return at.row.item(places.item(at.rank[places].argsort().item(wanted)))
+
+    def _places(self, found: Best, start: int, end: int) -> NDArray[np.intp]:
+        """The places of best rows among some."""
+        keys = _keys(self._sums[start:end], found.added, self._at.place_class[start:end], found.per_unit)
+        places: NDArray[np.intp] = (keys == found.key).nonzero()[0]
+        places += start
+        return places
+
+
+class Best(NamedTuple):
+    """The best rows: their `key`, the cells that they are in with the number in each, `n_rows` in all, and what they were found with."""
+
+    key: float
+    cells: NDArray[np.intp]
+    counts: NDArray[np.intp]
+    n_rows: int
+    added: Sequence[NDArray[np.float64]]
+    per_unit: float
+
+
+def _keys(sums: NDArray[np.float64], added: Sequence[NDArray[np.float64]], of: NDArray[np.intp], per_unit: float) -> NDArray[np.float64]:
+    """What is compared: totals in whole quanta; `of` is the class of each sum."""
+    if not added:
+        return sums
+    for each in added:
+        sums = sums + each.take(of)
+    sums *= per_unit
+    return np.rint(sums, out=sums)

@@ -1,0 +1,182 @@
+"""The outcome of a scheduling cycle, with scores and rejections, as a value.
+
+What costs nothing is in the decision itself. The rest (who was rejected by what, every score at every node, the runner-up) is read on
+demand from the evaluation it came from, as long as that still stands where it stood; afterwards `StaleSnapshot` is raised rather than
+something else told. A decision made by `cycle.decide` has an evaluation of its own. One made by a `Decider` shares it with the next pod of
+its template: take the report before the next decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wharfinger.errors import StaleSnapshot, UnknownObject
+from wharfinger.framework.evaluation.diagnosis import Diagnosis
+from wharfinger.framework.evaluation.kept_result import Evaluation
+from wharfinger.framework.evaluation.question import ALL
+from wharfinger.framework.evaluation.scoring import ScoreSlot
+from wharfinger.language.report.wording import count
+
+if TYPE_CHECKING:
+    from wharfinger.framework.chain import Chain
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScorePart:
+    """One score at one node: `raw` (None where a policy's value is missing or its rule does not apply), the points, and weight × points."""
+
+    name: str
+    tier: int
+    weight: float
+    raw: float | None
+    points: float
+    weighted: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A feasible node and its total in each tier."""
+
+    node: str
+    totals: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Decision:
+    """Where a pod goes, or why it cannot.
+
+    `node` is None when none of the `n_nodes` is feasible; `message` then says why in kube-scheduler's words ("" otherwise). `ties` counts
+    the nodes that were equal in every tier and tie break (the stable hash chose among them). `nominated` and `victims` are PostFilter's.
+    """
+
+    pod: PodView
+    node: str | None
+    row: int | None
+    n_nodes: int
+    feasible: int
+    ties: int
+    message: str
+    chain: Chain
+    snapshot_revision: int
+    nominated: str | None = None
+    victims: tuple[PodView, ...] = ()
+    evaluation: Evaluation = field(repr=False)
+    version: int = field(repr=False)
+    snapshot: Snapshot = field(repr=False)
+
+    def __str__(self) -> str:
+        if self.node is None:
+            return f"{self.pod.key}: {self.message}"
+        equals = f", {self.ties} equally good" if self.ties > 1 else ""
+        return f"{self.pod.key} → {self.node} ({self.feasible} of {count(self.n_nodes, 'node')} feasible{equals})"
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """Names of the policies that govern the pod, sorted."""
+        return self.evaluation.lineup.policies
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about policies that got in each other's way."""
+        return self.evaluation.lineup.notes
+
+    @property
+    def policy_revision(self) -> str:
+        """SHA-256 over the policy set of the chain."""
+        return self.chain.policy_revision
+
+    @property
+    def chain_revision(self) -> str:
+        """SHA-256 over the policies, plugins, weights and arguments."""
+        return self.chain.revision
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """The filters' verdicts on every node."""
+        return Diagnosis(self._current().filtering, self.n_nodes)
+
+    @property
+    def tiers(self) -> tuple[int, ...]:
+        """The tiers whose totals are compared, in order."""
+        return tuple(tier.tier for tier in self.evaluation.scoring.tiers)
+
+    @property
+    def totals(self) -> tuple[float, ...]:
+        """The chosen node's total in each tier; empty when unschedulable."""
+        return () if self.row is None else self._totals(self.row)
+
+    @property
+    def runner_up(self) -> Ranked | None:
+        """The best other node; None when there is none."""
+        others = [ranked for ranked in self.ranking(2) if ranked.node != self.node]
+        return others[0] if others else None
+
+    @property
+    def margin(self) -> float | None:
+        """How far the first tier's total is above the runner-up's; None when nothing else is feasible."""
+        second = self.runner_up
+        return None if second is None else self.totals[0] - second.totals[0]
+
+    def ranking(self, most: int) -> tuple[Ranked, ...]:
+        """The best feasible nodes, best first, at most so many; the chosen one is first, other equals are sorted by name."""
+        if self.row is None:
+            return ()
+        scoring = self._current().scoring
+        rows = np.flatnonzero(self.evaluation.filtering.feasible)
+        names = self.snapshot.names
+        keys = [tier.key(ALL) for tier in scoring.tiers]
+        threshold = np.partition(keys[0][rows], -min(most, len(rows)))[-min(most, len(rows))]
+        rows = rows[keys[0][rows] >= threshold]
+        ordered = sorted(rows.tolist(), key=lambda row: ([-key[row] for key in keys], row != self.row, names[row]))
+        return tuple(Ranked(node=names[row], totals=self._totals(row)) for row in ordered[:most])
+
+    def scores_at(self, node: str) -> tuple[ScorePart, ...]:
+        """Every score at a feasible node, in summing order; empty where the node is not feasible. `UnknownObject` for an unknown name."""
+        evaluation, row = self._current(), self._row(node)
+        if not evaluation.filtering.feasible[row]:
+            return ()
+        return tuple(_part(slot, row) for slot in evaluation.scoring.slots if not slot.skipped)
+
+    def rejections_at(self, node: str) -> tuple[str, ...]:
+        """`plugin: reason` for everything that speaks against a node; empty where it is feasible."""
+        return tuple(f"{found.plugin}: {reason}" for found in self.diagnosis.at(self._row(node)) for reason in found.reasons)
+
+    def feasible_nodes(self) -> tuple[str, ...]:
+        """The names of all feasible nodes, sorted."""
+        names = self.snapshot.names
+        return tuple(sorted(names[row] for row in np.flatnonzero(self._current().filtering.feasible).tolist()))
+
+    def _row(self, node: str) -> int:
+        row = self.snapshot.row(node)
+        if row is None:
+            raise UnknownObject(f"there is no node {node}")
+        return row
+
+    def _totals(self, row: int) -> tuple[float, ...]:
+        rows = np.array([row], np.intp)
+        return tuple(tier.total_of(rows).item() for tier in self._current().scoring.tiers)
+
+    def _current(self) -> Evaluation:
+        if self.evaluation.version != self.version:
+            raise StaleSnapshot(
+                f"the decision about {self.pod.key} was made at revision {self.snapshot_revision} and what it rests on has been "
+                "brought up to date since; read its details before the next decision, or use decide()"
+            )
+        return self.evaluation
+
+
+def _part(slot: ScoreSlot, row: int) -> ScorePart:
+    raw, points = slot.at(row)
+    return ScorePart(
+        name=slot.plugin.name,
+        tier=slot.term.tier,
+        weight=slot.weight,
+        raw=raw if np.isfinite(raw) else None,
+        points=points,
+        weighted=slot.weight * points,
+    )

@@ -1,0 +1,178 @@
+"""Why nodes were rejected, and kube-scheduler's own sentence for it.
+
+A node is counted under the first filter that rejects it, with all the reasons that filter gave, because kube-scheduler asks no further.
+Beyond that, each filter's own verdict on every node is there ("matched alone"), and how many nodes were left after each filter in turn
+("matched so far"). The sentence is that of `FitError.Error` (pkg/scheduler/framework/types.go, Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework.evaluation.filter_slot import FilterSlot
+from wharfinger.framework.evaluation.filtering import Filtering
+from wharfinger.framework.verdict import Mask, Reason
+
+NO_NODES = "no nodes available to schedule pods"
+NOMINATED = "beside nominated pods"
+"""The name of the filters' verdict on a node with the pods nominated to it counted as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterDiagnosis:
+    """The effect of one filter.
+
+    `alone`: nodes it rejects by itself; `first`: those of them that no earlier filter had rejected; `left`: nodes that are left after it.
+    `reasons` counts the nodes under each reason among `alone`, `first_reasons` among `first`.
+    """
+
+    plugin: str
+    skipped: bool
+    alone: int
+    first: int
+    left: int
+    reasons: Mapping[str, int]
+    first_reasons: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRejection:
+    """What one filter has against one node."""
+
+    plugin: str
+    reasons: tuple[Reason, ...]
+
+    @property
+    def resolvable(self) -> bool:
+        """True if removing pods from the node could help."""
+        return all(reason.resolvable for reason in self.reasons)
+
+
+class Diagnosis:
+    """The filters' verdicts on every node, read from `Filtering` on demand: they are those at the time of the call."""
+
+    def __init__(self, filtering: Filtering, n_nodes: int) -> None:
+        self._filtering = filtering
+        self._n_nodes = n_nodes
+
+    @property
+    def filters(self) -> tuple[FilterDiagnosis, ...]:
+        """Every filter in order; empty when the pod was refused as a whole."""
+        left = self._considered()
+        found = []
+        for slot in self._slots():
+            failing = np.zeros(self._n_nodes, np.bool_) if slot.skipped else slot.bits != 0
+            first = left & failing
+            left = left & ~failing
+            found.append(
+                FilterDiagnosis(
+                    plugin=slot.plugin.name,
+                    skipped=slot.skipped,
+                    alone=int(np.count_nonzero(failing)),
+                    first=int(np.count_nonzero(first)),
+                    left=int(np.count_nonzero(left)),
+                    reasons=_counts(slot, failing),
+                    first_reasons=_counts(slot, first),
+                )
+            )
+        return tuple(found)
+
+    @property
+    def reasons(self) -> Mapping[str, int]:
+        """How many nodes are counted under each reason, as kube-scheduler counts: first failing filter, all of its reasons."""
+        refusal = self._filtering.refusal
+        if refusal is not None:
+            return {reason.text: self._n_nodes for reason in refusal.reasons}
+        left = self._considered()
+        counts: Counter[str] = Counter(reason.text for found in self._filtering.crowded.values() for reason in found)
+        chosen = self._filtering.node_set
+        if chosen is not None and not chosen.mask.all():
+            counts[chosen.reason.text] = self._n_nodes - int(np.count_nonzero(chosen.mask))
+        for slot in self._slots():
+            if not slot.skipped and left.any():
+                failing = slot.bits != 0
+                counts.update(_counts(slot, left & failing))
+                left &= ~failing
+        return counts
+
+    @property
+    def message(self) -> str:
+        """`0/N nodes are available: …`, without PostFilter's part; only to be said when no node is feasible."""
+        if not self._n_nodes:
+            return NO_NODES
+        start = f"0/{self._n_nodes} nodes are available:"
+        if self._filtering.refusal is not None:
+            return f"{start} {self._filtering.refusal.message}."
+        listed = sorted(f"{count} {text}" for text, count in self.reasons.items())
+        return f"{start} {', '.join(listed)}." if listed else start
+
+    @property
+    def unresolvable(self) -> Mask:
+        """`(n_nodes,) bool`: nodes where no removal of pods would help, by the first filter that rejects each."""
+        if self._filtering.refusal is not None:
+            return np.full(self._n_nodes, not self._filtering.refusal.resolvable)
+        left = self._considered()
+        unresolvable = ~left
+        for row, found in self._filtering.crowded.items():
+            unresolvable[row] = not all(reason.resolvable for reason in found)
+        for slot in self._slots():
+            if not slot.skipped:
+                final = sum(1 << index for index, reason in enumerate(slot.reasons) if not reason.resolvable)
+                unresolvable |= left & ((slot.bits & slot.bits.dtype.type(final)) != 0)
+                left &= slot.bits == 0
+        return unresolvable
+
+    def at(self, row: int) -> tuple[NodeRejection, ...]:
+        """Everything that every filter has against the node of a row, in the filters' order; empty where it is feasible."""
+        refusal = self._filtering.refusal
+        if refusal is not None:
+            return (NodeRejection(plugin=refusal.plugin, reasons=refusal.reasons),)
+        found = []
+        chosen = self._filtering.node_set
+        if chosen is not None and not chosen.mask[row]:
+            found.append(NodeRejection(plugin=" ".join(chosen.plugins), reasons=(chosen.reason,)))
+        if row in self._filtering.crowded:
+            found.append(NodeRejection(plugin=NOMINATED, reasons=self._filtering.crowded[row]))
+        speaking = [slot for slot in self._slots() if not slot.skipped and slot.bits[row]]
+        found += [NodeRejection(plugin=slot.plugin.name, reasons=_set_reasons(slot, int(slot.bits[row]))) for slot in speaking]
+        return tuple(found)
+
+    def rejected_by(self, plugin: str) -> Mask:
+        """`(n_nodes,) bool`: the nodes that a filter rejects by itself."""
+        for slot in self._slots():
+            if slot.plugin.name == plugin and not slot.skipped:
+                return np.asarray(slot.bits != 0)
+        return np.zeros(self._n_nodes, np.bool_)
+
+    def _slots(self) -> Sequence[FilterSlot]:
+        return () if self._filtering.refusal is not None else self._filtering.slots
+
+    def _considered(self) -> Mask:
+        """The nodes that the filters, each in turn, decide about."""
+        chosen = self._filtering.node_set
+        considered = np.ones(self._n_nodes, np.bool_) if chosen is None else chosen.mask.copy()
+        considered[list(self._filtering.crowded)] = False
+        return considered
+
+
+def _counts(slot: FilterSlot, among: Mask) -> dict[str, int]:
+    """How many of the nodes in `among` are under each reason; equal texts are counted together."""
+    if slot.skipped or not among.any():
+        return {}
+    bits: NDArray[Any] = slot.bits[among]
+    counts: Counter[str] = Counter()
+    for index, reason in enumerate(slot.reasons):
+        count = int(np.count_nonzero(bits & bits.dtype.type(1 << index)))
+        if count:
+            counts[reason.text] += count
+    return counts
+
+
+def _set_reasons(slot: FilterSlot, bits: int) -> tuple[Reason, ...]:
+    return tuple(reason for index, reason in enumerate(slot.reasons) if bits >> index & 1)

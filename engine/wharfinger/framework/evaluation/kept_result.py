@@ -1,0 +1,170 @@
+"""Everything the chain has to say of one pod template, kept up to date with the cluster.
+
+    Filtering ─ feasible set ─→ Scoring ─ best rows ─→ choose
+
+An evaluation remembers the revision it stands at. When it is asked again it looks at the rows that changed since; if rows were added, moved
+or removed, or too much happened, it starts afresh. Either way the answer is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework.evaluation import best_rows, question
+from wharfinger.framework.evaluation.best_rows import Arrangements
+from wharfinger.framework.evaluation.diagnosis import Diagnosis
+from wharfinger.framework.evaluation.filtering import Filtering
+from wharfinger.framework.evaluation.lineup import Lineup
+from wharfinger.framework.evaluation.question import Changes, CycleState, Question
+from wharfinger.framework.evaluation.scoring import Scoring
+from wharfinger.framework.evaluation.stopwatch import NO_LAPS, Stopwatch
+
+if TYPE_CHECKING:
+    from wharfinger.framework.eviction import Evictable
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The best row, how many rows were as good until the hash decided."""
+
+    row: int
+    ties: int
+
+
+class Evaluation:
+    """The kept result for one template, as of `asked_at`. `version` grows whenever anything in it changes."""
+
+    __slots__ = (
+        "_laps",
+        "_layout",
+        "_message",
+        "_nominee",
+        "_scored",
+        "_stopwatch",
+        "asked_at",
+        "cycle",
+        "filtering",
+        "lineup",
+        "revision",
+        "scoring",
+        "version",
+    )
+
+    def __init__(self, lineup: Lineup, stopwatch: Stopwatch | None = None, arrangements: Arrangements | None = None) -> None:
+        self.lineup = lineup
+        self.cycle = CycleState()
+        self.filtering = Filtering(lineup.filters, stopwatch)
+        self.scoring = Scoring(lineup, stopwatch, arrangements)
+        self._stopwatch = stopwatch
+        self._laps = NO_LAPS
+        self.revision = -1
+        self.version = 0
+        self._layout = -1
+        self.asked_at = 0.0
+        self._nominee: str | None = (
+            None  # the pod the evaluation is for, if room is being made for it: that room does not crowd it out itself
+        )
+        self._scored = False
+        self._message: str | None = None
+
+    def update(self, pod: PodView, snapshot: Snapshot) -> None:
+        """Make it what a fresh evaluation of `pod` over `snapshot` would be."""
+        revision = snapshot.revision
+        nominee = None if snapshot.nominated_to(pod.uid) is None else pod.uid
+        if revision == self.revision and snapshot.now == self.asked_at and nominee == self._nominee:
+            return
+        self.version += 1
+        self._message = None
+        asked = Question(self.cycle, pod, snapshot)
+        changes = self._changes(snapshot)
+        if self._stopwatch is not None:
+            self._laps = self.filtering.laps = self.scoring.laps = self._stopwatch.begin(
+                whole=changes is None, policies=self.lineup.policies
+            )
+        if changes is None:
+            self._start(asked)
+        else:
+            self._refresh(asked, changes)
+        self.revision, self._layout, self.asked_at, self._nominee = revision, snapshot.layout_revision, snapshot.now, nominee
+
+    def concluded(self, choice: Choice | None) -> None:
+        """The decision that the last update was for has ended."""
+        if self._stopwatch is not None and self._laps is not NO_LAPS:
+            if choice is None:
+                self._laps.mark("PostFilter")
+            self._stopwatch.ended(self._laps, "Unschedulable" if choice is None else "Success")
+            self._laps = NO_LAPS
+
+    def _changes(self, snapshot: Snapshot) -> Changes | None:
+        """What happened since the last update; None if rows have moved or it is not known."""
+        if snapshot.layout_revision != self._layout:
+            return None
+        node_rows, usage_rows = snapshot.node_changes(self.revision), snapshot.usage_changes(self.revision)
+        if node_rows is None or usage_rows is None:
+            return None
+        return question.changes(self.revision, node_rows, usage_rows)
+
+    def _start(self, asked: Question) -> None:
+        self.cycle.clear()
+        self.filtering.evaluate(asked)
+        self._laps.mark("Filter")
+        self._score(asked)
+
+    def _refresh(self, asked: Question, changes: Changes) -> None:
+        flips = self.filtering.refresh(asked, changes)
+        self._laps.mark("Filter")
+        if self._scored and self.filtering.count and not isinstance(flips, slice):
+            self.scoring.refresh(asked, changes, flips, self.filtering.feasible)
+            self._laps.mark("Score")
+        else:
+            self._score(asked)
+
+    def _score(self, asked: Question) -> None:
+        self._scored = self.filtering.count > 0
+        if self._scored:
+            self.scoring.evaluate(asked, self.filtering.feasible)
+            self._laps.mark("Score")
+
+    def rejection_message(self, snapshot: Snapshot) -> str:
+        """Why no node is feasible, as kube-scheduler would say it; made once, however many pods of the template ask."""
+        if self._message is None:
+            self._message = Diagnosis(self.filtering, snapshot.n_nodes).message
+        return self._message
+
+    def evictable(self, pod: PodView, snapshot: Snapshot) -> Evictable:
+        """Whom preemption may evict for `pod`."""
+        allowed = self.lineup.evictable(pod, snapshot.now)
+        if self._laps is NO_LAPS or not allowed.rules:
+            return allowed
+        measured = (self._laps.of_policy(policy, rule) for policy, rule in zip(allowed.policies, allowed.rules, strict=True))
+        return replace(allowed, rules=tuple(measured))
+
+    def choose(self, pod: PodView, snapshot: Snapshot) -> Choice | None:
+        """The best of all feasible nodes for `pod`; None where there is none."""
+        if not self.filtering.count:
+            return None
+        feasible = self.filtering.feasible
+        if len(self.scoring.tiers) == 1 and not self.lineup.tie_breaks:
+            return Choice(*self.scoring.best(pod.uid, snapshot, feasible))
+        best = self.scoring.best_rows(feasible)
+        if len(best) > 1:
+            best = self._narrow(best, pod, snapshot)
+        if len(best) == 1:
+            return Choice(int(best[0]), 1)
+        return Choice(int(best[best_rows.winner(pod.uid, snapshot.name_hashes[best])]), len(best))
+
+    def _narrow(self, rows: NDArray[np.intp], pod: PodView, snapshot: Snapshot) -> NDArray[np.intp]:
+        """The rows that are still equal after the later tiers and the policies' tie breaks."""
+        for tier in self.scoring.tiers[1:]:
+            keys = tier.key(rows)
+            rows = rows[keys == keys.max()]
+        for rule in self.lineup.tie_breaks:
+            if len(rows) > 1:
+                rows = self._laps.of_policy(rule.policy, rule.best)(self.cycle, pod, snapshot, rows)
+        return rows

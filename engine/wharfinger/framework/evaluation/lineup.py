@@ -1,0 +1,172 @@
+"""The rules that one pod meets, in order: plugins of the chain, and the rules of the policies that govern the pod.
+
+A policy may change weights of built-in scores for its pods with `base kubernetes { … }`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.errors import UsageError
+from wharfinger.framework import eviction, extension
+from wharfinger.framework.configuration.chain_settings import arguments, known
+from wharfinger.framework.evaluation.points import Scale
+from wharfinger.framework.evaluation.question import CycleState
+from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.registry import Registry
+from wharfinger.language.semantics.catalogue import Volatility
+
+if TYPE_CHECKING:
+    from wharfinger.compiler.program import CompiledPolicy
+    from wharfinger.framework.eviction import Evictable
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Weights and arguments by plugin name, and a note for every contradiction."""
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def settle(governing: Sequence[CompiledPolicy]) -> Settled:
+    """What holds for pods governed by these policies (sorted by name)."""
+    weights: dict[str, tuple[float, str]] = {}
+    chosen: dict[str, tuple[Mapping[str, Any], str]] = {}
+    notes = []
+    for policy in sorted(governing, key=lambda policy: policy.authority.namespace is not None):
+        for override in policy.base:
+            if override.weight is not None:
+                weight, first = weights.setdefault(override.plugin, (override.weight, policy.name))
+                notes += [_note(override.plugin, "weight", first, policy.name)] if weight != override.weight else []
+            if override.arguments:
+                values, first = chosen.setdefault(override.plugin, (override.arguments, policy.name))
+                notes += [_note(override.plugin, "arguments", first, policy.name)] if values != override.arguments else []
+    return Settled(
+        {plugin: weight for plugin, (weight, _) in weights.items()},
+        {plugin: values for plugin, (values, _) in chosen.items()},
+        tuple(notes),
+    )
+
+
+def quanta(governing: Sequence[CompiledPolicy]) -> Mapping[int, float]:
+    """The quantum of each tier that a policy names: the coarsest, where several do, so that the order of policies cannot matter."""
+    found: dict[int, float] = {}
+    for policy in governing:
+        for tier, quantum in policy.quantum.items():
+            found[tier] = max(found.get(tier, 0.0), quantum)
+    return found
+
+
+def check(policies: Sequence[CompiledPolicy], registry: Registry) -> None:
+    """Checks overrides; raises for an unknown or scoreless plugin, for arguments it does not take, and for contradictions."""
+    for policy in policies:
+        for override in policy.base:
+            known(override.plugin, registry)
+            plugin = registry[override.plugin]
+            if not issubclass(plugin, extension.ScorePlugin):
+                raise UsageError(f'policy "{policy.name}": plugin {override.plugin} does not score nodes; a policy reweighs scores only')
+            arguments(plugin, override.arguments)
+    overriding = [policy for policy in policies if policy.base]
+    for index, left in enumerate(overriding):
+        for right in overriding[index + 1 :]:
+            sentence = contradiction(left, right)
+            if sentence is not None:
+                raise UsageError(sentence)
+
+
+def contradiction(left: CompiledPolicy, right: CompiledPolicy) -> str | None:
+    """In what two policies contradict each other about a base plugin for pods that both surely govern; None if they do not."""
+    if not left.base or not right.base or not _surely_meet(left, right):
+        return None
+    return next((f"{note}; both govern the same pods" for note in settle([left, right]).notes), None)
+
+
+def _surely_meet(left: CompiledPolicy, right: CompiledPolicy) -> bool:
+    if _governs_all(left) or _governs_all(right):
+        return True
+    if left.authority.namespace != right.authority.namespace:
+        return False
+    mine, other = left.policy.scope, right.policy.scope
+    return mine is None or other is None or mine == other
+
+
+def _governs_all(policy: CompiledPolicy) -> bool:
+    return policy.policy.scope is None and policy.authority.namespace is None
+
+
+def _note(plugin: str, what: str, first: str, second: str) -> str:
+    return f'policies "{first}" and "{second}" give {plugin} different {what}'
+
+
+DEFAULT_QUANTUM = 1e-6
+"""Totals are rounded to a multiple of this before they are compared: far below a point, far above rounding errors of sums."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreTerm:
+    """A score that counts: `weight` × points, added to the total of `tier`."""
+
+    plugin: ScorePlugin
+    weight: float
+    tier: int
+    scale: Scale
+
+
+class TieBreak(Protocol):
+    """A tie-break key of the policy of that name."""
+
+    @property
+    def policy(self) -> str:
+        """The policy's name."""
+
+    def best(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of `rows` (at least one) that come first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineup:
+    """What applies to the pods that one set of policies governs.
+
+    `notes` are sentences about rules that got in each other's way; people see them with every decision.
+    """
+
+    filters: tuple[FilterPlugin, ...]
+    scores: tuple[ScoreTerm, ...]
+    policies: tuple[str, ...] = ()
+    quanta: Mapping[int, float] = field(default_factory=dict)
+    tie_breaks: tuple[TieBreak, ...] = ()
+    notes: tuple[str, ...] = ()
+    governing: tuple[CompiledPolicy, ...] = ()
+
+    def evictable(self, pod: PodView, now: float) -> Evictable:
+        """Whom preemption may evict for a pod that has this lineup."""
+        return eviction.evictable(self.governing, pod, now)
+
+    @property
+    def spares_for_a_time(self) -> bool:
+        """True if mere time may let preemption evict pods that it may not evict now."""
+        speaking = (policy for policy in self.governing if policy.victims is not None)
+        return any(policy.scope_timed or (policy.victims is not None and policy.victims.timed) for policy in speaking)
+
+    def quantum(self, tier: int) -> float:
+        """The step to which totals of a tier are rounded."""
+        return self.quanta.get(tier, DEFAULT_QUANTUM)
+
+    @property
+    def tiers(self) -> tuple[int, ...]:
+        """The tiers in the order in which they are compared; tier 1 is always there."""
+        return tuple(sorted({1, *(term.tier for term in self.scores)}))
+
+
+def in_summing_order(terms: list[ScoreTerm]) -> tuple[ScoreTerm, ...]:
+    """The terms sorted STATIC, ROW, GLOBAL; otherwise in the order given."""
+    return tuple(sorted(terms, key=lambda term: Volatility(term.plugin.score_volatility).value))

@@ -1,0 +1,223 @@
+"""From raw scores to points, in a form that can be brought up to date one node at a time.
+
+Normalising looks at all feasible nodes: its *extent* (the lowest and highest raw score, say). After a placement a few raw scores have
+changed and the extent usually has not; then only those nodes' points change. A scale splits the two steps, and says when a change may
+have moved the extent.
+
+The arithmetic of policies is `compiler.normalize`'s. Their raw score is one float64 per node, so that it can be kept like any other: NaN
+where the value is missing, +inf where the rule leaves the node alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.compiler import normalize
+from wharfinger.errors import PluginFault
+from wharfinger.framework import plugin_faults
+from wharfinger.framework.extension import Normalization
+from wharfinger.framework.verdict import MAX_NODE_SCORE, Mask
+from wharfinger.language.syntax.ast import MissingAction, Normalize
+
+if TYPE_CHECKING:
+    from wharfinger.compiler.program import CompiledScore
+
+Extent: TypeAlias = tuple[float, ...]
+
+NO_EXTENT: Extent = ()
+ONE = np.ones(1, np.bool_)
+
+
+class Scale(Protocol):
+    """How one score's raw values become points of 0..100."""
+
+    @property
+    def relative(self) -> bool:
+        """Whether the points of a node depend on the other feasible nodes."""
+
+    @property
+    def by_class(self) -> bool:
+        """Whether they depend on these only by which raw scores there are, and not on how many nodes have each."""
+
+    def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:
+        """What Score returned for `n_rows` nodes, checked."""
+
+    def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:
+        """What the points depend on besides a node's own raw score; arrays are `(n_nodes,)`."""
+
+    def moves(self, extent: Extent, values: NDArray[Any]) -> bool:
+        """Whether feasible nodes with these raw scores, coming or going, may change `extent`; True when in doubt."""
+
+    def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:
+        """The points `(n_rows,)` of some nodes, a new array; of no meaning where not feasible."""
+
+    def checked(self, value: float) -> float:
+        """What `score_one` returned, checked."""
+
+    def point(self, value: float, extent: Extent) -> float:
+        """The points of one feasible node: what `points` says, bit by bit."""
+
+
+class Plain:
+    """The raw scores of a plugin without a normalization: they are the points."""
+
+    relative = False
+    by_class = True
+
+    def __init__(self, plugin: str) -> None:
+        self._plugin = plugin
+
+    def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:
+        """`answer`, if it is an int64 array of points in 0..100."""
+        return plugin_faults.points(self._plugin, plugin_faults.raw_scores(self._plugin, answer, n_rows), n_rows)
+
+    def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:  # noqa: ARG002 — nothing to know
+        """Nothing."""
+        return NO_EXTENT
+
+    def moves(self, extent: Extent, values: NDArray[Any]) -> bool:  # noqa: ARG002 — nothing to move
+        """False."""
+        return False
+
+    def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:  # noqa: ARG002 — as is
+        """A copy of `raw`."""
+        return raw.copy()
+
+    def checked(self, value: float) -> float:
+        """`value`, if it is a whole number of points in 0..100."""
+        if type(value) is int and 0 <= value <= MAX_NODE_SCORE:
+            return value
+        points: int = plugin_faults.points(self._plugin, plugin_faults.raw_scores(self._plugin, np.array([value]), 1), 1).item()
+        return points
+
+    def point(self, value: float, extent: Extent) -> float:  # noqa: ARG002 — as is
+        """`value`."""
+        return value
+
+
+class Normalized:
+    """The scale of a plugin with a normalization; the extent is (low, high)."""
+
+    relative = True
+    by_class = True
+
+    def __init__(self, plugin: str, normalization: Normalization) -> None:
+        self._plugin = plugin
+        self._normalization = normalization
+        self._least = normalization.least
+
+    def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:
+        """`answer`, if it is an array of finite numbers."""
+        return plugin_faults.raw_scores(self._plugin, answer, n_rows)
+
+    def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:
+        """The lowest and highest raw score that counts, (0, 0) where none does."""
+        counted = raw if feasible.all() else raw[feasible]
+        if self._least > -np.inf:
+            counted = counted[counted >= self._least]
+        return (counted.min().item(), counted.max().item()) if counted.size else (0, 0)
+
+    def moves(self, extent: Extent, values: NDArray[Any]) -> bool:
+        """Whether a value is, or is beyond, an extreme."""
+        low, high = extent
+        return any(not low < value < high for value in values.tolist())
+
+    def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:
+        """The normalised scores, checked where feasible; 0 elsewhere."""
+        try:
+            answer = self._normalization.points(raw, *extent)
+        except Exception as error:
+            raise PluginFault(self._plugin, "normalization", error) from error
+        scores = plugin_faults.whole_numbers(self._plugin, answer, len(raw))
+        return plugin_faults.points(self._plugin, scores * feasible, len(raw))
+
+    def checked(self, value: float) -> float:
+        """`value`, if it is a finite number."""
+        raw: float = plugin_faults.raw_scores(self._plugin, np.array([value]), 1).item()
+        return raw
+
+    def point(self, value: float, extent: Extent) -> float:
+        """The normalised score, checked."""
+        points: int = self.points(np.array([value]), extent, ONE).item()
+        return points
+
+
+def of(plugin: str, normalization: Normalization | None) -> Scale:
+    """The scale of a plugin."""
+    return Plain(plugin) if normalization is None else Normalized(plugin, normalization)
+
+
+ENCODED = np.array([0.0, np.nan, np.inf])
+"""What is added to a raw score, by its state; values have 0 there."""
+
+
+class PolicyScale:
+    """The scale of one score rule.
+
+    The extent is (low, high) over the feasible nodes that have a value, and the mean of their points where some node is to be given it.
+    """
+
+    def __init__(self, rule: CompiledScore) -> None:
+        self._scaling = normalize.Scaling(
+            normalize=rule.normalize, min_spread=rule.min_spread, on_missing=rule.on_missing, missing_points=rule.missing_points
+        )
+        self._neutral = rule.on_missing is MissingAction.NEUTRAL
+        self.by_class = not self._neutral  # the mean of points depends on how many nodes have each
+        self.relative = self._neutral or rule.normalize is not Normalize.NONE
+
+    def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:  # noqa: ARG002 — kernels are compared with the interpreter, not checked here
+        """`answer`."""
+        scores: NDArray[Any] = answer
+        return scores
+
+    def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:
+        """The extent; (0, 0) if no feasible node has a value."""
+        if not self.relative:
+            return NO_EXTENT
+        values = raw if feasible.all() else raw[feasible]
+        finite = np.isfinite(values)
+        if self._neutral and np.isnan(values).any():
+            found = normalize.extent(np.where(finite, values, 0.0), (~finite).view(np.uint8), np.ones(len(values), np.bool_), self._scaling)
+            return found.low, found.high, found.mean
+        values = values if finite.all() else values[finite]
+        return (values.min().item(), values.max().item()) if len(values) else (0.0, 0.0)
+
+    def moves(self, extent: Extent, values: NDArray[Any]) -> bool:
+        """Whether a value is, or is beyond, an extreme; always where a mean is in use."""
+        if len(extent) > len(("low", "high")):
+            return True
+        low, high = extent
+        return any(not low < value < high for value in values.tolist())
+
+    def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:  # noqa: ARG002 — points elsewhere do no harm
+        """The points; 0 where the rule leaves the node alone."""
+        low, high, mean = (*extent, normalize.MIDDLE, normalize.MIDDLE, normalize.MIDDLE)[:3]
+        finite = np.isfinite(raw)
+        if finite.all():
+            return normalize.scaled(raw, low, high, self._scaling)
+        state = np.where(
+            finite, np.uint8(normalize.VALUE), np.where(np.isnan(raw), np.uint8(normalize.MISSING), np.uint8(normalize.SKIPPED))
+        )
+        return normalize.points(np.where(finite, raw, 0.0), state, normalize.Extent(low, high, mean), self._scaling)[0]
+
+    def checked(self, value: float) -> float:
+        """`value`."""
+        return value
+
+    def point(self, value: float, extent: Extent) -> float:
+        """The points of one feasible node."""
+        if not math.isfinite(value):
+            points: float = self.points(np.array([value]), extent, ONE).item()
+            return points
+        kind = self._scaling.normalize
+        if kind is Normalize.MAX:
+            value = value * normalize.MOST / extent[1] if extent[1] else value
+        elif kind is Normalize.MINMAX:
+            low, high = extent[0], extent[1]
+            stretched = normalize.stretches(low, high, self._scaling.min_spread)
+            value = (value - low) * normalize.MOST / (high - low) if stretched else normalize.MIDDLE
+        return min(value, normalize.MOST) if value > 0.0 else 0.0

@@ -1,0 +1,188 @@
+"""The filters asked about one node with other pods on it than there are, as preemption and nominated pods need it.
+
+Pods are removed and added here in thought; the cluster stays as it is. Kubernetes clones the node and its cycle state for that; here a
+plugin is told the difference (`FilterPlugin.filter_if`) and answers for the one node. As `RunFilterPluginsWithNominatedPods`
+(pkg/scheduler/framework/runtime/framework.go, Kubernetes 1.36): filters run in order until one rejects; where room is being made for
+other pods of equal or higher priority, they run first with those on the node, then without, and both must pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from numpy.typing import NDArray
+
+from wharfinger.framework.evaluation.filter_slot import FilterSlot
+from wharfinger.framework.evaluation.question import CycleState, Question
+from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.verdict import Reason, Rejected
+from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model.state.cluster_state import ClusterState
+
+if TYPE_CHECKING:
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+T = TypeVar("T")
+
+
+class Supposition:
+    """The pods of one node with some removed and some added; `removed` and `added` are by uid.
+
+    `count` and `requests` say by how much the number of pods and the sums of their requests differ from the real ones.
+    """
+
+    __slots__ = ("_memo", "added", "count", "removed", "requests", "row", "snapshot")
+
+    def __init__(self, snapshot: Snapshot, row: int) -> None:
+        self.snapshot = snapshot
+        self.row = row
+        self.removed: dict[str, PodView] = {}
+        self.added: dict[str, PodView] = {}
+        self.count = 0
+        self.requests: dict[str, int] = {}
+        self._memo: dict[Hashable, object] = {}
+
+    def pods(self) -> Iterator[PodView]:
+        """The pods that are supposed to be on the node."""
+        for pod in self.snapshot.pods_on(self.row):
+            if pod.uid not in self.removed:
+                yield pod
+        yield from self.added.values()
+
+    def alone(self) -> Snapshot:
+        """A cluster of this node and its supposed pods alone, at the same time and without samples of metrics."""
+        state = ClusterState(self.snapshot.now)
+        state.add_node(self.snapshot.node(self.row).object)
+        for pod in self.pods():
+            state.add_pod(pod)
+        return state.snapshot(self.snapshot.now)
+
+    def remove(self, pod: PodView) -> None:
+        """Suppose that one of the node's pods is gone."""
+        self.removed[pod.uid] = pod
+        self._count(pod, -1)
+
+    def restore(self, pod: PodView) -> None:
+        """Suppose that a removed pod is there after all."""
+        del self.removed[pod.uid]
+        self._count(pod, 1)
+
+    def add(self, pod: PodView) -> None:
+        """Suppose that a pod is there which is not."""
+        self.added[pod.uid] = pod
+        self._count(pod, 1)
+
+    def withdraw(self, pod: PodView) -> None:
+        """Suppose no longer that an added pod is there."""
+        del self.added[pod.uid]
+        self._count(pod, -1)
+
+    def difference(self, counts: Callable[[PodView], bool]) -> int:
+        """How many more pods of some sort there are than in reality; negative for fewer."""
+        return sum(1 for pod in self.added.values() if counts(pod)) - sum(1 for pod in self.removed.values() if counts(pod))
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` returns; it is called only for a key that is new. For what of the node stays the same whatever pods are there."""
+        if key not in self._memo:
+            self._memo[key] = make()
+        return cast("T", self._memo[key])
+
+    def _count(self, pod: PodView, sign: int) -> None:
+        self.count += sign
+        for resource, amount in pod.requests.items():
+            self.requests[resource] = self.requests.get(resource, 0) + sign * amount
+
+
+class Answered(Protocol):
+    """A filter with what it has said of every node."""
+
+    plugin: FilterPlugin
+    skipped: bool
+    reasons: tuple[Reason, ...]
+    bits: NDArray[Any]
+
+
+class Trial:
+    """Asks the filters that have answered a question about one node with other pods on it.
+
+    `refused` are the reasons of a PreFilter that has refused the pod as a whole; then the filters have said nothing, and it stays at that.
+    """
+
+    def __init__(self, slots: Sequence[Answered], asked: Question, refused: tuple[Reason, ...] = ()) -> None:
+        self._asked = asked
+        self._refused = refused
+        self._slots = tuple((slot, type(slot.plugin).filter_if is not FilterPlugin.filter_if) for slot in slots if not slot.skipped)
+
+    def confirmed(self, row: int, victims: Sequence[PodView]) -> tuple[Reason, ...]:
+        """The reasons of filters that cannot suppose anything against the node without its victims; empty if all let it pass.
+
+        Such a filter is asked about a cluster of that node alone, if its answer depends on the node and its pods and on nothing else.
+        Otherwise it is taken to say what it has said.
+        """
+        asking = [slot.plugin for slot, supposes in self._slots if not supposes and slot.plugin.filter_volatility is Volatility.ROW]
+        if not asking:
+            return ()
+        supposed = self.suppose(row)
+        for victim in victims:
+            supposed.remove(victim)
+        asked = Question(CycleState(), self._asked.pod, supposed.alone())
+        for plugin in asking:
+            slot = FilterSlot(plugin)
+            slot.prepare(asked)
+            if isinstance(slot.answer, Rejected):
+                return slot.answer.reasons
+            if not slot.skipped:
+                slot.evaluate(asked)
+                if found := _said(slot, 0):
+                    return found
+        return ()
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether what filters say of a node depends on more than that node and its pods."""
+        return any(slot.plugin.filter_volatility >= Volatility.TIMED for slot, _ in self._slots)
+
+    def suppose(self, row: int) -> Supposition:
+        """A supposition about a node that supposes nothing yet."""
+        return Supposition(self._asked.snapshot, row)
+
+    def reasons(self, supposed: Supposition) -> tuple[Reason, ...]:
+        """The reasons of the first filter that rejects the supposed node; empty if all let it pass."""
+        if self._refused:
+            return self._refused
+        asked = self._asked
+        for slot, supposes in self._slots:
+            found = slot.plugin.filter_if(asked.cycle, asked.pod, supposed) if supposes else None
+            if found is None:
+                found = _said(slot, supposed.row)
+            if found:
+                return found
+        return ()
+
+    def nominees(self, row: int) -> list[PodView]:
+        """The pods of equal or higher priority for which room is being made on a node, without the pod itself."""
+        pod = self._asked.pod
+        return [other for other in self._asked.snapshot.nominated(row) if other.priority >= pod.priority and other.uid != pod.uid]
+
+    def reasons_with_nominees(self, supposed: Supposition) -> tuple[Reason, ...]:
+        """The reasons against the supposed node, with the nominees on it or without; empty if it passes either way."""
+        return self.crowded(supposed) or self.reasons(supposed)
+
+    def crowded(self, supposed: Supposition) -> tuple[Reason, ...]:
+        """The reasons against the supposed node with the nominees on it; empty if there are none."""
+        nominees = self.nominees(supposed.row)
+        if not nominees:
+            return ()
+        for nominee in nominees:
+            supposed.add(nominee)
+        found = self.reasons(supposed)
+        for nominee in nominees:
+            supposed.withdraw(nominee)
+        return found
+
+
+def _said(slot: Answered, row: int) -> tuple[Reason, ...]:
+    bits = int(slot.bits[row])
+    return tuple(reason for index, reason in enumerate(slot.reasons) if bits >> index & 1) if bits else ()

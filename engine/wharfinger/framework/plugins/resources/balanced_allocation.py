@@ -1,0 +1,94 @@
+"""NodeResourcesBalancedAllocation: prefer the node whose use of its resources the pod makes more even.
+
+Since Kubernetes 1.35 not the evenness after the placement counts but the change that the pod makes to it, so that a pod is not charged for
+what others did to a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from wharfinger.framework.evaluation.question import CycleState
+from wharfinger.framework.extension import Arguments, ScorePlugin
+from wharfinger.framework.plugins.resources.resource_columns import ResourceSpec, ScoredLanes, scored_lanes
+from wharfinger.framework.verdict import SKIP, Mask, PreScoreAnswer, Rows
+from wharfinger.language.semantics.catalogue import Volatility
+
+if TYPE_CHECKING:
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+
+class BalancedAllocationArguments(Arguments):
+    """NodeResourcesBalancedAllocationArgs: the resources to balance; weights are accepted and not used, as in Kubernetes."""
+
+    resources: tuple[ResourceSpec, ...] = Field(default=(ResourceSpec(name="cpu"), ResourceSpec(name="memory")), min_length=1)
+
+
+class NodeResourcesBalancedAllocation(ScorePlugin):
+    """`pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go`, Kubernetes 1.36."""
+
+    name = "NodeResourcesBalancedAllocation"
+    arguments_model = BalancedAllocationArguments
+    score_volatility = Volatility.ROW
+
+    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
+        """Skip for a pod that requests none of the resources."""
+        lanes = scored_lanes(self.arguments.resources, pod, exact=True)
+        cycle[self.name] = lanes
+        return None if lanes.added.any() else SKIP
+
+    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:  # noqa: ARG002 — the extension point
+        """Points for `rows`, 50..100: 75 where the pod changes nothing, more where it evens out."""
+        lanes: ScoredLanes = cycle[self.name]
+        allocatable, requested, _ = lanes.columns(snapshot, rows)
+        change = _balance(requested, allocatable) - _balance(requested - lanes.added, allocatable)
+        return np.asarray(50 + (50 + change) // 2)
+
+    def score_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> float:
+        """The points of one node."""
+        lanes: ScoredLanes = cycle[self.name]
+        amounts = lanes.at(snapshot, row)
+        if len(amounts) != 2 or not (amounts[0][0] and amounts[1][0]):
+            return super().score_one(cycle, pod, snapshot, row)
+        before = [
+            (allocatable, requested - added) for (allocatable, requested), added in zip(amounts, lanes.added[:, 0].tolist(), strict=True)
+        ]
+        return 50 + (50 + _balance_of_two(amounts) - _balance_of_two(before)) // 2
+
+
+def _balance_of_two(amounts: Sequence[tuple[int, int]]) -> int:
+    """`_balance` for one node that has both of two resources, from (allocatable, requested) of each."""
+    (first, first_used), (second, second_used) = amounts
+    difference = min(float(first_used) / float(first), 1.0) - min(float(second_used) / float(second), 1.0)
+    return int((1.0 - abs(difference / 2)) * 100.0)
+
+
+def _balance(requested: NDArray[np.int64], allocatable: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How even the use of the resources is, `(n_rows,)` 50..100: one minus the standard deviation of the used fractions, in percent."""
+    if len(allocatable) == 2 and allocatable.all():
+        fractions = np.minimum(requested / allocatable, 1.0)
+        return np.asarray(((1.0 - np.abs((fractions[0] - fractions[1]) / 2)) * 100.0).astype(np.int64))
+    present = allocatable != 0
+    fractions = np.where(present, np.minimum(requested / np.where(present, allocatable, 1), 1.0), 0.0)
+    return ((1.0 - _deviation(fractions, present)) * 100.0).astype(np.int64)
+
+
+def _deviation(fractions: NDArray[np.float64], present: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The standard deviation over the resources that a node has; 0 where that is one, half the difference where it is two.
+
+    Resources are added one after the other, as in Kubernetes: NumPy's own sum of several takes another order for one node than for all.
+    """
+    count = present.sum(axis=0)
+    mean = reduce(np.add, fractions) / np.maximum(count, 1)
+    deviations = [np.where(there, np.square(fraction - mean), 0.0) for fraction, there in zip(fractions, present, strict=True)]
+    spread = np.sqrt(reduce(np.add, deviations) / np.maximum(count, 1))
+    high = np.where(present, fractions, -1.0).max(axis=0)
+    low = np.where(present, fractions, 2.0).min(axis=0)
+    return np.where(count == 2, np.abs((high - low) / 2), np.where(count > 2, spread, 0.0))

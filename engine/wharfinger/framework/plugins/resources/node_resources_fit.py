@@ -1,0 +1,287 @@
+"""NodeResourcesFit: a node must have what the pod requests; fuller or emptier nodes are preferred.
+
+The filter compares exact requests with what is allocatable; the score counts containers without a request as small ones. Resources are
+lanes of one array, so a pod that asks for cpu and memory costs one comparison of two lanes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.evaluation.question import CycleState
+from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
+from wharfinger.framework.plugins.resources import resource_columns
+from wharfinger.framework.plugins.resources.resource_columns import Lanes, ResourceSpec, ScoredLanes, scored_lanes
+from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
+from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model.objects.requests import MOST
+
+if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.supposition import Supposition
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+TOO_MANY_PODS = Reason("Too many pods")
+MAX_UTILIZATION = 100
+MAX_CUSTOM_SCORE = 10  # shape scores are 0..10, node scores 0..100
+
+
+class UtilizationShapePoint(Arguments):
+    """One point of the function from utilization in percent to a score of 0..10."""
+
+    utilization: int = Field(ge=0, le=MAX_UTILIZATION)
+    score: int = Field(ge=0, le=MAX_CUSTOM_SCORE)
+
+
+class RequestedToCapacityRatio(Arguments):
+    """The shape that RequestedToCapacityRatio scores by."""
+
+    shape: tuple[UtilizationShapePoint, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _ascending(self) -> RequestedToCapacityRatio:
+        if any(left.utilization >= right.utilization for left, right in itertools.pairwise(self.shape)):
+            raise ValueError("the utilizations of a shape must ascend")
+        return self
+
+
+class ScoringStrategy(Arguments):
+    """How full a node should be, and which resources count how much."""
+
+    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
+    resources: tuple[ResourceSpec, ...] = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
+    requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
+
+    @model_validator(mode="after")
+    def _shaped(self) -> ScoringStrategy:
+        if self.type == "RequestedToCapacityRatio" and self.requested_to_capacity_ratio is None:
+            raise ValueError("the strategy RequestedToCapacityRatio needs requestedToCapacityRatio with a shape")
+        return self
+
+
+_SHORT = frozenset({"strategy", "resources", "shape"})
+
+
+class NodeResourcesFitArguments(Arguments):
+    """NodeResourcesFitArgs: extended resources to leave unchecked, and the scoring strategy."""
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: ScoringStrategy = ScoringStrategy()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, values: Any) -> Any:
+        """In policies: `strategy`, `resources` and `shape` are the parts of scoringStrategy, and a resource is written `cpu: 1`."""
+        if not isinstance(values, dict) or not values.keys() & _SHORT:
+            return values
+        strategy = dict(values.get("scoringStrategy", {}))
+        if "strategy" in values:
+            strategy["type"] = values["strategy"]
+        if "resources" in values:
+            weights = values["resources"]
+            listed = [{"name": name, "weight": weight} for name, weight in weights.items()] if isinstance(weights, dict) else weights
+            strategy["resources"] = listed
+        if "shape" in values:
+            strategy["requestedToCapacityRatio"] = {"shape": values["shape"]}
+        others = {name: value for name, value in values.items() if name not in _SHORT}
+        return {**others, "scoringStrategy": strategy}
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What the filter compares: the resources asked for, how much of each, and the reasons in the order of the bits."""
+
+    names: tuple[str, ...]
+    amounts: NDArray[np.int64]  # (n_resources, 1)
+    reasons: tuple[Reason, ...]
+    short_bits: NDArray[np.uint64]  # (n_resources, 1): set where the node is too full
+    never_bits: NDArray[np.uint64]  # (n_resources, 1): set where even the empty node is too small
+
+
+class NodeResourcesFit(FilterPlugin, ScorePlugin):
+    """`pkg/scheduler/framework/plugins/noderesources/fit.go`, Kubernetes 1.36."""
+
+    name = "NodeResourcesFit"
+    arguments_model = NodeResourcesFitArguments
+    filter_volatility = Volatility.ROW
+    wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_ALLOCATABLE | ClusterEvent.POD_REMOVED | ClusterEvent.POD_CHANGED
+    score_volatility = Volatility.ROW
+
+    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
+        """Never skips: every pod takes one of the pods that a node may have."""
+        cycle[self.name] = _need([(name, amount) for name, amount in pod.requests.items() if amount > 0 and self._checked(name)])
+        return None
+
+    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
+        """The verdicts for `rows`: bit 0 where no place for a pod is left, two bits for each resource (too full, too small)."""
+        need: Need = cycle[self.name]
+        crowded = snapshot.pod_count[rows] >= snapshot.allowed_pods[rows]
+        if not need.names:
+            return Verdicts(need.reasons, crowded.view(np.uint8))
+        lanes = Lanes.of(snapshot, need.names)
+        allocatable = lanes.take(snapshot.allocatable, rows)
+        short = need.amounts > allocatable - lanes.take(snapshot.requested, rows)
+        if not short.any():
+            return Verdicts(need.reasons, crowded.view(np.uint8))
+        never = need.amounts > allocatable
+        resource_bits = np.where(never, need.never_bits, np.where(short, need.short_bits, np.uint64(0)))
+        return Verdicts(need.reasons, np.bitwise_or.reduce(resource_bits, axis=0) | crowded)
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
+        """True if the pod would fit the node of the change if pods of lower priority left it."""
+        row = None if change.node is None else snapshot.row(change.node)
+        if row is None:
+            return change.node is None
+        staying = [placed.requests for placed in snapshot.pods_on(row) if placed.priority >= pod.priority]
+        if len(staying) >= snapshot.allowed_pods[row]:
+            return False
+        return all(
+            amount <= _allocatable(snapshot, name, row) - sum(placed.get(name, 0) for placed in staying)
+            for name, amount in pod.requests.items()
+            if amount > 0 and self._checked(name)
+        )
+
+    def filter_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> int:  # noqa: ARG002 — the extension point
+        """The verdict for one node."""
+        need: Need = cycle[self.name]
+        bits = int(snapshot.pod_count[row] >= snapshot.allowed_pods[row])
+        allocatable, requested = snapshot.allocatable, snapshot.requested
+        for lane, name in enumerate(need.names):
+            place = snapshot.resource_index(name)
+            amount, there = need.amounts.item(lane, 0), 0 if place is None else allocatable.item(place, row)
+            if amount > there:
+                bits |= need.never_bits.item(lane, 0)
+            elif amount > there - (0 if place is None else requested.item(place, row)):
+                bits |= need.short_bits.item(lane, 0)
+        return bits
+
+    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:  # noqa: ARG002 — the extension point
+        """The reasons against the supposed node."""
+        need: Need = cycle[self.name]
+        places_left, resources = supposed.once(self.name, lambda: _room(need, supposed.snapshot, supposed.row))
+        found = [TOO_MANY_PODS] if supposed.count >= places_left else []
+        for lane, (name, amount, allocatable, free) in enumerate(resources):
+            if amount > free - supposed.requests.get(name, 0):
+                found.append(need.reasons[1 + 2 * lane + (amount > allocatable)])
+        return tuple(found)
+
+    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
+        """Selects the resource columns that count for this pod."""
+        cycle[self.name, "score"] = scored_lanes(self.arguments.scoring_strategy.resources, pod, exact=False)
+        return None
+
+    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:  # noqa: ARG002 — the extension point
+        """Points for `rows`, 0..100, by the scoring strategy; a resource that the node does not have does not count there."""
+        allocatable, requested, weights = cycle[self.name, "score"].columns(snapshot, rows)
+        strategy = self.arguments.scoring_strategy
+        if strategy.type == "RequestedToCapacityRatio":
+            return _ratio(allocatable, requested, weights, strategy.requested_to_capacity_ratio.shape)
+        divisor = np.maximum(allocatable, 1)
+        if strategy.type == "LeastAllocated":
+            points = np.maximum(allocatable - requested, 0) * 100 // divisor
+        else:
+            points = np.minimum(requested, allocatable) * 100 // divisor
+        return _weighted(points, weights, allocatable)
+
+    def score_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> float:
+        """The points of one node."""
+        strategy = self.arguments.scoring_strategy.type
+        if strategy == "RequestedToCapacityRatio":
+            return super().score_one(cycle, pod, snapshot, row)
+        lanes: ScoredLanes = cycle[self.name, "score"]
+        least = strategy == "LeastAllocated"
+        total = weights = 0
+        for (allocatable, requested), weight in zip(lanes.at(snapshot, row), lanes.weights[:, 0].tolist(), strict=True):
+            if allocatable:
+                counted = max(allocatable - requested, 0) if least else min(requested, allocatable)
+                total += counted * 100 // allocatable * weight
+                weights += weight
+        return total // max(weights, 1)
+
+    def _checked(self, name: str) -> bool:
+        """True if the filter looks at a resource: what nodes count, unless it is extended and ignored."""
+        if name in resource_columns.NATIVE:
+            return True
+        if not resource_columns.is_extended(name):
+            return resource_columns.is_scalar(name)
+        return name not in self.arguments.ignored_resources and name.partition("/")[0] not in self.arguments.ignored_resource_groups
+
+
+def _need(requests: Sequence[tuple[str, int]]) -> Need:
+    ordered = sorted(requests, key=lambda request: _place(request[0]))
+    reasons = [TOO_MANY_PODS]
+    for name, _ in ordered:
+        reasons += [Reason(f"Insufficient {name}"), Reason(f"Insufficient {name}", resolvable=False)]
+    bits = np.uint64(1) << np.arange(1, len(reasons), dtype=np.uint64)
+    return Need(
+        names=tuple(name for name, _ in ordered),
+        amounts=np.array([amount for _, amount in ordered], np.int64).reshape(-1, 1),
+        reasons=tuple(reasons),
+        short_bits=bits[0::2].reshape(-1, 1),
+        never_bits=bits[1::2].reshape(-1, 1),
+    )
+
+
+def _room(need: Need, snapshot: Snapshot, row: int) -> tuple[int, list[tuple[str, int, int, int]]]:
+    """The places for pods that are left on a node, and per resource its name, the amount needed, what there is and what is left of it."""
+    resources = []
+    for name, amount in zip(need.names, need.amounts[:, 0].tolist(), strict=True):
+        lane = snapshot.resource_index(name)
+        allocatable = 0 if lane is None else int(snapshot.allocatable[lane, row])
+        requested = 0 if lane is None else int(snapshot.requested[lane, row])
+        if requested >= MOST:  # what is shown of a larger sum; some of its pods may be supposed to leave
+            requested = sum(placed.requests.get(name, 0) for placed in snapshot.pods_on(row))
+        resources.append((name, amount, allocatable, allocatable - requested))
+    return int(snapshot.allowed_pods[row] - snapshot.pod_count[row]), resources
+
+
+def _allocatable(snapshot: Snapshot, name: str, row: int) -> int:
+    lane = snapshot.resource_index(name)
+    return 0 if lane is None else int(snapshot.allocatable[lane, row])
+
+
+def _place(name: str) -> tuple[int, str]:
+    return (resource_columns.NATIVE.index(name), "") if name in resource_columns.NATIVE else (len(resource_columns.NATIVE), name)
+
+
+def _weighted(points: NDArray[np.int64], weights: NDArray[np.int64], allocatable: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The weighted mean of `(n_resources, n_rows)` points over the resources that each node has, truncated; 0 where it has none."""
+    if allocatable.all():
+        total: NDArray[np.int64] = (points * weights).sum(axis=0) // weights.sum()
+        return total
+    present = weights * (allocatable > 0)
+    mean: NDArray[np.int64] = (points * present).sum(axis=0) // np.maximum(present.sum(axis=0), 1)
+    return mean
+
+
+def _ratio(
+    allocatable: NDArray[np.int64], requested: NDArray[np.int64], weights: NDArray[np.int64], shape: Sequence[UtilizationShapePoint]
+) -> NDArray[np.int64]:
+    """RequestedToCapacityRatio: the shape at each resource's utilization; resources that score 0 do not count."""
+    utilization = requested * MAX_UTILIZATION // np.maximum(allocatable, 1)
+    points = _broken_linear(np.where(requested > allocatable, MAX_UTILIZATION, utilization), shape)
+    counted = weights * ((allocatable > 0) & (points > 0))
+    total = counted.sum(axis=0)
+    return np.asarray(np.floor((points * counted).sum(axis=0) / np.maximum(total, 1) + 0.5).astype(np.int64))
+
+
+def _broken_linear(utilization: NDArray[np.int64], shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
+    """The piecewise linear function through the shape's points, in integers (`buildBrokenLinearFunction`)."""
+    scale = 100 // MAX_CUSTOM_SCORE
+    points = np.full(utilization.shape, shape[-1].score * scale, np.int64)
+    for left, right in reversed(list(itertools.pairwise(shape))):
+        rise, run = (right.score - left.score) * scale, right.utilization - left.utilization
+        climbed = np.trunc(rise * (utilization - left.utilization) / run).astype(
+            np.int64
+        )  # small integers: the float division is exact enough
+        points = np.where(utilization <= right.utilization, left.score * scale + climbed, points)
+    return np.where(utilization <= shape[0].utilization, shape[0].score * scale, points)

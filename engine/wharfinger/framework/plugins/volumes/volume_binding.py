@@ -1,0 +1,230 @@
+"""VolumeBinding: a pod goes where its bound volumes can be reached and where its other claims would get a volume.
+
+A claim whose class waits for its first consumer gets a matching persistent volume that the node can reach, or one made by a provisioner
+where the class and the storage capacity allow it. All of that depends on nodes and storage objects only, so the verdicts of all nodes are
+worked out together and kept until one of those changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from wharfinger.errors import InvalidObject
+from wharfinger.framework import node_selection
+from wharfinger.framework.cluster_event import ClusterEvent
+from wharfinger.framework.evaluation.question import CycleState
+from wharfinger.framework.extension import Arguments, FilterPlugin
+from wharfinger.framework.plugins.volumes import volume_claims
+from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
+from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model import objects
+from wharfinger.model.columns import strings
+from wharfinger.model.objects import quantity, selectors
+
+if TYPE_CHECKING:
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.model.state.tables import ObjectStore
+
+REASONS = (
+    Reason("node(s) didn't match PersistentVolume's node affinity", resolvable=False),
+    Reason("node(s) didn't find available persistent volumes to bind", resolvable=False),
+    Reason("node(s) did not have enough free storage", resolvable=False),
+    Reason("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", resolvable=False),
+)
+UNREACHABLE, NO_VOLUME, NO_SPACE, NO_SUCH_VOLUME = 1, 2, 4, 8  # the bits of the reasons
+UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+NAME = "VolumeBinding"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodClaims:
+    """A pod's claims: with a volume, to get one when the pod is placed, and to get one from elsewhere before that."""
+
+    bound: tuple[objects.PersistentVolumeClaim, ...]
+    waiting: tuple[objects.PersistentVolumeClaim, ...]
+    immediate: tuple[objects.PersistentVolumeClaim, ...]
+
+
+class VolumeBindingArguments(Arguments):
+    """VolumeBindingArgs: how long a placed pod's volumes may take to be bound; concerns the bind, not the decision."""
+
+    bind_timeout_seconds: int = Field(default=600, ge=0)
+
+
+class VolumeBinding(FilterPlugin):
+    """The filter of `pkg/scheduler/framework/plugins/volumebinding`, Kubernetes 1.36."""
+
+    name = NAME
+    arguments_model = VolumeBindingArguments
+    filter_volatility = Volatility.GLOBAL
+    wakes_on = (
+        ClusterEvent.NODE_ADD
+        | ClusterEvent.NODE_LABEL
+        | ClusterEvent.CLAIM
+        | ClusterEvent.VOLUME
+        | ClusterEvent.STORAGE_CLASS
+        | ClusterEvent.CSI_NODE
+        | ClusterEvent.CSI_DRIVER
+        | ClusterEvent.CSI_CAPACITY
+    )
+
+    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
+        """Skip without claims; rejected where a claim is missing, lost, going away or not bound although nothing keeps it waiting."""
+        cycle[NAME, "objects"] = snapshot.objects.revision_of(*volume_claims.KINDS)
+        uses = tuple(volume_claims.claims_used(pod))
+        if not uses:
+            return SKIP
+        found = _claims(pod, uses, snapshot.objects)
+        if isinstance(found, str):
+            return Rejected((Reason(found, resolvable=False),))
+        if found.immediate:
+            return Rejected((Reason(UNBOUND, resolvable=False),))
+        cycle[NAME] = _bound(found.bound, snapshot) | _waiting(found.waiting, snapshot)
+        return None
+
+    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
+        """The verdicts for `rows`, one bit for each of the reasons that apply."""
+        bits: NDArray[np.uint8] = cycle[NAME]
+        return Verdicts(REASONS, bits[rows])
+
+    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
+        """All if a node or a storage object has changed."""
+        if not pod.object.spec.volumes:
+            return None
+        changed = snapshot.node_changes(since)
+        same = cycle.get((NAME, "objects")) == snapshot.objects.revision_of(*volume_claims.KINDS)
+        return None if same and changed is not None and not len(changed) else slice(None)
+
+
+def _claims(pod: PodView, uses: Sequence[volume_claims.ClaimUse], store: ObjectStore) -> PodClaims | str:
+    """The pod's claims, or why it cannot be placed (`podHasPVCs`, `GetPodVolumeClaims`)."""
+    found: list[objects.PersistentVolumeClaim] = []
+    for use in uses:
+        claim = volume_claims.claim_of(use, pod, store)
+        refusal = _missing(use) if claim is None else _unusable(claim, use, pod)
+        if refusal:
+            return refusal
+        if claim is not None:
+            found.append(claim)
+    kinds: dict[str, list[objects.PersistentVolumeClaim]] = {"bound": [], "waiting": [], "immediate": []}
+    for claim in found:
+        try:
+            kinds[_kind(claim, store)].append(claim)
+        except InvalidObject as error:
+            return str(error)
+    return PodClaims(**{kind: tuple(claims) for kind, claims in kinds.items()})
+
+
+def _missing(use: volume_claims.ClaimUse) -> str:
+    if use.ephemeral:
+        return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.claim}"'
+    return volume_claims.claim_not_found(use.claim)
+
+
+def _unusable(claim: objects.PersistentVolumeClaim, use: volume_claims.ClaimUse, pod: PodView) -> str:
+    name = claim.metadata.name
+    if claim.status.phase == "Lost":
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f'persistentvolumeclaim "{name}" is being deleted'
+    return volume_claims.not_for(claim, pod) if use.ephemeral and not volume_claims.is_for(claim, pod) else ""
+
+
+def _kind(claim: objects.PersistentVolumeClaim, store: ObjectStore) -> str:
+    """Which list of `PodClaims` a claim belongs to; InvalidObject for a storage class without a binding mode."""
+    if volume_claims.fully_bound(claim):
+        return "bound"
+    storage_class = store.get(objects.StorageClass, volume_claims.claim_class(claim))
+    if storage_class is None:
+        return "immediate"
+    if storage_class.volume_binding_mode is None:
+        raise InvalidObject(f'VolumeBindingMode not set for StorageClass "{storage_class.metadata.name}"')
+    waits = storage_class.volume_binding_mode == volume_claims.WAIT_FOR_FIRST_CONSUMER
+    return "waiting" if waits and not claim.spec.volume_name else "immediate"
+
+
+def _bound(claims: Sequence[objects.PersistentVolumeClaim], snapshot: Snapshot) -> NDArray[np.uint8]:
+    """The bits that bound claims set, `(n_nodes,)`: on each node the first claim that fails decides (`checkBoundClaims`)."""
+    bits = np.zeros(snapshot.n_nodes, np.uint8)
+    for claim in claims:
+        volume = snapshot.objects.get(objects.PersistentVolume, claim.spec.volume_name)
+        if volume is None:
+            bits[bits == 0] = NO_SUCH_VOLUME
+            break
+        bits[(bits == 0) & ~volume_claims.reachable(volume, snapshot)] = UNREACHABLE
+    return bits
+
+
+def _waiting(claims: Sequence[objects.PersistentVolumeClaim], snapshot: Snapshot) -> NDArray[np.uint8]:
+    """The bits that claims without a volume set, `(n_nodes,)` (`FindPodVolumes`)."""
+    bits = np.zeros(snapshot.n_nodes, np.uint8)
+    chosen = [claim for claim in claims if SELECTED_NODE in claim.metadata.annotations]
+    for claim in chosen:  # a provisioner has begun to make the volume for one node
+        bits[~node_selection.named(claim.metadata.annotations[SELECTED_NODE], snapshot, slice(None))] = NO_VOLUME
+    matching = volume_claims.Matching(snapshot)
+    to_provision: list[tuple[objects.PersistentVolumeClaim, Mask]] = [(claim, np.ones(len(bits), np.bool_)) for claim in chosen]
+    others = volume_claims.by_size([claim for claim in claims if claim not in chosen])
+    to_provision += [(claim, ~matching.give(claim)) for claim in others]
+    for claim, without_volume in to_provision:
+        asked = (bits == 0) & without_volume
+        if asked.any():
+            refused = _provision(claim, snapshot)
+            bits[asked] = refused[asked]
+    return bits
+
+
+def _provision(claim: objects.PersistentVolumeClaim, snapshot: Snapshot) -> NDArray[np.uint8]:
+    """The bits set where no volume can be made for a claim, `(n_nodes,)` (`checkVolumeProvisions`)."""
+    storage_class = snapshot.objects.get(objects.StorageClass, volume_claims.claim_class(claim))
+    if storage_class is None or storage_class.provisioner in {"", NO_PROVISIONER}:
+        return np.full(snapshot.n_nodes, NO_VOLUME, np.uint8)
+    bits = np.where(_capacity(claim, storage_class, snapshot), 0, NO_SPACE).astype(np.uint8)
+    bits[~_allowed(storage_class.allowed_topologies, snapshot)] = NO_VOLUME
+    return bits
+
+
+def _allowed(terms: Sequence[objects.TopologySelectorTerm], snapshot: Snapshot) -> Mask:
+    """The nodes in one of the topologies, `(n_nodes,) bool`; all where none is given (`MatchTopologySelectorTerms`)."""
+    allowed = np.full(snapshot.n_nodes, not terms, np.bool_)
+    for term in terms:
+        if term.match_label_expressions:
+            inside = [_in(snapshot, one.key, one.values) for one in term.match_label_expressions]
+            allowed |= np.logical_and.reduce(inside)
+    return allowed
+
+
+def _in(snapshot: Snapshot, key: str, values: Sequence[str]) -> Mask:
+    column = snapshot.label(key)  # first, as a column that is new gives its values their codes
+    return np.isin(column, [code for value in values if (code := snapshot.strings.find(value)) != strings.ABSENT])
+
+
+def _capacity(claim: objects.PersistentVolumeClaim, storage_class: objects.StorageClass, snapshot: Snapshot) -> Mask:
+    """The nodes on which the driver has room for a claim, `(n_nodes,) bool`; all unless it keeps account of its room."""
+    enough = np.ones(snapshot.n_nodes, np.bool_)
+    driver = snapshot.objects.get(objects.CSIDriver, storage_class.provisioner)
+    size = claim.spec.resources.requests.get("storage")
+    if driver is None or not driver.spec.storage_capacity or size is None:
+        return enough
+    enough[:] = False
+    for offer in snapshot.objects.all(objects.CSIStorageCapacity):
+        limit = offer.maximum_volume_size if offer.maximum_volume_size is not None else offer.capacity
+        fits = limit is not None and quantity.value(limit) >= quantity.value(size)
+        if fits and offer.storage_class_name == storage_class.metadata.name:
+            enough |= _within(offer.node_topology, snapshot)
+    return enough
+
+
+def _within(topology: objects.LabelSelector | None, snapshot: Snapshot) -> Mask:
+    try:
+        return node_selection.matches_labels(selectors.label_selector(topology), snapshot, slice(None))
+    except InvalidObject:  # an offer that cannot be read offers nothing
+        return np.zeros(snapshot.n_nodes, np.bool_)

@@ -1,0 +1,160 @@
+"""VolumeRestrictions: disks that only one node may mount, and claims that only one pod may use.
+
+Whether a claim is in use anywhere is a question to the state's tally of claims; whether a disk is mounted on a node in a way that
+excludes the pod is one to its counts per node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework.cluster_event import Change, ClusterEvent
+from wharfinger.framework.evaluation.question import CycleState
+from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.plugins.volumes import volume_claims
+from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
+from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model import objects
+
+if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.supposition import Supposition
+    from wharfinger.model.columns.selection import Selection
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+REASONS = (
+    Reason("node(s) had no available disk"),
+    Reason("node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"),
+)
+NO_DISK, CLAIM_IN_USE = 1, 2  # the bits of the reasons
+NAME = "VolumeRestrictions"
+
+
+class VolumeRestrictions(FilterPlugin):
+    """`pkg/scheduler/framework/plugins/volumerestrictions`, Kubernetes 1.36."""
+
+    name = NAME
+    filter_volatility = Volatility.GLOBAL
+    wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.POD_REMOVED | ClusterEvent.CLAIM
+
+    def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
+        """True if something other than a pod changed, or a pod went that had volumes."""
+        return change.pod is None or bool(change.pod.object.spec.volumes)
+
+    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
+        """Skip where neither a disk nor a claim for one pod alone is concerned; rejected where a claim does not exist."""
+        cycle[NAME, "claims"] = snapshot.objects.revision_of(objects.PersistentVolumeClaim)
+        uses = [use.claim for use in volume_claims.claims_used(pod) if not use.ephemeral]
+        for name in uses:
+            if snapshot.objects.get(objects.PersistentVolumeClaim, name, pod.namespace) is None:
+                return Rejected((Reason(volume_claims.claim_not_found(name), resolvable=False),))
+        cycle[NAME] = _facts(pod, snapshot)
+        claims_taken, disks_taken = cycle[NAME]
+        return None if claims_taken or disks_taken is not None else SKIP
+
+    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
+        """The verdicts for `rows`: bit 0 where a disk is mounted already, else bit 1 everywhere if a claim is in use."""
+        claims_taken, disks_taken = cycle[NAME]
+        bits = np.full(len(snapshot.pod_count[rows]), CLAIM_IN_USE if claims_taken else 0, np.uint8)
+        if disks_taken is not None:
+            bits[disks_taken[rows]] = NO_DISK
+        return Verdicts(REASONS, bits)
+
+    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:
+        """The reason against the supposed node: a disk that is mounted there, else a claim that is in use by a pod that stays."""
+        claims_taken, disks_taken = cycle[NAME]
+        if disks_taken is not None and any(conflicts(pod, placed) for placed in supposed.pods()):
+            return REASONS[:1]
+        if not claims_taken and not supposed.added:
+            return ()
+        wanted = exclusive_claims(pod, supposed.snapshot)
+        more = sum(_uses(placed, wanted) for placed in supposed.added.values())
+        fewer = sum(_uses(placed, wanted) for placed in supposed.removed.values())
+        return REASONS[1:] if claims_taken + more - fewer > 0 else ()
+
+    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: ARG002 — the extension point
+        """All if a claim or disk was taken or given back, or claims have changed."""
+        if not pod.object.spec.volumes:
+            return None
+        before = cycle.get(NAME)
+        if before is None or cycle.get((NAME, "claims")) != snapshot.objects.revision_of(objects.PersistentVolumeClaim):
+            return slice(None)
+        claims_taken, disks_taken = _facts(pod, snapshot)
+        return None if before[0] == claims_taken and _equal(before[1], disks_taken) else slice(None)
+
+
+def _equal(before: NDArray[np.bool_] | None, after: NDArray[np.bool_] | None) -> bool:
+    if before is None or after is None:
+        return before is after
+    return np.array_equal(before, after)
+
+
+def _uses(placed: PodView, claims: frozenset[str]) -> int:
+    return len(claims.intersection(claims_of(placed)))
+
+
+def _facts(pod: PodView, snapshot: Snapshot) -> tuple[int, NDArray[np.bool_] | None]:
+    """How many of the pod's claims for one pod alone are in use, and where a disk is mounted; None where no disk is concerned."""
+    disks = any(map(_exclusive, pod.object.spec.volumes))
+    return claims_in_use(pod, snapshot), mounted(pod, snapshot).by_node > 0 if disks else None
+
+
+def claims_in_use(pod: PodView, snapshot: Snapshot) -> int:
+    """How many of the pod's claims for one pod alone are in use by another."""
+    wanted = exclusive_claims(pod, snapshot)
+    if not wanted:
+        return 0
+    used = snapshot.tally((NAME, "claims"), claims_of).found
+    return sum(1 for claim in wanted if used.get(claim))
+
+
+def exclusive_claims(pod: PodView, snapshot: Snapshot) -> frozenset[str]:
+    """The pod's ReadWriteOncePod claims, `namespace/name`."""
+    names = {use.claim for use in volume_claims.claims_used(pod) if not use.ephemeral}
+    found = (snapshot.objects.get(objects.PersistentVolumeClaim, name, pod.namespace) for name in names)
+    return frozenset(objects.key_of(claim) for claim in found if claim is not None and "ReadWriteOncePod" in claim.spec.access_modes)
+
+
+def claims_of(placed: PodView) -> Iterator[str]:
+    """The claims that a placed pod names, `namespace/name`, each once."""
+    yield from {f"{placed.namespace}/{use.claim}" for use in volume_claims.claims_used(placed) if not use.ephemeral}
+
+
+def mounted(pod: PodView, snapshot: Snapshot) -> Selection:
+    """The placed pods that mount a disk in a way that excludes the pod."""
+    disks = tuple(volume for volume in pod.object.spec.volumes if _exclusive(volume))
+    return snapshot.selection((NAME, "disks", disks), lambda placed: conflicts(pod, placed))
+
+
+def conflicts(pod: PodView, placed: PodView) -> bool:
+    """True if a placed pod mounts a disk in a way that excludes the pod (`isVolumeConflict`)."""
+    return any(_conflict(volume, other) for volume in pod.object.spec.volumes if _exclusive(volume) for other in placed.object.spec.volumes)
+
+
+def _exclusive(volume: objects.Volume) -> bool:
+    kinds = (volume.gce_persistent_disk, volume.aws_elastic_block_store, volume.rbd, volume.iscsi)
+    return any(kind is not None for kind in kinds)
+
+
+def _conflict(volume: objects.Volume, other: objects.Volume) -> bool:
+    disk, other_disk = volume.gce_persistent_disk, other.gce_persistent_disk
+    if disk and other_disk and disk.pd_name == other_disk.pd_name and not (disk.read_only and other_disk.read_only):
+        return True
+    store, other_store = volume.aws_elastic_block_store, other.aws_elastic_block_store
+    if store and other_store and store.volume_id == other_store.volume_id:
+        return True
+    target, other_target = volume.iscsi, other.iscsi
+    if target and other_target and target.iqn == other_target.iqn and not (target.read_only and other_target.read_only):
+        return True
+    return _same_image(volume.rbd, other.rbd)
+
+
+def _same_image(image: objects.RBD | None, other: objects.RBD | None) -> bool:
+    if image is None or other is None:
+        return False
+    same = not set(image.monitors).isdisjoint(other.monitors) and image.pool == other.pool and image.image == other.image
+    return same and not (image.read_only and other.read_only)

@@ -1,0 +1,117 @@
+"""VolumeZone: a pod goes where its bound volumes are, by the zone and region labels that older volumes carry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wharfinger.framework.cluster_event import ClusterEvent
+from wharfinger.framework.evaluation.question import CycleState
+from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.plugins.volumes import volume_claims
+from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, Reason, Rejected, Rows, Verdicts, single
+from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model import objects
+from wharfinger.model.columns import strings
+
+if TYPE_CHECKING:
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+    from wharfinger.model.state.tables import ObjectStore
+
+REASON = Reason("node(s) had no available volume zone", resolvable=False)
+BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION = "failure-domain.beta.kubernetes.io/region"
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+TOPOLOGY_LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
+GENERAL = {BETA_ZONE: ZONE, BETA_REGION: REGION}  # what a node that lacks the older label is asked for instead
+SEPARATOR = "__"  # between the zones of a volume that is in several
+KINDS = (objects.PersistentVolumeClaim, objects.PersistentVolume, objects.StorageClass)
+NAME = "VolumeZone"
+
+
+class VolumeZone(FilterPlugin):
+    """`pkg/scheduler/framework/plugins/volumezone`, Kubernetes 1.36."""
+
+    name = NAME
+    filter_volatility = Volatility.GLOBAL
+    wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_LABEL | ClusterEvent.CLAIM | ClusterEvent.VOLUME | ClusterEvent.STORAGE_CLASS
+
+    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
+        """Skip without labelled volumes; rejected where a claim, volume or class is missing or a claim is not bound yet."""
+        cycle[NAME, "objects"] = snapshot.objects.revision_of(*KINDS)
+        found = _topologies(pod, snapshot.objects)
+        if isinstance(found, str):
+            return Rejected((Reason(found, resolvable=False),))
+        cycle[NAME] = found
+        return None if found else SKIP
+
+    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
+        """The verdicts for `rows`: bit 0 where a label of a volume asks for another zone or region."""
+        constrained = np.logical_or.reduce([snapshot.label(label)[rows] != strings.ABSENT for label in TOPOLOGY_LABELS])
+        elsewhere = np.zeros(len(constrained), np.bool_)
+        for label, values in cycle[NAME]:
+            elsewhere |= ~_has(snapshot, rows, label, values)
+        return single(REASON, constrained & elsewhere)
+
+    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
+        """All if claims, volumes or classes have changed; else the rows whose node has."""
+        if not pod.object.spec.volumes:
+            return None
+        if cycle.get((NAME, "objects")) != snapshot.objects.revision_of(*KINDS):
+            return slice(None)
+        changed = snapshot.node_changes(since)
+        if changed is None:
+            return slice(None)
+        return changed if len(changed) else None
+
+
+def _topologies(pod: PodView, store: ObjectStore) -> list[tuple[str, frozenset[str]]] | str:
+    """(label, values) for each zone or region label of the pod's volumes, or why the pod cannot be placed."""
+    found: list[tuple[str, frozenset[str]]] = []
+    for use in volume_claims.claims_used(pod):
+        if use.ephemeral:
+            continue
+        if not use.claim:
+            return "PersistentVolumeClaim had no name"
+        claim = volume_claims.claim_of(use, pod, store)
+        if claim is None:
+            return volume_claims.claim_not_found(use.claim)
+        if not claim.spec.volume_name:
+            if refusal := _unbound(claim, store):
+                return refusal
+            continue
+        volume = store.get(objects.PersistentVolume, claim.spec.volume_name)
+        if volume is None:
+            return volume_claims.volume_not_found(claim.spec.volume_name)
+        found += _labels(volume)
+    return found
+
+
+def _unbound(claim: objects.PersistentVolumeClaim, store: ObjectStore) -> str:
+    """What speaks against a claim without a volume; "" if it gets one when its pod is placed."""
+    name = volume_claims.claim_class(claim)
+    if not name:
+        return "PersistentVolumeClaim had no pv name and storageClass name"
+    storage_class = store.get(objects.StorageClass, name)
+    if storage_class is None:
+        return volume_claims.class_not_found(name)
+    if storage_class.volume_binding_mode is None:
+        return f'VolumeBindingMode not set for StorageClass "{name}"'
+    return "" if storage_class.volume_binding_mode == volume_claims.WAIT_FOR_FIRST_CONSUMER else "PersistentVolume had no name"
+
+
+def _labels(volume: objects.PersistentVolume) -> list[tuple[str, frozenset[str]]]:
+    labels = ((label, volume.metadata.labels.get(label)) for label in TOPOLOGY_LABELS)
+    zones = ((label, [zone.strip() for zone in value.split(SEPARATOR)]) for label, value in labels if value is not None)
+    return [(label, frozenset(values)) for label, values in zones if all(values)]  # a label that cannot be read is not looked at
+
+
+def _has(snapshot: Snapshot, rows: Rows, label: str, values: frozenset[str]) -> Mask:
+    codes = snapshot.label(label)[rows]
+    if label in GENERAL:
+        codes = np.where(codes == strings.ABSENT, snapshot.label(GENERAL[label])[rows], codes)
+    wanted = [code for value in values if (code := snapshot.strings.find(value)) != strings.ABSENT]
+    return np.isin(codes, wanted)
