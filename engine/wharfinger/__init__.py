@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ChainConfig": "framework.configuration",
+    "ChainConfig": "framework.configuration.chain_settings",
     "Cluster": "simulate.cluster",
     "CompiledPolicy": "compiler.program",
     "Decision": "framework.decision",

@@ -30,8 +30,8 @@ ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
 def pieces(source: Source, start: int, end: int, diagnostics: Diagnostics) -> Iterator[str | Span]:
     """The pieces of a message in order: text with its escapes resolved, and the spans between the braces of holes."""
     text = ""
-    for found in PIECE.finditer(source.text, start, end):
-        piece, span = found.group(), Span(source, found.start(), found.end())
+    for match in PIECE.finditer(source.text, start, end):
+        piece, span = match.group(), Span(source, match.start(), match.end())
         if piece in {"{{", "}}"}:
             text += piece[0]
         elif piece in {"{", "}"}:
