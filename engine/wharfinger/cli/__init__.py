@@ -187,7 +187,7 @@ def _reader_left() -> int:
 
 
 def _sentence(error: Exception) -> tuple[str, int]:
-    """What to say of an error, and the exit code."""
+    """The message for an error, and the exit code."""
     if isinstance(error, WharfingerError):
         return str(error), error.exit_code
     if isinstance(error, typer.TyperException):

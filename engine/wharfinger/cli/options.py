@@ -47,7 +47,7 @@ def offered_pods(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _read(ctx: typer.Context) -> Iterator[Objects]:
-    """What the files of `--snapshot` hold, as far as they are small files."""
+    """The objects in the files of `--snapshot`, of small files only."""
     from wharfinger.model.reading import files  # noqa: PLC0415 — as above
 
     for path in ctx.params.get("snapshot") or ():

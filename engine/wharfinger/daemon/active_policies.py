@@ -22,7 +22,7 @@ from wharfinger.signals.refreshing import Signals
 from wharfinger.signals.sources import ReadNodeMetrics, sources_of
 
 POLICIES = "Policies"
-"""What the scheduler waits for besides the kinds of objects, until every source of policies has spoken."""
+"""The kind that the scheduler waits for until every source of policies was read."""
 
 Failed = Callable[[str, BaseException], None]
 """Called with the place where something went wrong, and the error."""
@@ -59,7 +59,7 @@ class _LiveScheduling:
 
 
 def connect(store: PolicyStore, scheduler: Scheduler, clock: Clock, failed: Failed, follow: Follow = lambda _active: None) -> Shadows:
-    """What shadow policies would have done: from now on the scheduler has the store's policies, and shows them its decisions.
+    """Gives the scheduler the policies of the store from now on; the shadow policies, which are compared with its decisions.
 
     `follow` is called with every set of policies before it decides; `failed` with what went wrong in the store.
     """
@@ -70,7 +70,7 @@ def connect(store: PolicyStore, scheduler: Scheduler, clock: Clock, failed: Fail
 
 
 async def announced(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> None:
-    """Never returns: tells the scheduler as soon as every source of policies has spoken, and tries them once the cluster is known."""
+    """Tells the scheduler when every source of policies was read, and tries the policies once the cluster is known; never returns."""
     await store.all_sources_known.wait()
     scheduler.sink.synced(POLICIES)
     while scheduler.missing_kinds:
@@ -95,8 +95,8 @@ async def measure(signals: Signals, nodes_known: Callable[[], Awaitable[None]]) 
 
 def measuring(active: ActivePolicies) -> Iterator[typed.Policy]:
     """The policies that have metrics, each once; shadow policies are compared on the same samples."""
-    beside = [chain for shadows in active.shadows.values() for chain in shadows.values()]
-    policies = {policy.revision: policy.policy for chain in (*active.chains.values(), *beside) for policy in chain.policies}
+    shadow_chains = [chain for shadows in active.shadows.values() for chain in shadows.values()]
+    policies = {policy.revision: policy.policy for chain in (*active.chains.values(), *shadow_chains) for policy in chain.policies}
     return (policy for policy in policies.values() if policy.metrics)
 
 

@@ -160,7 +160,7 @@ LOOK = 10.0
 
 
 @asynccontextmanager
-async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, whom it tells, and by what it judges
+async def admission_served(  # noqa: PLR0913, PLR0917 — where it is served, what it reports to, and how it judges
     settings: AdmissionSettings, host: str, seen: Callable[[str], None], clock: Clock, log: Log, rights: TenantRights
 ) -> AsyncIterator[Server]:
     """The server of the webhook while the context lasts; UsageError when the port cannot be had."""

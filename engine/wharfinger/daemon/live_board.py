@@ -99,7 +99,7 @@ MOST_PODS_OF_NODE = 250
 
 
 class LiveBoard:
-    """What the process knows; before there is a connection that is little."""
+    """The board of the running process; nearly empty until there is a connection."""
 
     def __init__(self, health: Health, told: Policies, recent: RecentDecisions, history: ReloadHistory, clock: Clock) -> None:
         self._health = health

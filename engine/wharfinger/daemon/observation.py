@@ -52,7 +52,7 @@ def decisions_shown(recent: RecentDecisions, health: Health, clock: Clock, *, to
 
 
 def recorder_of(settings: DecisionLogSettings | None, observer: Observer, opened: AsyncExitStack) -> DecisionRecorder | None:
-    """What records the decisions until the context ends; None where that is not wanted. UsageError for a file that cannot be written."""
+    """The recorder of decisions until the context ends, None without settings; UsageError for a file that cannot be written."""
     if settings is None:
         return None
     writer = LogWriter(
@@ -82,7 +82,7 @@ def _on_loop(observer: Observer, where: str) -> Callable[[BaseException], None]:
     loop = asyncio.get_running_loop()
 
     def failed(error: BaseException) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(observer.failed, where, error)
 
     return failed

@@ -104,7 +104,7 @@ async def _listed(connection: Connection, resource: Resource, kind: type[Any]) -
     return [wire.struct_of(raw, kind) async for items, _ in wire.pages(connection, resource.path, resource.params, _PAGE) for raw in items]
 
 
-def live_page(  # noqa: PLR0913 — what is shown, to whom, and who is told what goes wrong
+def live_page(  # noqa: PLR0913 — what is shown, to whom, and where errors go
     health: Health,
     told: Policies,
     recent: RecentDecisions,

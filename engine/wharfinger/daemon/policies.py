@@ -92,7 +92,7 @@ MOST_BYTES = 65_536
 
 
 def rights_of(settings: Settings) -> TenantRights:
-    """What policies of namespaces may do; UsageError or PolicyError for libraries that cannot be read, or are none."""
+    """The rights of policies of namespaces; UsageError or PolicyError for a library that cannot be read or is no library."""
     texts: dict[str, str] = {}
     for path in policy_files(settings.tenant_libraries):
         name = basename(Path(path).as_posix())
@@ -119,7 +119,7 @@ class PoliciesRefused(WharfingerError):
     """Policies that never were valid, at the start."""
 
 
-async def policies_of(  # noqa: PLR0913 — what the policies come from, and who is told
+async def policies_of(  # noqa: PLR0913 — the sources, and what observes them
     settings: Settings,
     clock: Clock,
     observer: PolicyObserver,

@@ -1,4 +1,4 @@
-"""The Prometheus servers of the settings. Secrets are named by the files that hold them, so that settings may be shown to anybody.
+"""The Prometheus servers of the settings. Secrets are named by the files that hold them, so that settings may be shown to anyone.
 
 prometheus:
 default:

@@ -62,7 +62,7 @@ async def first_contact(connection: Connection, clock: Clock, complain: Complain
         except refusals.Unauthorized as error:
             raise UsageError(f"the API server {connection.credentials.server} refuses the credentials: {error}") from error
         except refusals.Forbidden:
-            return ServerVersion(release=(0, 0), text="unknown")  # nobody needs it; lists are then asked for in pages
+            return ServerVersion(release=(0, 0), text="unknown")  # not needed: lists are then read in pages
         except refusals.ApiError as error:
             raise UsageError(f"{connection.credentials.server} does not answer as an API server does: {error}") from error
 
@@ -116,7 +116,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         log.info("stopped")
 
 
-async def _policies(  # noqa: PLR0913, PLR0917 — what the policies come from, and who is told
+async def _policies(  # noqa: PLR0913, PLR0917 — the sources, and what observes them
     settings: Settings, observation: Observation, connection: Connection, custom: Operator | None, clock: Clock, rights: TenantRights
 ) -> PolicyStore:
     return await policies_of(
@@ -154,14 +154,14 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
 
 
 async def _cache(health: Health, connection: Connection) -> Mapping[str, Any]:
-    """What `/debug/cache` answers."""
+    """The answer of `/debug/cache`."""
     if health.daemon is None:
         raise WharfingerError("the API server has not answered yet")
     return await cache_report(connection, health.daemon.scheduler.state)
 
 
 async def _reached(connection: Connection, clock: Clock, log: Log, stop: asyncio.Event) -> ServerVersion | None:
-    """The version of the API server as soon as it answers, None when told to stop before that."""
+    """The version of the API server as soon as it answers, None if the process is stopped before that."""
     contact = asyncio.ensure_future(first_contact(connection, clock, log.warning))
     async with Tasks() as tasks:
         await tasks.until(contact, stop)

@@ -32,14 +32,14 @@ LOOK_AGAIN = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """The drifted pods of an app, None where nobody has looked; `movable` are the keys of those that another node would take."""
+    """The drifted pods of an app, None if it is not known; `movable` are the keys of those that another node would take."""
 
     pods: tuple[DriftedPod, ...] | None = None
     movable: tuple[str, ...] = ()
 
     @property
     def note(self) -> str:
-        """What is to be said about them, "" about none."""
+        """A sentence about them, "" if there are none."""
         if not self.pods:
             return ""
         stuck = len(self.pods) - len(self.movable)
@@ -49,7 +49,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """What was found of an app, and what it was found from."""
+    """The drift of an app, and the state that it was found in."""
 
     question: Any
     cluster: int

@@ -89,7 +89,7 @@ def labels(app: ObjectMeta) -> dict[str, str]:
 
 
 def selector(app: ObjectMeta) -> str:
-    """What selects the pods of an app, as text."""
+    """The label selector of the pods of an app, as text."""
     return f"{APP_LABEL}={app.name}"
 
 
@@ -230,7 +230,7 @@ def app_key_of(obj: Any) -> str | None:
 
 
 async def apply_if_different(writer: ObjectWriter, wanted: Mapping[str, Any], found: PlainObject | None, app: ObjectMeta) -> bool:
-    """True if something was written. NotOurs when somebody else's object is in the way; ApiError as the writer."""
+    """True if something was written. NotOurs if an object of that name was not made for the app; ApiError as the writer."""
     if found is not None and is_app_of(found, app) and _as_wanted(wanted, found):
         return False
     if found is None or not is_app_of(found, app):

@@ -26,7 +26,7 @@ class Governance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What is there of an app.
+    """The observed state of an app.
 
     `problem` is why what is asked for cannot be made (reason, sentence). `deployment` is the Deployment's metadata.generation and status,
     None while there is none. `waiting` says why a pod waits, as the scheduler put it. `drift` is None where it is not known.
@@ -90,7 +90,7 @@ def message_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> str:
 
 
 def conditions_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> list[Condition]:
-    """What is stated about the app."""
+    """The conditions of the app."""
     problem = observed.problem
     governance = observed.governance
     found = [

@@ -57,7 +57,7 @@ class CustomResources:
 
 
 class StorePolicies:
-    """A policy store as the reconcilers see it; `metrics` says how those of all policies fare."""
+    """A policy store as the controllers see it; `metrics` returns the state of the metrics of all policies."""
 
     def __init__(self, store: PolicyStore, metrics: Callable[[], Sequence[MetricStatus]] = tuple) -> None:
         self._store = store
@@ -71,12 +71,12 @@ class StorePolicies:
     def compiled(self, name: str) -> CompiledPolicy | None:
         """The policy of that name that holds; one that decides comes before a shadow policy."""
         active = self._store.active
-        beside = [chain for shadows in active.shadows.values() for chain in shadows.values()]
-        held = (policy for chain in (*active.chains.values(), *beside) for policy in chain.policies)
+        shadow_chains = [chain for shadows in active.shadows.values() for chain in shadows.values()]
+        held = (policy for chain in (*active.chains.values(), *shadow_chains) for policy in chain.policies)
         return next((policy for policy in held if policy.name == name), None)
 
     def metrics(self, name: str) -> Sequence[MetricStatus]:
-        """How the metrics of the policy of that name fare at present."""
+        """The present state of the metrics of the policy of that name."""
         return [metric for metric in self._metrics() if metric.policy == name]
 
 

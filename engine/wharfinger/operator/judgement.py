@@ -47,7 +47,7 @@ class Judge:
 
     @property
     def revision(self) -> tuple[int, tuple[str, ...]]:
-        """What changes whenever an answer could."""
+        """A value that changes whenever an answer could change."""
         return self._scheduler.state.revision, tuple(profile.chain.revision for profile in self._scheduler.profiles)
 
     def chain_of(self, scheduler_name: str) -> Chain | None:
@@ -84,7 +84,7 @@ class Judge:
         return True, GOVERNS, f'policy "{policy}" decides where these pods go'
 
     def standing(self, pod: objects.Pod, policy: str | None = None) -> Standing | None:
-        """How a pod stands where it is under a policy (or all of them); None when the scheduler does not know the pod there."""
+        """Whether a placed pod satisfies a policy (or all); None if the scheduler does not know the pod there."""
         chain = self.chain_of(pod.spec.scheduler_name)
         snapshot = self.snapshot()
         placed = snapshot.placed(PodView(pod).uid)
@@ -97,7 +97,7 @@ class Judge:
         return Standing(reasons=reasons, better=better)
 
     def _decider(self, name: str, chain: Chain) -> Decider:
-        """A decider beside the scheduler's own, which is busy with the pods that wait; small, as pods of apps are few templates."""
+        """A decider apart from the scheduler's own, whose cache is for the pods that wait; small, as pods of apps have few templates."""
         found = self._deciders.get(name)
         if found is None or found.chain is not chain:
             found = self._deciders[name] = Decider(chain, most_cells=2_000_000)
@@ -110,7 +110,7 @@ def _unplaced(pod: objects.Pod) -> PodView:
 
 
 def violations(policy: CompiledPolicy, pod: PodView, row: int, snapshot: Snapshot) -> list[str]:
-    """What the filters of a policy have against a pod on one node, a sentence each; the pod itself does not count against it."""
+    """Why the filters of a policy reject a pod on one node, a sentence each; the pod itself is not counted there."""
     bound = policy.bind(pod, snapshot)
     rows = np.array([row], np.intp)
     found = []
@@ -121,7 +121,7 @@ def violations(policy: CompiledPolicy, pod: PodView, row: int, snapshot: Snapsho
 
 
 def eligible(policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> int:
-    """How many nodes the filters of a policy let a pod go to."""
+    """The number of nodes that pass the filters of a policy for a pod."""
     bound = policy.bind(pod, snapshot)
     passing = np.ones(snapshot.n_nodes, np.bool_)
     for index in range(len(policy.filters)):

@@ -30,7 +30,7 @@ from wharfinger.policies.candidate import Outcome, build
 MOST_MEMORY = 768 * 2**20
 """Bytes that a process may write to; a usual text takes a tenth of it, most of which is NumPy."""
 READY = b"ready\n"
-_LONGEST = 8192  # characters of a refusal: enough for the twenty findings that anybody reads
+_LONGEST = 8192  # characters of a refusal: enough for twenty findings
 _NICENESS = 10  # decisions come first
 
 
@@ -49,7 +49,7 @@ class Question(msgspec.Struct):
 
 
 def foreseen(obj: Mapping[str, Any], rights: TenantRights) -> Outcome | None:
-    """What comes of the policy in an object as JSON has it; None for an object that is not one as we know it, which its schema judges."""
+    """The outcome of building the policy in an object; None for an object of another form, which its schema refuses."""
     try:
         policy = decode.convert(dict(obj), SchedulingPolicy)
     except InvalidObject:

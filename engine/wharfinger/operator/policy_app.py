@@ -1,7 +1,7 @@
 """The reconciler of PolicyApps: a Deployment, a Service and a policy for each app, and its status.
 
 Each turn starts from what the informers know, writes what is missing or different, and ends with the status. It may be interrupted
-anywhere: the next turn finds what is there by its name, whoever made it. Teardown removes the policy last, so that pods are governed as
+anywhere: the next turn finds existing objects by their names. Teardown removes the policy last, so that pods are governed as
 long as there are any.
 """
 
@@ -31,7 +31,7 @@ LOOK_AGAIN = 5.0
 """Seconds between two looks at an app that nothing has happened to: its pods may have drifted."""
 
 LOOK_LATER = 1.5
-"""Seconds between two looks at an app that waits for a policy which somebody else has to bring."""
+"""Seconds between two looks at an app that waits for a policy that is not its own."""
 
 LOOK_SOON = 0.25
 """Seconds between two looks at an app that waits: for a policy of its own to decide, or for what was made for it to be gone."""
@@ -42,7 +42,7 @@ _REFUSED = (refusals.Invalid, refusals.BadRequest)
 class PolicyAppReconciler:
     """Reconciles PolicyApps."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 — what it reads, what it writes, and whom it tells
+    def __init__(  # noqa: PLR0913, PLR0917 — what it reads and writes
         self,
         cache: ObjectCache,
         pods: AppPods,
@@ -134,7 +134,7 @@ class PolicyAppReconciler:
         return _refused(self._made("SchedulingPolicy", app.metadata))
 
     def _made(self, kind: str, app: ObjectMeta) -> PlainObject | None:
-        """What is there under the name that the app's object of a kind has."""
+        """The object that has the name of the app's object of a kind."""
         if kind == "SchedulingPolicy":
             found: PlainObject | None = self._cache.get(kind, app_objects.policy_name(app))
             return found if found is None or is_app_of(found, app) else None

@@ -23,7 +23,7 @@ from wharfinger.operator.object_cache import ObjectCache
 from wharfinger.operator.policy_source import KIND, SOURCE, last_known_good
 
 REFRESH = 3.0
-"""Seconds between two looks at a policy that nobody has edited."""
+"""Seconds between two looks at a policy that was not edited."""
 
 _BATCH = 200
 _NOT_OF_THE_TEXT = {"test", "params", "trial", "set"}

@@ -43,7 +43,7 @@ _MOST_REASONS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
-    """Why a pod finds no node, as it is told of the first such pod."""
+    """Why a pod finds no node, for the first such pod."""
 
     message: str
     rules: tuple[RuleCount, ...]
@@ -140,7 +140,7 @@ REFRESH = 3.0
 """Seconds between two answers to the same question at least."""
 
 REST = 4.0
-"""After an answer, questions that have one already wait for so many times as long as it took: many previews cost a fifth of the time."""
+"""After an answer, previews that have one already wait so many times as long as it took: many previews cost a fifth of the time."""
 
 _REASONS: Mapping[type[Exception], str] = {PolicyError: "InvalidPolicy", UnknownObject: "UnknownObject"}
 """Words for why there is no answer; all other errors mean that the question cannot be asked."""

@@ -70,7 +70,7 @@ class Questions:
         if not self._judge.rights.trusted:
             _reach_no_others(expansion.pods)
         chain, note = self._chain(expansion.pods)
-        if spec.policies is None:  # those of other namespaces have no say, and what they are is not told by the revision of the whole
+        if spec.policies is None:  # policies of other namespaces do not count, and the revision of all policies is not shown
             policies = [policy for policy in chain.policies if policy.authority.covers(meta.namespace)]
         else:
             policies = [await self._policy(each, meta.namespace) for each in spec.policies]

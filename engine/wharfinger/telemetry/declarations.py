@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What a metric is."""
+    """Type of a metric."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -21,7 +21,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A metric. One that is `read` is asked for its values when somebody looks, and costs nothing in between."""
+    """A metric. One that is `read` is computed at scrape time."""
 
     name: str
     kind: Kind
@@ -306,6 +306,6 @@ class Metric(Enum):
 
     @property
     def declaration(self) -> Declaration:
-        """How it is declared."""
+        """The declaration of the metric."""
         declared: Declaration = self.value
         return declared

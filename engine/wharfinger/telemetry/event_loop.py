@@ -14,9 +14,9 @@ from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 
 BEAT = 0.01
-"""Seconds between two beats: a step that is shorter may not be seen, and any other is told too short by at most that."""
+"""Seconds between two beats: a step that is shorter may not be seen, and any other is measured too short by at most that."""
 RECENT = 60.0
-"""Seconds that the longest step is told for, at least."""
+"""Seconds for which the longest step is reported, at least."""
 
 
 class LoopSteps:

@@ -276,6 +276,6 @@ class LineWriter:
     def _deliver(self, content: bytes) -> None:
         try:
             self._write(content)
-        except (OSError, ValueError):  # nobody reads any more, or the stream is closed
+        except (OSError, ValueError):  # the reader is gone, or the stream is closed
             with self._lock:
                 self.dropped += content.count(b"\n")

@@ -4,7 +4,7 @@
     metrics.counter(Metric.PREEMPTION_ATTEMPTS).inc()
     metrics.read(Metric.PENDING_PODS, lambda: {("active",): 3})
 
-What stands somewhere anyway (queue lengths, sizes, revisions) is not counted along but read when the metrics are asked for.
+Queue lengths, sizes and revisions are computed at scrape time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Family = CounterMetricFamily | GaugeMetricFamily
 
 
 class Metrics:
-    """What is declared, ready to be moved; `registry` is what is served."""
+    """The declared metrics as objects of prometheus-client in `registry`."""
 
     def __init__(self, registry: CollectorRegistry, *, of_process: bool = True) -> None:
         self.registry = registry
@@ -51,12 +51,12 @@ class Metrics:
         return found
 
     def read(self, metric: Metric, reading: Reading) -> None:
-        """Ask `reading` for the values of a metric whenever somebody wants them; several readings of one metric are put together."""
+        """Calls `reading` for the values of a metric at scrape time; the values of several readings are joined."""
         self._readings.add(metric, reading)
 
 
 class Readings(Collector):
-    """The metrics that are read, as the registry asks for them. A reading that fails leaves its values out and is told to `failed`."""
+    """The metrics that are read, as the registry asks for them. A reading that fails leaves its values out and calls `failed`."""
 
     def __init__(self, failed: Callable[[], None]) -> None:
         self._failed = failed

@@ -63,7 +63,7 @@ class RecentDecision(NamedTuple):
 
 
 class RecentDecisions:
-    """The records, newest last. `decided` is shown decisions as they are made, `attempted` is told how they ended."""
+    """The records, newest last. `decided` is called with each decision, `attempted` with its outcome."""
 
     def __init__(self, now: Callable[[], float], timer: Callable[[], float], most_bytes: int = MOST_BYTES) -> None:
         self._now = now

@@ -11,11 +11,11 @@ from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 
 NO_ANSWER = "<error>"
-"""The code of a request that nobody answered, as client-go has it (rest/request.go)."""
+"""The code of a request without an answer, as client-go has it (rest/request.go)."""
 
 
 def requests_seen(metrics: Metrics, server: str) -> Callable[[str, int, float | None], None]:
-    """What is to be told of each request to a server: method, status (0 without an answer), seconds (None for a watch)."""
+    """The function to call for each request to a server: method, status (0 without an answer), seconds (None for a watch)."""
     host = urlsplit(server).netloc.rpartition("@")[2]
     counted = cache(metrics.counter(Metric.REQUESTS).labels)
     timed = cache(metrics.histogram(Metric.REQUEST_DURATION).labels)
@@ -32,7 +32,7 @@ RESULTS = ("allowed", "refused", "unreadable", "forbidden", "busy", "late", "fai
 
 
 def reviews_seen(metrics: Metrics) -> Callable[[str], None]:
-    """What is to be told the result of each review."""
+    """The function to call with the result of each review."""
     counter = metrics.counter(Metric.ADMISSION_REVIEWS)
     for result in RESULTS:
         counter.labels(result)  # an alert on what has never happened needs its 0
@@ -40,7 +40,7 @@ def reviews_seen(metrics: Metrics) -> Callable[[str], None]:
 
 
 class TelemetryReconcileObserver(ReconcileObserver):
-    """A ReconcileObserver that counts and measures; how many wait is read when somebody looks."""
+    """Counts and measures reconciles; queue depths are read at scrape time."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._adds = metrics.counter(Metric.WORKQUEUE_ADDS)
@@ -49,11 +49,11 @@ class TelemetryReconcileObserver(ReconcileObserver):
         self._reconciles = metrics.counter(Metric.RECONCILES)
         self._durations = metrics.histogram(Metric.RECONCILE_DURATION)
 
-    def added(self, queue: str, depth: int) -> None:  # noqa: ARG002 — the depth is read when somebody looks
+    def added(self, queue: str, depth: int) -> None:  # noqa: ARG002 — the depth is read at scrape time
         """Counts."""
         self._adds.labels(queue).inc()
 
-    def taken(self, queue: str, depth: int, waited: float) -> None:  # noqa: ARG002 — the depth is read when somebody looks
+    def taken(self, queue: str, depth: int, waited: float) -> None:  # noqa: ARG002 — the depth is read at scrape time
         """Measures."""
         self._waits.labels(queue).observe(waited)
 

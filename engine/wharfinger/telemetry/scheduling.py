@@ -61,7 +61,7 @@ Kind = tuple[str, str]
 
 @dataclass(slots=True)
 class _Window:
-    """What came of one kind since `began`."""
+    """Counts of one kind of error since `began`."""
 
     began: float
     let_through: int = 0
@@ -81,7 +81,7 @@ class Repeats:
         self.held_back = 0
 
     def admits(self, kind: Kind) -> bool:
-        """True if this one of its kind is to be told."""
+        """True if this error of its kind is logged."""
         window = self._windows.get(kind)
         if window is None:
             if len(self._windows) >= self._kinds:
@@ -192,7 +192,7 @@ class TelemetryObserver(Observer):
             self._tell(where, place, kind, error)
 
     def stopwatch(self, profile: str) -> Stopwatch:
-        """What measures the decisions of a profile."""
+        """The stopwatch of the decisions of a profile."""
         return DecisionStopwatch(self._metrics, self._efforts, profile)
 
     def tell_rules_of(self, present: Callable[[], Container[tuple[str, str]]]) -> None:

@@ -23,7 +23,7 @@ ONE_OF = 10
 
 
 class Efforts:
-    """What the rules of policies have done so far, whichever profile they are in and however often their policy was read anew.
+    """The work of each rule of a policy so far, over all profiles and reloads.
 
     `present` says which rules there are: when metrics are read, the others are forgotten, as policies and their rules come and go.
     """

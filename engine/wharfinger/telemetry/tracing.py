@@ -40,7 +40,7 @@ _TIMEOUT = 5.0
 
 
 class PodTraces:
-    """Is told attempts; `ratio` of those that belong to no trace begin one. `chance` gives numbers in [0, 1)."""
+    """Traces attempts; `ratio` of those that belong to no trace begin one. `chance` gives numbers in [0, 1)."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class PodTraces:
         return context if self._trace.get_current_span(context).get_span_context().is_valid else None
 
     def _record(self, attempt: Attempt, parent: Context | None) -> None:
-        epoch = self._now() - self._monotonic()  # monotonic times are told as times of day
+        epoch = self._now() - self._monotonic()  # monotonic times become times of day
         began = attempt.started - attempt.stages.get("queue", 0.0)
 
         def at(seconds: float) -> int:
@@ -142,7 +142,7 @@ class TracesLost(WharfingerError):
 
 
 class Reported:
-    """An exporter of which `failed` is told when it begins to fail, from whatever thread it runs in; `failing` says that it does."""
+    """An exporter that calls `failed` when it begins to fail, from its own thread; `failing` is True while it fails."""
 
     def __init__(self, exporter: SpanExporter, failed: Callable[[BaseException], None]) -> None:
         self._exporter = exporter
@@ -152,7 +152,7 @@ class Reported:
         self.force_flush = exporter.force_flush
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """What the exporter makes of it; what it raises counts as failed, and is told by its kind alone, as headers may be in its text."""
+        """The result of the exporter. An exception is a failure, reported by its type alone, as its text may have headers."""
         from opentelemetry.sdk.trace.export import SpanExportResult  # noqa: PLC0415 — imported only for tracing
 
         why = ""
@@ -168,7 +168,7 @@ class Reported:
 
 
 def provider_of(exporter: SpanExporter | Reported, version: str, instance: str) -> TracerProvider:
-    """What makes spans and hands them to an exporter, in a thread of its own; what it cannot take in time is dropped.
+    """The provider that makes spans and gives them to an exporter in a thread; spans that it cannot take in time are dropped.
 
     UsageError for variables of OpenTelemetry's own that it cannot use.
     """
@@ -193,7 +193,7 @@ def _variables_read() -> Iterator[None]:
 
 
 def exporter_of(endpoint: str, failed: Callable[[BaseException], None]) -> Reported:
-    """What sends spans to a collector as OTLP over HTTP. UsageError where packages for it are missing, or variables cannot be used."""
+    """The exporter that sends spans to a collector as OTLP over HTTP. UsageError if packages are missing, or variables cannot be used."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 — likewise
     except ImportError as error:

@@ -88,7 +88,7 @@ Judge = Callable[[Mapping[str, Any], Caller], Awaitable[Verdict]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callers:
-    """Who may ask: those with a certificate that names one of `names` (none: any name), which the server has verified; or `anybody`."""
+    """Allowed callers: those whose verified certificate has one of `names` (none: any name), or `anybody`."""
 
     names: frozenset[str] = frozenset()
     anybody: bool = False
@@ -100,7 +100,7 @@ class Callers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionLimits:
-    """How many reviews may be there at a time, and for how many seconds. Of one address half of them, unless it is known whose it is."""
+    """Reviews at a time, and the seconds that each may take. An address without a certificate may have half of them."""
 
     present: int = 64
     seconds: float = MOST_SECONDS
@@ -118,12 +118,12 @@ _FAILURES: Mapping[type[Exception], tuple[str, int, str]] = {
     _Unreadable: ("unreadable", 400, ""),
     WharfingerError: ("failed", 500, ""),
 }
-"""What is told of each failure: its result, a status, and a sentence where the failure has none itself."""
+"""The result, the HTTP status and the message of each failure; the message is the failure's own where it is empty."""
 
 
 @dataclass(slots=True)
 class Admission:
-    """The webhook. `seen` is told the result of each review once, one of `telemetry.admission.RESULTS`."""
+    """The webhook. `seen` is called with the result of each review, one of `telemetry.requests.RESULTS`."""
 
     judge: Judge
     callers: Callers

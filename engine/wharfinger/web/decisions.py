@@ -26,15 +26,15 @@ LISTED = 100
 RESULTS = ("scheduled", "unschedulable", "error")
 
 Explain = Callable[[str, list[str]], Awaitable[tuple[Mapping[str, Any], str]]]
-"""What would be decided about a pod (`namespace/name`) now, with a report on the nodes asked for: as plain values, and as text.
+"""The decision that would be made about a pod (`namespace/name`) now, with a report on the nodes asked for: as plain values, and as text.
 
-UnknownObject when there is no such pod or node, UsageError for a pod that is not ours, another WharfingerError when it cannot be told now.
+UnknownObject when there is no such pod or node, UsageError for a pod that is not ours, another WharfingerError if it cannot be made now.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """What is asked, and by whom: only by the machine itself, unless `to_anybody`. It names pods, and an explanation costs time."""
+    """The data, shown to this machine only, unless `to_anybody`: it names pods, and an explanation costs time."""
 
     recent: RecentDecisions
     explain: Explain

@@ -1,7 +1,7 @@
 """Health checks, answered as Kubernetes' own components answer them.
 
 Source of the format: staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go, Kubernetes 1.36. One difference: reasons are not withheld,
-as whoever may ask a scheduler for its health may know why it is not well.
+as clients that may ask for the health may know why a check fails.
 
     GET /readyz                       200 ok
     GET /readyz?verbose               200 [+]informer-sync ok … readyz check passed
@@ -31,7 +31,7 @@ _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, pri
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checks:
-    """Checks by name, in the order in which they are told.
+    """Checks by name, in the order of the answer.
 
     `live`: whether the process is worth keeping (`/livez`, and `/healthz`, its old name). `ready`: whether it does its work.
     """

@@ -1,7 +1,6 @@
-"""`/policies` and `/policies/<name>/shadow`: how each policy fares, as JSON for programs and as a page for people.
+"""`/policies` and `/policies/<name>/shadow`: the state of each policy, as JSON for programs and as a page for people.
 
-A browser gets the page; whoever asks for anything else, or says `?format=json`, gets JSON. Everything on the page that somebody else wrote
-is escaped.
+A browser gets the page; with another `Accept`, or `?format=json`, the answer is JSON. Texts of others on the page are escaped.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from wharfinger.web.debug import guarded
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """What is asked: the policies, their sources, and what came of each shadow policy as plain values by name.
+    """The data: the policies, their sources, and the report of each shadow policy as plain values by name.
 
-    Only the machine itself may ask, unless `to_anybody`: what was found quotes texts, and names labels and pods of all namespaces.
+    Shown to this machine only, unless `to_anybody`: findings quote texts, and name labels and pods of all namespaces.
     """
 
     statuses: Callable[[], Sequence[PolicyStatus]]
@@ -56,7 +55,7 @@ def routes(policies: Policies) -> list[Route]:
 
 
 def all_of(policies: Policies) -> list[dict[str, Any]]:
-    """Every policy's status as plain values, with how its metrics fare."""
+    """Every policy's status as plain values, with the state of its metrics."""
     metrics = policies.metrics()
     return [plain(status, [metric for metric in metrics if metric.policy == status.name]) for status in policies.statuses()]
 
@@ -64,7 +63,7 @@ def all_of(policies: Policies) -> list[dict[str, Any]]:
 def plain(status: PolicyStatus, metrics: Sequence[MetricStatus] = ()) -> dict[str, Any]:
     """A policy's status as plain values, in the manner of Kubernetes' objects.
 
-    `diagnostics` are about the text; `now` and `metrics` say how it fares on the cluster at present.
+    `diagnostics` are about the text; `now` and `metrics` about its present state on the cluster.
     """
     return {
         "name": status.name,

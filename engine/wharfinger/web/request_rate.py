@@ -20,7 +20,7 @@ BURST = 64
 """Requests that may come at once after a while without any: a page with its parts, probes, and scrapes of several."""
 
 REST = 9.0
-"""How many times as long as it was computed for the loop belongs to others afterwards."""
+"""After an answer was computed, no other is for so many times as long."""
 
 LONGEST_REST = 2.0
 """Seconds."""
@@ -35,7 +35,7 @@ class Pace:
         self._next = 0.0
 
     def wait(self, now: float) -> float:
-        """How many seconds a request that comes now has to wait before it begins."""
+        """Seconds that a request which comes now has to wait."""
         self._next = max(self._next, now) + INTERVAL
         return max(0.0, self._next - now - BURST * INTERVAL)
 
@@ -63,7 +63,7 @@ class Shared(Generic[Answer]):
         self._wanted: dict[Hashable, asyncio.Task[Answer]] = {}
 
     async def answer(self, key: Hashable, compute: Callable[[], Answer]) -> Answer:
-        """What `compute` returns, called no earlier than this is asked."""
+        """The result of a call of `compute` that begins after this call."""
         task = self._wanted.get(key)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._computed(key, compute))
@@ -78,7 +78,7 @@ class Shared(Generic[Answer]):
                 rest = self._free_at - loop.time()
                 if rest > 0:
                     await asyncio.sleep(rest)
-                self._wanted.pop(key, None)  # whoever comes from now on wants what is so then
+                self._wanted.pop(key, None)  # later requests want a newer answer
                 began = loop.time()
                 try:
                     return compute()
@@ -92,4 +92,4 @@ class Shared(Generic[Answer]):
 
 def _seen(task: asyncio.Task[Any]) -> None:
     if not task.cancelled():
-        task.exception()  # raised where it was asked for, if anybody still waits
+        task.exception()  # raised in `answer`, if it still waits

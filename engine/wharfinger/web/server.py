@@ -35,7 +35,7 @@ class ServingCertificate:
     """A certificate and its key. `context` is for the server; before the first certificate, connections fail.
 
     With `client_ca`, a file of certificates, a connection comes about only with those who prove to have a certificate that one of these has
-    signed for clients. No session is resumed, so whoever was known once is asked again.
+    signed for clients. No session is resumed, so every connection is verified.
     """
 
     def __init__(self, certificate: str, key: str, client_ca: str | None = None) -> None:
@@ -83,9 +83,9 @@ MOST = 256
 AT_ONCE = 32
 """Connections that are taken from the system before any of them is looked at."""
 REQUEST_SECONDS = 10.0
-"""How long a request may take to arrive, from its first byte (the first one: from the connection) to the end of its headers."""
+"""Seconds that a request may take to arrive, from its first byte (the first one: from the connection) to the end of its headers."""
 READING_SECONDS = 60.0
-"""How long what has been written may wait until the other side has room for it."""
+"""Seconds that an answer may wait for the client to read it."""
 
 PEER_NAME = "peer_name"
 """Where the `state` of a request has the common name of the certificate that the other side has proved to have, if it has one."""
@@ -186,13 +186,13 @@ def _common_name(transport: asyncio.Transport) -> str | None:
     return next((value for part in subject for name, value in part if name == "commonName"), "")
 
 
-_STOP_SECONDS = 2  # for answers under way; whoever watches health or metrics asks again
+_STOP_SECONDS = 2  # for answers under way; clients of health and metrics ask again
 _LARGEST_PORT = 65535
 _MISSING = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn, which leaves signals to whoever runs the loop."""
+    """uvicorn without signal handlers."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -200,7 +200,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 class _Ending:
-    """An ASGI middleware that answers whoever waits when the server stops; uvicorn would log where each of them was."""
+    """An ASGI middleware that answers waiting requests when the server stops; uvicorn would log a traceback for each."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

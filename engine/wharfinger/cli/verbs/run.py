@@ -1,4 +1,4 @@
-"""`wharf run`: schedules pods on a cluster until it is told to stop."""
+"""`wharf run`: schedules pods on a cluster until it is stopped by a signal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _run(settings: Settings) -> int:
 
 
 class StoppedAtOnce(WharfingerError):
-    """Told to stop while it was stopping."""
+    """A second signal came while the process was stopping."""
 
 
 command = taking_settings(_run)

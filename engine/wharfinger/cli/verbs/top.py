@@ -47,7 +47,7 @@ class Readings:
 
 
 def readings(text: str, at: float) -> Readings:
-    """What the text of `/metrics` says. ValueError where it is none."""
+    """The readings in the text of `/metrics`; ValueError for another text."""
     found: defaultdict[str, dict[Labels, float]] = defaultdict(dict)
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -68,7 +68,7 @@ class Between:
         return None if self.before is None else self.now.at - self.before.at
 
     def grown(self, name: str, label: str) -> dict[str, float]:
-        """How much a counter has grown, for each value of a label; of a process that was started anew, all of it."""
+        """The growth of a counter by the values of a label; after a restart of the process, its whole value."""
         now = self.now.by(name, label)
         before = {} if self.before is None else self.before.by(name, label)
         if any(now.get(value, 0.0) < then for value, then in before.items()):
@@ -232,7 +232,7 @@ def command(
 
 
 def _picture(url: str, before: Readings | None) -> Picture:
-    """What the process says now."""
+    """The present readings of the process."""
     text = running_process.text(url, "/metrics", _SECONDS)
     try:
         now = readings(text, time.monotonic())

@@ -1,1 +1,1 @@
-"""`/ui`: what the scheduler does, as pictures. Read-only; the page brings everything it needs with it and asks nobody else."""
+"""`/ui`: the live page of the scheduler. Read-only; the page brings all its files and connects to no other server."""

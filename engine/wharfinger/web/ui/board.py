@@ -31,7 +31,7 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coloring:
-    """What colours the nodes: `values` `(n_nodes,) float64`, NaN where there is none; `low` and `high` are the ends of the scale.
+    """A colouring of the nodes: `values` `(n_nodes,) float64`, NaN where there is none; `low` and `high` are the ends of the scale.
 
     `unit` is `fraction` for what is shown as percent, or what stands behind the number. `note` is a sentence about the whole.
     """
@@ -103,7 +103,7 @@ class Channel:
         return [self._tiles, self._full(), self._flagged()] if self._tiles else []
 
     def update(self, board: Board) -> list[bytes]:
-        """What those have to be told who have everything up to now."""
+        """The messages for watchers that have everything up to now."""
         try:
             picture = board.picture(self.key, self._layout)
         except WharfingerError as error:

@@ -5,9 +5,9 @@
 /ui/events?shade=…     what happens, as server-sent events
 /ui/nodes/<name>       one node, as JSON
 
-Labels, names and messages on the page were written by anybody who may write to the cluster. So the page puts text into text nodes only, and
-the browser is told to run nothing but our own files. Who looks is asked for as well: unless the configuration says otherwise, the page is
-for the machine itself, asked by a name that nobody else can give away: one that another site has lead here belongs to that site's scripts.
+Labels, names and messages on the page come from anyone who may write to the cluster. So the page puts text into text nodes only, and its
+Content-Security-Policy allows our own files alone. Unless `remoteUi` is set, the page answers this machine only, and only for an address or
+`localhost` as host name: a page of another site cannot read it through a name that points here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 SHADE = "cpu"
-"""What colours the nodes at first."""
+"""The colouring of the nodes at first."""
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _LONGEST_SHADE = 600  # a prefix, a namespace and a name
@@ -58,7 +58,7 @@ Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePage:
-    """What is shown, and to whom: only to the machine itself, unless `to_anybody`."""
+    """The data of the page, shown to this machine only, unless `to_anybody`."""
 
     board: Board
     feed: Feed
