@@ -1,6 +1,6 @@
-"""The alert rules of `deploy/components/alerts`: what somebody should be told, and the section of the runbook that says what to do.
+"""The alert rules of `deploy/components/alerts`, each with its section of the runbook.
 
-kube-scheduler and other components have metrics of the same names, so every rule is held to processes that are ours.
+kube-scheduler and other components have metrics with the same names, so every rule selects processes of Wharfinger.
 """
 
 from __future__ import annotations
@@ -56,49 +56,49 @@ ALERTS = (
         expr=f"absent({series(Metric.BUILD)})",
         lasts="5m",
         severity="critical",
-        summary="No Wharfinger is being read: it does not run, or Prometheus does not find it.",
+        summary="Prometheus scrapes no Wharfinger: none is running, or Prometheus cannot reach it.",
     ),
     Alert(
         name="WharfingerNoLeader",
         expr=f"{total(Metric.LEADER)} == 0",
         lasts="2m",
         severity="critical",
-        summary="No replica of {{ $labels.job }} leads, so no pod is placed.",
+        summary="No replica of {{ $labels.job }} is the leader, so no pod is placed.",
     ),
     Alert(
         name="WharfingerStandsStill",
         expr=f"{total(Metric.PENDING_PODS, queue='active')} > 0 and {rate(Metric.ATTEMPTS)} == 0",
         lasts="5m",
         severity="critical",
-        summary="{{ $value }} pods are ready to be placed, and none is tried.",
+        summary="{{ $value }} pods are in the active queue, but there are no attempts to place them.",
     ),
     Alert(
         name="WharfingerAttemptsFail",
         expr=f"{FAILING} > 0.05",
         lasts="10m",
         severity="warning",
-        summary="{{ $value | humanizePercentage }} of the attempts end for reasons that have nothing to do with the pods.",
+        summary="{{ $value | humanizePercentage }} of the attempts end with an error.",
     ),
     Alert(
         name="WharfingerQueueGrows",
         expr=f"{total(Metric.PENDING_PODS, queue='active')} > 100",
         lasts="10m",
         severity="warning",
-        summary="{{ $value }} pods are ready and wait for their turn: they come faster than they are placed.",
+        summary="{{ $value }} pods are in the active queue: they arrive faster than they are placed.",
     ),
     Alert(
         name="WharfingerSlow",
         expr=f"{SLOW} > 5 and on (job) {series(Metric.BUILD)}",
         lasts="10m",
         severity="warning",
-        summary="One of a hundred pods that fit at once takes {{ $value | humanizeDuration }} and longer until it is bound.",
+        summary="1 % of the pods placed at their first attempt take {{ $value | humanizeDuration }} or longer until they are bound.",
     ),
     Alert(
         name="WharfingerMissedEvents",
         expr=f"sum by (job) (increase({series(Metric.SCHEDULED_AFTER_FLUSH)}[1h]) {OURS}) > 0",
         lasts="5m",
         severity="info",
-        summary="Pods waited for minutes although they would have fitted.",
+        summary="Pods were placed only by the periodic retry: an event for them was missed.",
     ),
     Alert(
         name="WharfingerPolicyRefused",
@@ -112,28 +112,28 @@ ALERTS = (
         expr=f"max by (job, source) ({series(Metric.POLICY_SOURCE_LOST)}) > 0",
         lasts="10m",
         severity="warning",
-        summary="Policies cannot be read from {{ $labels.source }}; those that hold go on.",
+        summary="Policies cannot be read from {{ $labels.source }}; its policies stay in force.",
     ),
     Alert(
         name="WharfingerPoliciesDiffer",
         expr=f"{HELD} != on (job) group_left () count by (job) ({series(Metric.BUILD)})",
         lasts="15m",
         severity="warning",
-        summary="Revision {{ $labels.revision }} of the policy {{ $labels.policy }} holds on {{ $value }} replicas, and not on all.",
+        summary="Revision {{ $labels.revision }} of the policy {{ $labels.policy }} is in force on {{ $value }} replicas, but not on all.",
     ),
     Alert(
         name="WharfingerAdmissionFails",
         expr=f"sum by (job, result) (rate({series(Metric.ADMISSION_REVIEWS, result='~busy|late|forbidden|failed')}[10m])) > 0",
         lasts="10m",
         severity="warning",
-        summary="The webhook cannot judge policies ({{ $labels.result }}).",
+        summary="The webhook gives no verdict on policies ({{ $labels.result }}).",
     ),
     Alert(
         name="WharfingerSignalSuspended",
         expr=f"max by (job, policy, metric) ({series(Metric.SIGNAL_SUSPENDED)}) > 0",
         lasts="5m",
         severity="warning",
-        summary="Rules of {{ $labels.policy }} that read {{ $labels.metric }} have no say: too few nodes have a fresh sample.",
+        summary="Rules of {{ $labels.policy }} that read {{ $labels.metric }} are suspended: too few nodes have a fresh sample.",
     ),
     Alert(
         name="WharfingerSignalsFail",
@@ -147,7 +147,7 @@ ALERTS = (
         expr=f"{rate(Metric.REQUESTS, code='429')} > 0",
         lasts="10m",
         severity="warning",
-        summary="The API server has {{ $labels.job }} wait (429 Too Many Requests).",
+        summary="The API server throttles {{ $labels.job }} (429 Too Many Requests).",
     ),
     Alert(
         name="WharfingerUnanswered",
@@ -161,7 +161,7 @@ ALERTS = (
         expr=f"sum by (job, instance) (rate({series(Metric.ERRORS, place='watch')}[5m])) > 0",
         lasts="15m",
         severity="warning",
-        summary="Watches of {{ $labels.instance }} break again and again, so its picture of the cluster lags.",
+        summary="Watches of {{ $labels.instance }} break repeatedly, so its state of the cluster is late.",
     ),
     Alert(
         name="WharfingerReconcilesFail",
@@ -175,7 +175,7 @@ ALERTS = (
         expr=f"sum by (job, instance) (increase({series(Metric.LOG_LINES_LEFT_OUT, reason='unread')}[10m])) > 0",
         lasts="5m",
         severity="info",
-        summary="Whoever collects the logs of {{ $labels.instance }} cannot keep up.",
+        summary="The log collector of {{ $labels.instance }} is too slow; log lines are dropped.",
     ),
 )
 

@@ -60,53 +60,53 @@ class Metric(Enum):
 
     ATTEMPTS = _counter(
         "scheduler_schedule_attempts_total",
-        "Attempts to place a pod by result: 'scheduled' once it is bound, 'unschedulable' if no node fits, 'error' if something went wrong "
-        "that has nothing to do with the pod.",
+        "Attempts to place a pod, by result: 'scheduled' if it is bound, 'unschedulable' if no node is feasible, 'error' if "
+        "another fault ended the attempt.",
         "result",
         "profile",
     )
     ATTEMPT_DURATION = _histogram(
         "scheduler_scheduling_attempt_duration_seconds",
-        "Time of an attempt, from the moment the pod leaves the queue until it is bound or waits again.",
+        "Time of an attempt, from the moment the pod leaves the queue until it is bound or goes back to the queue.",
         ATTEMPT_SECONDS,
         "result",
         "profile",
     )
     ALGORITHM_DURATION = _histogram(
         "scheduler_scheduling_algorithm_duration_seconds",
-        "Time of the decision alone: filtering, scoring and, where no node fits, looking for pods to preempt.",
+        "Time of the decision: filtering, scoring and, if no node is feasible, preemption.",
         ATTEMPT_SECONDS,
     )
     SLI_DURATION = _histogram(
         "scheduler_pod_scheduling_sli_duration_seconds",
-        "Time from the moment a pod first became ready to be tried until it was bound, over all its attempts; time behind a gate does not "
-        "count. 'attempts' is 15+ from fifteen on.",
+        "Time from the moment a pod is first ready to be placed until it is bound, over all its attempts, without the time behind "
+        "scheduling gates. 'attempts' is '15+' for fifteen or more.",
         exponential(0.01, 2, 20),
         "attempts",
     )
-    POD_ATTEMPTS = _histogram("scheduler_pod_scheduling_attempts", "Attempts it took to place a pod.", exponential(1, 2, 5))
+    POD_ATTEMPTS = _histogram("scheduler_pod_scheduling_attempts", "Number of attempts until a pod was placed.", exponential(1, 2, 5))
     PENDING_PODS = _gauge(
         "scheduler_pending_pods",
-        "Pods that wait, by queue: 'active' are tried next, 'backoff' in a moment, 'unschedulable' when an event may help them, 'gated' "
-        "when their gates are gone.",
+        "Pending pods, by queue: 'active' (tried next), 'backoff' (tried after a pause), 'unschedulable' (wait for an event), "
+        "'gated' (have scheduling gates).",
         "queue",
     )
     UNSCHEDULABLE_PODS = _gauge(
         "scheduler_unschedulable_pods",
-        "Unschedulable pods by the plugin or policy rule that rejected nodes for them; a pod counts under each of them.",
+        "Unschedulable pods, by the plugin or policy rule that rejected nodes for them. A pod counts for each of these.",
         "plugin",
         "profile",
     )
     INCOMING_PODS = _counter(
         "scheduler_queue_incoming_pods_total",
-        "Pods that entered a queue, by queue and by the event that brought them there.",
+        "Pods added to a queue, by queue and by the event that caused it.",
         "queue",
         "event",
     )
     POINT_DURATION = _histogram(
         "scheduler_framework_extension_point_duration_seconds",
-        "Time of all plugins of an extension point in one attempt. Score includes PreScore. PreFilter, Filter, Score and PostFilter are "
-        "measured in about one of ten decisions, PreFilter only in those of them that start from scratch: the others keep its answer.",
+        "Time of all plugins of an extension point in one attempt. Score includes PreScore. PreFilter, Filter, Score and "
+        "PostFilter are measured in about one of ten decisions; PreFilter only in decisions that reuse no earlier result.",
         POINT_SECONDS,
         "extension_point",
         "status",
@@ -114,31 +114,28 @@ class Metric(Enum):
     )
     PLUGIN_DURATION = _histogram(
         "scheduler_plugin_execution_duration_seconds",
-        "Time of one plugin at an extension point in one attempt, in about one of ten decisions. After a placement it is asked about the "
-        "changed nodes alone. Rules of policies have wharfinger_policy_rule_seconds_total instead.",
+        "Time of one plugin at an extension point in one attempt, measured in about one of ten decisions. After a placement, a "
+        "plugin evaluates only the changed nodes. For rules of policies, see wharfinger_policy_rule_seconds_total.",
         PLUGIN_SECONDS,
         "plugin",
         "extension_point",
         "status",
     )
     PERMIT_WAIT = _histogram(
-        "scheduler_permit_wait_duration_seconds", "Time that placements waited for Permit plugins.", ATTEMPT_SECONDS, "result"
+        "scheduler_permit_wait_duration_seconds", "Time that pods waited for Permit plugins.", ATTEMPT_SECONDS, "result"
     )
-    PREEMPTION_ATTEMPTS = _counter("scheduler_preemption_attempts_total", "Times a node was nominated and pods were chosen to leave it.")
-    PREEMPTION_VICTIMS = _histogram("scheduler_preemption_victims", "Pods that have to leave for one preemption.", exponential(1, 2, 7))
+    PREEMPTION_ATTEMPTS = _counter("scheduler_preemption_attempts_total", "Preemptions: a node was nominated and victims were chosen.")
+    PREEMPTION_VICTIMS = _histogram("scheduler_preemption_victims", "Number of victims of one preemption.", exponential(1, 2, 7))
     SCHEDULED_AFTER_FLUSH = _counter(
         "scheduler_pod_scheduled_after_flush_total",
-        "Pods that were placed when they were tried again without a reason, only because they had waited for so long: an event that helped "
-        "them was missed.",
+        "Pods placed by the periodic retry of unschedulable pods: an event for them was missed.",
     )
-    CACHE_SIZE = _gauge("scheduler_cache_size", "Nodes, pods on nodes, and pods assumed on nodes but not seen bound yet.", "type")
-    UNDER_WAY = _gauge(
-        "scheduler_goroutines", "Work under way by what it is: 'binding' pods, 'status' writes, both waiting and sent.", "operation"
-    )
-    LEADER = _gauge("leader_election_master_status", "1 if this process holds the lease, 0 if it stands by.", "name")
+    CACHE_SIZE = _gauge("scheduler_cache_size", "Nodes, pods on nodes, and pods assumed on nodes but not yet seen as bound.", "type")
+    UNDER_WAY = _gauge("scheduler_goroutines", "Concurrent operations: 'binding' of pods, 'status' updates, waiting or sent.", "operation")
+    LEADER = _gauge("leader_election_master_status", "1 if this process holds the Lease, otherwise 0.", "name")
     REQUESTS = _counter(
         "rest_client_requests_total",
-        "Requests to the API server by status code ('<error>' where none came), method and host.",
+        "Requests to the API server, by status code ('<error>' without an answer), method and host.",
         "code",
         "method",
         "host",
@@ -150,50 +147,50 @@ class Metric(Enum):
         "verb",
         "host",
     )
-    EVENT_AGE = _gauge("wharfinger_event_age_seconds", "Seconds that the oldest event not written yet has waited; 0 when none waits.")
+    EVENT_AGE = _gauge("wharfinger_event_age_seconds", "Age of the oldest event that is not written yet; 0 if there is none.")
     EVENTS_LEFT_OUT = _counter(
         "wharfinger_events_left_out_total",
-        "Events that were never written: too many waited, or the API server did not take them.",
+        "Events that were dropped: the queue was full, or the API server refused them.",
         read=True,
     )
     FLUSHED = _counter(
         "wharfinger_missed_hints_total",
-        "Pods tried again only because they had waited for minutes, whether or not they were placed then.",
+        "Pods tried again by the periodic retry of unschedulable pods, placed or not.",
     )
     LOOP_STEPS = _histogram(
         "wharfinger_event_loop_step_seconds",
-        "How late a beat of the event loop was that is due every 10 ms: how long a step kept everything else waiting.",
+        "Time that a step blocked the event loop, measured as the delay of a timer of 10 ms.",
         LOOP_SECONDS,
     )
     LOOP_LONGEST_STEP = _gauge(
         "wharfinger_event_loop_longest_step_seconds",
-        "The longest of these steps in the last minute or two; 50 ms are meant to be the most.",
+        "The longest step of the event loop in the last one to two minutes. The target is 50 ms at most.",
     )
-    ERRORS = _counter("wharfinger_errors_total", "Errors that the process goes on after, by where they happened.", "place")
+    ERRORS = _counter("wharfinger_errors_total", "Errors after which the process continues, by place.", "place")
     PLUGIN_FAULTS = _counter(
         "wharfinger_plugin_faults_total",
-        "How often a method of a plugin raised an error, or answered against its contract. The pod concerned waits, the others go on.",
+        "Errors raised by a method of a plugin, or results that its contract does not allow. The pod waits; other pods are not affected.",
         "plugin",
         "method",
     )
     RULE_EVALUATIONS = _counter(
         "wharfinger_policy_rule_evaluations_total",
-        "Nodes that a policy's rule was evaluated on. Every evaluation counts; what is remembered from earlier decisions is none.",
+        "Nodes on which a policy's rule was evaluated. Results that are reused from earlier decisions do not count.",
         "policy",
         "rule",
         read=True,
     )
     RULE_REJECTIONS = _counter(
         "wharfinger_policy_rule_rejections_total",
-        "Nodes that evaluations of a policy's filter have rejected, a part of its evaluations.",
+        "Evaluations in which a policy's filter rejected the node.",
         "policy",
         "rule",
         read=True,
     )
     RULE_SECONDS = _counter(
         "wharfinger_policy_rule_seconds_total",
-        "Time spent evaluating a policy's rule: evaluations of all nodes are measured each, updates in about one of ten decisions and "
-        "counted ten times.",
+        "Time spent on evaluating a policy's rule. Evaluations of all nodes are always measured; updates are measured in about "
+        "one of ten decisions and counted ten times.",
         "policy",
         "rule",
         read=True,
@@ -201,105 +198,105 @@ class Metric(Enum):
     POLICY_ACTIVE = _gauge("wharfinger_policy_active_info", "1 for each active policy and its revision.", "policy", "revision")
     POLICY_RELOADS = _counter(
         "wharfinger_policy_reload_total",
-        "New texts of policies by what came of them: 'accepted', 'refused' (what held before it goes on), or 'removed' on purpose.",
+        "New texts of policies, by result: 'accepted', 'refused' (the former version stays in force), 'removed'.",
         "result",
     )
     POLICY_LAST_SUCCESS = _gauge(
         "wharfinger_policy_last_success_timestamp_seconds",
-        "When the text that holds of a policy was accepted, in seconds since 1970.",
+        "Time at which the text in force of a policy was accepted, in seconds since 1970.",
         "policy",
     )
     POLICY_STATE = _gauge(
         "wharfinger_policies",
-        "Policies by state: 'active', 'shadow', 'kept' (a former version holds, the last text is refused), 'refused' (none holds), 'off', "
-        "'suspended' (it takes too long to decide; pods that it governs wait).",
+        "Policies by state: 'active', 'shadow', 'kept' (the last text was refused, a former version is in force), 'refused' (no "
+        "version is in force), 'off', 'suspended' (it takes too long; pods that it governs wait).",
         "state",
     )
     POLICY_SUSPENSIONS = _counter(
         "wharfinger_policy_suspensions_total",
-        "How often a policy was suspended: it took more of decisions than its budget (`limits.policyBudget`), several times in a row.",
+        "Suspensions of a policy: it exceeded its budget (`limits.policyBudget`) in several decisions in a row.",
         "policy",
     )
     POLICY_SOURCE_LOST = _gauge(
-        "wharfinger_policy_source_lost", "1 for a source of policies that cannot be read at present, 0 for one that can.", "source"
+        "wharfinger_policy_source_lost", "1 for a source of policies that cannot be read, 0 for one that can.", "source"
     )
     ADMISSION_REVIEWS = _counter(
         "wharfinger_policy_admission_total",
-        "Questions to the webhook about policies: 'allowed', 'refused', or not judged: 'unreadable', 'forbidden' (of somebody who "
-        "is not the API server), 'busy' (too many at once), 'late' (no verdict in time), 'failed'.",
+        "Requests to the webhook, by result: 'allowed', 'refused', or without a verdict: 'unreadable', 'forbidden' (the client is "
+        "not the API server), 'busy' (too many requests), 'late' (timeout), 'failed'.",
         "result",
     )
     SHADOW_DECISIONS = _counter(
         "wharfinger_policy_shadow_decisions_total",
-        "Decisions that a shadow policy was held against: 'agree', 'disagree' (it would have chosen otherwise), 'error', or "
-        "'unseen' because it may only cost so much.",
+        "Decisions compared with a shadow policy, by result: 'agree', 'disagree' (it would choose another node), 'error', "
+        "'unseen' (no time for the comparison).",
         "policy",
         "result",
         read=True,
     )
     SIGNAL_REFRESH_DURATION = _histogram(
         "wharfinger_signal_refresh_duration_seconds",
-        "Time of asking for a metric of policies, until its samples are published or the attempt has failed.",
+        "Time of a query for a metric of policies, until its samples are published or the query has failed.",
         REQUEST_SECONDS,
         "server",
     )
     SIGNAL_FAILURES = _counter(
         "wharfinger_signal_refresh_failures_total",
-        "Attempts to refresh a metric of policies that brought nothing, by kind: 'unreachable', 'timeout', 'tls', 'credentials', 'query' "
-        "(not understood, or too expensive), 'overloaded', 'server', 'answer' (not what a metric can be), 'settings', "
-        "'limit' (not asked, there are too many).",
+        "Failed queries for a metric of policies, by kind: 'unreachable', 'timeout', 'tls', 'credentials', 'query' (not "
+        "understood, or too expensive), 'overloaded', 'server', 'answer' (not one number per node), 'settings', 'limit' (not "
+        "sent, too many queries).",
         "server",
         "kind",
     )
     SIGNAL_AGE = _gauge(
         "wharfinger_signal_age_seconds",
-        "Seconds since the newest sample of a policy's metric was taken; infinite without one.",
+        "Age of the newest sample of a policy's metric; infinite without samples.",
         "policy",
         "metric",
     )
     SIGNAL_COVERAGE = _gauge(
-        "wharfinger_signal_coverage_ratio", "Part of the nodes that have a fresh sample of a policy's metric.", "policy", "metric"
+        "wharfinger_signal_coverage_ratio", "Share of the nodes with a fresh sample of a policy's metric.", "policy", "metric"
     )
     SIGNAL_SUSPENDED = _gauge(
         "wharfinger_signal_suspended",
-        "1 for a policy's metric that too few nodes have a fresh sample of: rules that use it have no say; else 0.",
+        "1 if too few nodes have a fresh sample of a policy's metric, so that the rules that use it are suspended; otherwise 0.",
         "policy",
         "metric",
     )
     SIGNAL_SUSPENSIONS = _counter(
         "wharfinger_signal_suspensions_total",
-        "Times that a policy's metric lost its say because too few nodes had fresh samples.",
+        "Suspensions of a policy's metric because too few nodes had fresh samples.",
         "policy",
         "metric",
     )
     SIGNAL_SERIES = _gauge(
         "wharfinger_signal_series",
-        "Series of the last answer for a policy's metric: 'matched' to nodes, 'unlabelled', 'unmatched', 'doubled' or 'invalid'.",
+        "Series in the last answer for a policy's metric: 'matched' to nodes, 'unlabelled', 'unmatched', 'doubled' or 'invalid'.",
         "metric",
         "state",
     )
-    WORKQUEUE_DEPTH = _gauge("workqueue_depth", "Objects that wait for a reconcile, by controller.", "name")
-    WORKQUEUE_ADDS = _counter("workqueue_adds_total", "Objects that were put in line for a reconcile.", "name")
-    WORKQUEUE_RETRIES = _counter("workqueue_retries_total", "Objects that come back because their reconcile failed.", "name")
+    WORKQUEUE_DEPTH = _gauge("workqueue_depth", "Objects waiting for a reconcile, by controller.", "name")
+    WORKQUEUE_ADDS = _counter("workqueue_adds_total", "Objects added to the queue of a controller.", "name")
+    WORKQUEUE_RETRIES = _counter("workqueue_retries_total", "Objects added again because their reconcile failed.", "name")
     WORKQUEUE_WAIT = _histogram(
         "workqueue_queue_duration_seconds",
-        "Time that an object waits in line before its reconcile begins.",
+        "Time that an object waits in the queue before its reconcile.",
         exponential(10e-9, 10, 10),
         "name",
     )
     RECONCILES = _counter(
         "wharfinger_reconcile_total",
-        "Reconciles by result: 'success', 'requeue' (looked at again soon, though nothing failed), 'conflict' (somebody else wrote, or the "
-        "object has gone; tried again), 'error'.",
+        "Reconciles by result: 'success', 'requeue' (repeated soon, without a failure), 'conflict' (the object was changed or "
+        "deleted by others; repeated), 'error'.",
         "controller",
         "result",
     )
     RECONCILE_DURATION = _histogram("wharfinger_reconcile_duration_seconds", "Time of a reconcile.", REQUEST_SECONDS, "controller")
-    STATE_REVISION = _gauge("wharfinger_state_revision", "How many changes of the cluster have been taken in.")
-    BUILD = _gauge("wharfinger_build_info", "1; the version of this process.", "version")
+    STATE_REVISION = _gauge("wharfinger_state_revision", "Number of changes of the cluster that were applied.")
+    BUILD = _gauge("wharfinger_build_info", "1; the label is the version of this process.", "version")
     LOG_LINES_LEFT_OUT = _counter(
         "wharfinger_log_lines_left_out_total",
-        "Log lines that were not written: 'repeated' errors, or lines 'unread' for too long by whoever reads the log.",
+        "Log lines that were dropped, by reason: 'repeated' errors, or 'unread' because the log was not read in time.",
         "reason",
         read=True,
     )
