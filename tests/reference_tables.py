@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable
 
 from wharfinger.builtins import CATALOGUE
-from wharfinger.language.metric_sources import SOURCES, Option
 from wharfinger.language.parse import grammar
 from wharfinger.language.semantics.catalogue import Attribute, Function, Parameter, Subject
+from wharfinger.language.semantics.metric_sources import SOURCES, Option
 from wharfinger.language.semantics.types import NUMERIC, Kind
 from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS, Field, Many
 

@@ -23,10 +23,10 @@ from wharfinger.compiler.program import compile_policy
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.language.load import TextSet
 from wharfinger.language.report import render
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.semantics import typed
-from wharfinger.language.text_set import TextSet
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode

@@ -25,9 +25,9 @@ from wharfinger.explain import explained_pod
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.kube.custom_resources import PlacementPreview
+from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies, TenantRights
-from wharfinger.language.text_set import TextSet
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

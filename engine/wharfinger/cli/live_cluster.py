@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from wharfinger.cli import chosen_policies, streams
 from wharfinger.errors import UsageError
-from wharfinger.language.metric_sources import SOURCES
 from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.metric_sources import SOURCES
 from wharfinger.model.columns.metric_table import Samples
 from wharfinger.model.reading import files
 from wharfinger.simulate import cluster

@@ -15,7 +15,7 @@ from wharfinger.compiler.graph.ir import Graph, Module, Node, Stage
 from wharfinger.compiler.graph.lower import Lowering
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.rules import CompiledFilter
-from wharfinger.language.semantics import typed, units
+from wharfinger.language.semantics import typed, types
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.types import Kind, Type
 from wharfinger.model.objects.pod_view import PodView
@@ -37,7 +37,7 @@ def shown(value: Any, type_: Type) -> str:
     if isinstance(value, frozenset):
         element = Type(type_.element or Kind.STRING)
         return "[" + ", ".join(shown(member, element) for member in sorted(value)) + "]"
-    return units.readable(float(value), type_.kind)
+    return types.readable(float(value), type_.kind)
 
 
 def filled(message: typed.Message, value_of: Callable[[typed.Expr], str]) -> str:

@@ -28,7 +28,7 @@ from wharfinger.compiler.metrics import Freshness
 from wharfinger.compiler.rules import BaseWeight, CompiledFilter, CompiledScore, CompiledTieKey, PolicyRoots, Resolved, victims_of
 from wharfinger.errors import UsageError
 from wharfinger.language.report.wording import closest
-from wharfinger.language.semantics import typed, units
+from wharfinger.language.semantics import typed, types
 from wharfinger.language.semantics.describe import describe, value_text
 from wharfinger.language.semantics.types import DIMENSIONLESS, Kind, Type
 from wharfinger.model.columns.strings import StringTable
@@ -105,8 +105,8 @@ def _number(text: str, kind: Kind) -> float | None:
     if found is None:
         return None
     sign, digits, unit = found.groups()
-    value = units.base_value(digits, unit)
-    fits = units.literal_kind(digits, unit) is kind or (kind in DIMENSIONLESS and units.literal_kind(digits, unit) in DIMENSIONLESS)
+    value = types.base_value(digits, unit)
+    fits = types.literal_kind(digits, unit) is kind or (kind in DIMENSIONLESS and types.literal_kind(digits, unit) in DIMENSIONLESS)
     if value is None or not fits or (kind is Kind.COUNT and not value.is_integer()):
         return None
     return -value if sign == "-" else value

@@ -18,7 +18,7 @@ from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
 from wharfinger.language.report.source import Source
-from wharfinger.language.semantics import describe, typed, units
+from wharfinger.language.semantics import describe, typed, types
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
@@ -205,7 +205,7 @@ def printed(value: Any, expression: typed.Expr) -> str:
     if value is None:
         return MISSING
     if kind in NUMERIC:
-        return units.readable(float(value), kind)
+        return types.readable(float(value), kind)
     if isinstance(value, bool | str):
         return describe.value_text(value, kind)
     if isinstance(value, Sequence | frozenset | set):

@@ -21,8 +21,8 @@ import msgspec
 
 from wharfinger.errors import InvalidObject
 from wharfinger.kube.custom_resources import SchedulingPolicy
+from wharfinger.language.load import TextSet
 from wharfinger.language.semantics.authority import TenantRights
-from wharfinger.language.text_set import TextSet
 from wharfinger.model.reading import decode
 from wharfinger.operator.policy_source import text_of
 from wharfinger.policies.candidate import Outcome, build

@@ -21,9 +21,9 @@ from wharfinger.errors import InvalidObject, UnknownObject, UsageError
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import ObjectWriter, collection
+from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.semantics.authority import Authority
-from wharfinger.language.text_set import TextSet
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.model.objects.pod_view import PodView

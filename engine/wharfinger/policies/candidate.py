@@ -24,12 +24,12 @@ from wharfinger.explain import policy_warnings
 from wharfinger.framework.evaluation import lineup
 from wharfinger.framework.policy_status import Finding, PolicyText
 from wharfinger.framework.registry import default_registry
+from wharfinger.language.load import TextSet
 from wharfinger.language.report import render
 from wharfinger.language.report.codes import Severity
 from wharfinger.language.report.diagnostics import Diagnostic, Diagnostics
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics import typed
-from wharfinger.language.text_set import TextSet
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState

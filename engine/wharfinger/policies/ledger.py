@@ -9,8 +9,8 @@ from typing import Any
 
 from wharfinger.framework.policy_status import Finding, FormerText, Mode, PolicySource, PolicyStatus, PolicyText, Result, SourceStatus
 from wharfinger.language.files import NONE_MEANT
+from wharfinger.language.load import TextSet
 from wharfinger.language.semantics.authority import TenantRights
-from wharfinger.language.text_set import TextSet
 from wharfinger.policies.active import Choice
 from wharfinger.policies.candidate import Outcome, Version, digest
 from wharfinger.policies.last_known_good import LastKnownGood, Record, latest

@@ -19,7 +19,7 @@ from wharfinger.explain import conditions
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision
-from wharfinger.language.semantics import typed, units
+from wharfinger.language.semantics import typed, types
 from wharfinger.language.semantics.types import Kind
 from wharfinger.language.syntax import ast, test_steps
 from wharfinger.model import objects
@@ -56,9 +56,9 @@ def plain(value: ast.Expr | tuple[ast.ObjectField, ...]) -> Any:
 
 
 def _number(literal: ast.Number) -> str | float:
-    kind = units.literal_kind(literal.digits, literal.unit)
+    kind = types.literal_kind(literal.digits, literal.unit)
     if kind in (Kind.DURATION, Kind.PERCENT):
-        return units.base_value(literal.digits, literal.unit) or 0.0
+        return types.base_value(literal.digits, literal.unit) or 0.0
     return literal.digits + ("" if literal.unit in ("cpu", "B") else literal.unit)  # the other units are Kubernetes' own suffixes
 
 
@@ -245,7 +245,7 @@ class Scenario:
 def literal(value: ast.Expr) -> Any:
     """A literal as a plain value in base units (millicores, bytes, fractions, seconds): what a param or a sample is."""
     if isinstance(value, ast.Number):
-        return units.base_value(value.digits, value.unit)
+        return types.base_value(value.digits, value.unit)
     if isinstance(value, ast.Unary) and value.op is ast.UnaryOp.MINUS:
         return -literal(value.operand)
     if isinstance(value, ast.SetLiteral):

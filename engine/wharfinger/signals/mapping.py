@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from wharfinger.builtins import texts
-from wharfinger.language.metric_sources import SOURCES
+from wharfinger.language.semantics.metric_sources import SOURCES
 from wharfinger.language.semantics.types import Kind
 from wharfinger.model.columns.metric_table import MetricColumn, Samples, column_of
 from wharfinger.model.objects import Node

@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from wharfinger.language.metric_sources import SOURCES
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority
+from wharfinger.language.semantics.metric_sources import SOURCES
 from wharfinger.language.semantics.types import Kind
 from wharfinger.signals.fair_queue import Asker
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wharfinger.language.metric_sources import METRICS_API, PROMETHEUS
+from wharfinger.language.semantics.metric_sources import METRICS_API, PROMETHEUS
 from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.fair_queue import Workers
 from wharfinger.signals.mapping import Mapped, NodeNames, in_turn, mapped

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.ports import Clock
-from wharfinger.language.metric_sources import SOURCES
-from wharfinger.language.semantics import typed, units
+from wharfinger.language.semantics import typed, types
+from wharfinger.language.semantics.metric_sources import SOURCES
 from wharfinger.language.semantics.types import Kind
 from wharfinger.model.columns.metric_table import Samples
 from wharfinger.model.state.cluster_state import ClusterState
@@ -167,7 +167,7 @@ async def survey(
 def _youth(metric: typed.Metric, nodes: Sequence[str] | None) -> list[str]:
     if not nodes:
         return []
-    back = units.readable(looks_back(metric), Kind.DURATION)
+    back = types.readable(looks_back(metric), Kind.DURATION)
     whose = f"the series of node {nodes[0]} is" if len(nodes) == 1 else f"the series of {len(nodes):,} nodes, as {nodes[0]}, are"
     return [f"{whose} younger than the {back} that the query looks back: rates over so little may be far off"]
 

@@ -6,9 +6,9 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.daemon import settings_file
 from wharfinger.daemon.policies import MOST_BYTES, rights_of
 from wharfinger.errors import UsageError
+from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.semantics.authority import CLUSTER, TenantPolicies
-from wharfinger.language.text_set import TextSet
 
 HEAD = "apiVersion: config.wharfinger.dev/v1alpha1\nkind: WharfingerConfiguration\n"
 LIBRARY = 'import "owners.policy" as owners\nmetric load: percent = prometheus("q", server: "inner", node: "node")\n'

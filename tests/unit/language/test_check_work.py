@@ -8,8 +8,8 @@ from tests.unit.language.policies import checked
 from tests.work import calls
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.files import MOST_IMPORTS
+from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.text_set import TextSet
 
 DOUBLING = ["{0} and {0}", "{0} or {0}", "not ({0} or {0})", "({0} and pod.host_network) or {0}", "if {0} then {0} else {0}"]
 PLACES = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.language.semantics import units
+from wharfinger.language.semantics import types
 from wharfinger.language.semantics.types import Kind
 
 WRITTEN = [
@@ -29,21 +29,21 @@ WRITTEN = [
 
 @pytest.mark.parametrize(("digits", "unit", "value"), WRITTEN)
 def test_base_value(digits, unit, value):
-    assert units.base_value(digits, unit) == value
+    assert types.base_value(digits, unit) == value
 
 
 @pytest.mark.parametrize("digits", ["9" * 400, "1e40", "1e-40", "1e999999999"])
 def test_absurd_numbers_have_no_value(digits):
-    assert units.base_value(digits, "Gi") is None
+    assert types.base_value(digits, "Gi") is None
 
 
 def test_zero_is_zero_however_long():
-    assert units.base_value("0.000000", "Gi") == 0.0
+    assert types.base_value("0.000000", "Gi") == 0.0
 
 
 def test_m_is_milli_and_never_minutes():
-    assert units.UNITS["m"].kind is Kind.CPU
-    assert units.meant("mins") == ("min",)
+    assert types.UNITS["m"].kind is Kind.CPU
+    assert types.meant("mins") == ("min",)
 
 
 @pytest.mark.parametrize(
@@ -51,18 +51,18 @@ def test_m_is_milli_and_never_minutes():
     [("Gb", ("Gi", "G")), ("GiB", ("Gi",)), ("gi", ("Gi",)), ("cores", ("cpu",)), ("sec", ("s",)), ("hours", ("h",)), ("xyz", ())],
 )
 def test_what_was_meant(written, meant):
-    assert units.meant(written) == meant
+    assert types.meant(written) == meant
 
 
 def test_the_dimension_narrows_what_was_meant():
-    assert units.meant("mi", Kind.MEMORY) == ("Mi",)
+    assert types.meant("mi", Kind.MEMORY) == ("Mi",)
 
 
 @given(value=st.integers(0, 2**53), kind=st.sampled_from([Kind.CPU, Kind.MEMORY, Kind.DURATION, Kind.COUNT]))
 def test_a_printed_literal_means_the_same_value(value, kind):
-    text = units.literal(float(value), kind)
+    text = types.literal(float(value), kind)
     digits = text.rstrip("BkKMGTPEimcpusnhd")
-    assert units.base_value(digits, text.removeprefix(digits)) == value
+    assert types.base_value(digits, text.removeprefix(digits)) == value
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_printed_literal_means_the_same_value(value, kind):
     ],
 )
 def test_literal(value, kind, text):
-    assert units.literal(value, kind) == text
+    assert types.literal(value, kind) == text
 
 
 @pytest.mark.parametrize(
@@ -101,4 +101,4 @@ def test_literal(value, kind, text):
     ],
 )
 def test_readable(value, kind, text):
-    assert units.readable(value, kind) == text
+    assert types.readable(value, kind) == text

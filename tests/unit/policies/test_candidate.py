@@ -3,7 +3,7 @@
 import pytest
 
 from wharfinger.framework.policy_status import PolicyText
-from wharfinger.language.text_set import TextSet
+from wharfinger.language.load import TextSet
 from wharfinger.policies import policy_tests
 from wharfinger.policies.candidate import build
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from wharfinger.language.check.context import Context
 from wharfinger.language.check.expressions.values import literal_of
-from wharfinger.language.metric_sources import FRESHNESS, SOURCES, MetricSource, Option
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.wording import listed
 from wharfinger.language.semantics import typed
+from wharfinger.language.semantics.metric_sources import FRESHNESS, SOURCES, MetricSource, Option
 from wharfinger.language.semantics.types import Kind, Type
 from wharfinger.language.syntax import ast
 

@@ -14,8 +14,7 @@ from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.describe import describe, quoted
 from wharfinger.language.semantics.intervals import Intervals, holds_zero
 from wharfinger.language.semantics.typed import parts
-from wharfinger.language.semantics.types import Kind
-from wharfinger.language.semantics.units import UNITS
+from wharfinger.language.semantics.types import UNITS, Kind
 
 Facts = frozenset[str]
 Causes = tuple[typed.Expr, ...]

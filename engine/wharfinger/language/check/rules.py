@@ -15,8 +15,7 @@ from wharfinger.language.report.diagnostics import Label
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.bounds import Interval
 from wharfinger.language.semantics.describe import describe
-from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Type
-from wharfinger.language.semantics.units import readable
+from wharfinger.language.semantics.types import NUMERIC, PLAIN, Kind, Type, readable
 from wharfinger.language.syntax import ast
 from wharfinger.language.syntax.ast import MissingAction, Normalize, ScoreForm
 

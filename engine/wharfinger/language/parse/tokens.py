@@ -16,7 +16,7 @@ from wharfinger.language.parse import grammar
 from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.report.source import Source, Span
-from wharfinger.language.semantics.units import UNITS
+from wharfinger.language.semantics.types import UNITS
 
 MOST_TOKENS = 30_000
 LONGEST_NAME = 253  # as long as the name of any Kubernetes object may be

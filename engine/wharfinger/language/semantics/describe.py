@@ -12,8 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from wharfinger.language.semantics import typed
-from wharfinger.language.semantics.types import Kind
-from wharfinger.language.semantics.units import literal
+from wharfinger.language.semantics.types import Kind, literal
 
 # How tightly an operator binds, loosest first; an operand that binds less is put in parentheses.
 _IF, _OR, _AND, _NOT, _COMPARE, _COALESCE, _ADD, _MULTIPLY, _NEGATE, _ATOM = range(10)

@@ -1,6 +1,6 @@
-"""Types of the policy language: what a value measures, whether it may be absent, and how many there are of it.
+"""Types of the policy language, and literals with units.
 
-A type has three independent parts, and each prevents one family of mistakes that schedulers' configuration has had for years:
+A type has three independent parts, and each prevents one family of mistakes:
 
 - `Kind` is the dimension: `cpu` cannot be added to `memory`, and `memory` cannot be compared with a bare number.
 - `optional` says that the value may be missing; nothing optional reaches a verdict or a score without the policy saying what then.
@@ -9,12 +9,20 @@ A type has three independent parts, and each prevents one family of mistakes tha
 
 Every numeric kind is a float64 when evaluated: cpu in millicores, memory in bytes, percent as a fraction (10% is 0.1), duration in
 seconds, time in seconds since 1970, count as a whole number. Both evaluators use exactly these, so that they can be compared bit by bit.
+
+Every unit is listed once, with its dimension and its exact factor; what is not listed is an error. Factors are exact fractions, so that
+`10%` is the float nearest to 0.1 and not the product of two roundings.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import Enum, IntEnum
+from fractions import Fraction
+from math import isfinite
+
+from wharfinger.language.report.wording import closest
 
 
 class Kind(Enum):
@@ -84,3 +92,146 @@ class Type:
     def shaped(self, shape: Shape) -> Type:
         """The same type with another shape."""
         return replace(self, shape=shape)
+
+
+# Beyond these a literal is a slip of the finger, and exact arithmetic on it would take long.
+LONGEST = 60
+LEAST, MOST = 1e-30, 1e30
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit: what it measures and how many base units it is."""
+
+    kind: Kind
+    factor: Fraction
+
+
+def _table() -> dict[str, Unit]:
+    units = {"%": Unit(Kind.PERCENT, Fraction(1, 100)), "m": Unit(Kind.CPU, Fraction(1)), "cpu": Unit(Kind.CPU, Fraction(1000))}
+    units["B"] = Unit(Kind.MEMORY, Fraction(1))
+    for power, letter in enumerate("kMGTPE", start=1):
+        units[letter] = Unit(Kind.MEMORY, Fraction(1000**power))
+        units[letter.upper() + "i"] = Unit(Kind.MEMORY, Fraction(1024**power))
+    for name, seconds in (("ms", Fraction(1, 1000)), ("s", 1), ("min", 60), ("h", 3600), ("d", 86400)):
+        units[name] = Unit(Kind.DURATION, Fraction(seconds))
+    return units
+
+
+UNITS = _table()
+
+# Units of other languages and configuration files, by their lower-case spelling.
+_HABITS = {
+    **{f"{letter}b": (f"{letter.upper()}i", letter if letter == "k" else letter.upper()) for letter in "kmgtpe"},
+    **{f"{letter}ib": (f"{letter.upper()}i",) for letter in "kmgtpe"},
+    **{f"{letter}i": (f"{letter.upper()}i",) for letter in "kmgtpe"},
+    **{letter: (letter.upper(), f"{letter.upper()}i") for letter in "gtpe"},
+    "k": ("k", "Ki"),
+    "b": ("B",),
+    **dict.fromkeys(("byte", "bytes"), ("B",)),
+    **dict.fromkeys(("core", "cores", "c", "cpus", "vcpu", "vcpus"), ("cpu",)),
+    **dict.fromkeys(("mcpu", "millicpu", "millicore", "millicores", "mc"), ("m",)),
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), ("s",)),
+    **dict.fromkeys(("mins", "minute", "minutes"), ("min",)),
+    **dict.fromkeys(("hr", "hrs", "hour", "hours"), ("h",)),
+    **dict.fromkeys(("day", "days"), ("d",)),
+    **dict.fromkeys(("msec", "millis", "milliseconds"), ("ms",)),
+    **dict.fromkeys(("percent", "pct"), ("%",)),
+}
+
+# The unit in which a bare number of this kind is most likely meant, for help texts.
+LIKELY = {Kind.CPU: ("cpu", "m"), Kind.MEMORY: ("Gi", "Mi"), Kind.PERCENT: ("%",), Kind.DURATION: ("s", "min")}
+
+
+def well_formed(digits: str) -> bool:
+    """True if the digits are a number."""
+    try:
+        float(digits)
+    except ValueError:
+        return False
+    return True
+
+
+def base_value(digits: str, unit: str) -> float | None:
+    """The value of a literal in base units, or None when the unit is unknown or the number is absurdly long, large or small."""
+    if unit and unit not in UNITS:
+        return None
+    nearest = float(digits)
+    if len(digits) > LONGEST or not LEAST < abs(nearest) < MOST:
+        return 0.0 if nearest == 0 else None
+    exact = Fraction(digits) * (UNITS[unit].factor if unit else 1)
+    return float(exact)
+
+
+def literal_kind(digits: str, unit: str) -> Kind:
+    """The kind of a literal: its unit's, or count for a bare whole number and number for any other; UNKNOWN for an unknown unit."""
+    if unit:
+        return UNITS[unit].kind if unit in UNITS else Kind.UNKNOWN
+    return Kind.COUNT if digits.isdigit() else Kind.NUMBER
+
+
+def meant(unit: str, kind: Kind | None = None) -> tuple[str, ...]:
+    """The units that a misspelled one may stand for, likeliest first; only those of `kind` if there are any."""
+    candidates = _HABITS.get(unit.lower()) or tuple(filter(None, [closest(unit, UNITS)]))
+    fitting = tuple(u for u in candidates if kind is None or UNITS[u].kind is kind)
+    return fitting or candidates
+
+
+def spelled(digits: str, unit: str) -> str:
+    """A literal with its value in base units where that helps: "`2Gi` (2147483648 bytes)"."""
+    kind = UNITS[unit].kind
+    if kind is not Kind.MEMORY or unit == "B":
+        return f"`{digits}{unit}`"
+    return f"`{digits}{unit}` ({float(Fraction(digits) * UNITS[unit].factor):.0f} bytes)"
+
+
+def literal(value: float, kind: Kind) -> str:
+    """A base value as a literal of the language in the largest unit that is exact: 4000 millicores is `4cpu`."""
+    if kind is Kind.TIME or kind not in LIKELY or value != value or abs(value) == float("inf"):  # noqa: PLR0124  # NaN is the only value unequal to itself
+        return _digits(value)
+    if kind is Kind.PERCENT:
+        return f"{_digits(round(value * 100, 9))}%"
+    exact = Fraction(value)
+    best = max((u for u in _exact_units(kind) if (exact / UNITS[u].factor).denominator == 1), key=lambda u: UNITS[u].factor, default="")
+    if best and value:
+        return f"{int(exact / UNITS[best].factor)}{best}"
+    smallest = {Kind.CPU: "m", Kind.MEMORY: "B", Kind.DURATION: "s"}[kind]
+    return f"{_digits(float(exact / UNITS[smallest].factor))}{smallest}"
+
+
+def readable(value: float, kind: Kind) -> str:
+    """A base value rounded for people: `3.7Gi`, `1.25cpu`, `36.1%`, `2024-05-01T12:00:00Z`."""
+    if kind is Kind.TIME or not isfinite(value):
+        return _instant(value) if isfinite(value) else _digits(value)
+    if kind is Kind.PERCENT:
+        return f"{_digits(round(value * 100, 1))}%"
+    if kind is Kind.CPU:
+        return f"{_digits(round(value))}m" if abs(value) < 1000 else f"{_digits(round(value / 1000, 2))}cpu"
+    if kind is Kind.MEMORY:
+        unit = next((u for u in ("Ti", "Gi", "Mi", "Ki") if abs(value) >= UNITS[u].factor), "B")
+        return f"{_digits(round(float(Fraction(value) / UNITS[unit].factor), 1))}{unit}"
+    if kind is Kind.DURATION:
+        unit = next((u for u in ("d", "h", "min") if abs(value) >= 2 * UNITS[u].factor), "s")
+        return f"{_digits(round(float(Fraction(value) / UNITS[unit].factor), 1))}{unit}"
+    return _digits(round(value, 3))
+
+
+def _exact_units(kind: Kind) -> tuple[str, ...]:
+    units = [name for name, unit in UNITS.items() if unit.kind is kind]
+    return tuple(u for u in units if kind is not Kind.MEMORY or u == "B" or u.endswith("i")) or tuple(units)
+
+
+def _instant(seconds: float) -> str:
+    """A time as Kubernetes writes it; seconds since 1970 where the calendar knows no such year."""
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return f"{_digits(round(seconds))}s"
+
+
+def _digits(value: float) -> str:
+    if value != value or abs(value) == float("inf"):  # noqa: PLR0124  # NaN is the only value unequal to itself
+        return {True: "∞", False: "−∞"}.get(value > 0, "NaN") if value == value else "NaN"  # noqa: PLR0124  # as above
+    if value == int(value) and abs(value) < 1e15:
+        return str(int(value))
+    return repr(value)

@@ -19,10 +19,10 @@ from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.language.load import TextSet
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.report.wording import count
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies
-from wharfinger.language.text_set import TextSet
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode

@@ -10,8 +10,7 @@ from wharfinger.language.report.codes import Code
 from wharfinger.language.report.source import Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.operators import OPERATORS
-from wharfinger.language.semantics.types import NUMERIC, Kind, Type, unified
-from wharfinger.language.semantics.units import UNITS, base_value, literal_kind, meant, spelled, well_formed
+from wharfinger.language.semantics.types import NUMERIC, UNITS, Kind, Type, base_value, literal_kind, meant, spelled, unified, well_formed
 from wharfinger.language.syntax import ast
 
 SCALAR = NUMERIC | {Kind.BOOL, Kind.STRING}  # kinds of single values, which can be alternatives of each other
