@@ -33,19 +33,19 @@ class _Version(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerVersion:
-    """Version of an API server; (0, 0) when it does not say."""
+    """Version of an API server; (0, 0) if unknown."""
 
     release: tuple[int, int]
     text: str
 
     @property
     def streams_lists(self) -> bool:
-        """Whether lists may be asked for as streams."""
+        """True if lists can be read as streams."""
         return self.release >= _STREAMED_LISTS_SINCE
 
 
 async def server_version(connection: Connection) -> ServerVersion:
-    """The version of the API server; ApiError when it does not answer."""
+    """The version of the API server; ApiError if it does not answer."""
     told = msgspec.json.decode(await connection.request("GET", "/version"), type=_Version)
     return ServerVersion(release=(_number(told.major), _number(told.minor)), text=told.git_version)
 
@@ -58,7 +58,7 @@ def _number(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServer:
-    """The ports; `informers` is the source and `recorder` the event sink with what only the process that runs them needs."""
+    """The ports; `informers` is also the source and `recorder` the event sink."""
 
     informers: Informers
     binder: Binder
@@ -69,12 +69,12 @@ class ApiServer:
 
     @property
     def source(self) -> ClusterSource:
-        """What watches the cluster."""
+        """The source of the cluster's objects."""
         return self.informers
 
     @property
     def events(self) -> EventSink:
-        """What events are told to."""
+        """The sink of events."""
         return self.recorder
 
 
@@ -89,7 +89,7 @@ def ports_of(  # noqa: PLR0913 — what the ports need
 ) -> ApiServer:
     """The ports to the API server of a connection; without a lease this process always leads.
 
-    `version` is what `discovery.server_version` said: servers that can are asked for lists as streams.
+    `version` is that of `server_version`: lists are read as streams if the server supports it.
     """
     leadership = AlwaysLeader() if lease is None else LeaseElection(connection, lease, clock, report)
 

@@ -1,7 +1,7 @@
 """Bindings: the one write that must not go wrong.
 
-`POST …/pods/NAME/binding` with the pod's uid either happens or does not; the trouble is not to know. After an answer that leaves it open
-(none at all, a 5xx) and after a conflict, the pod itself is asked: bound to the very node is success, whoever did it.
+`POST …/pods/NAME/binding` with the pod's uid is atomic, but its outcome can be unknown. After an answer that leaves it open (none, or a
+5xx) and after a conflict, the pod itself is read: if it is bound to that node, the binding has succeeded, no matter who wrote it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 
-_ATTEMPTS = 5  # a server that is busy says so; beyond these the pod queues again
+_ATTEMPTS = 5  # while the server is too busy; then the pod queues again
 
 
 class ApiBinder:
-    """A Binder that writes to an API server. `may_write` is asked right before sending: whoever lost the lease binds nothing."""
+    """A Binder that writes to an API server. `may_write` is called right before sending: without the lease nothing is bound."""
 
     def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool] = lambda: True) -> None:
         self._connection = connection
@@ -32,7 +32,7 @@ class ApiBinder:
         self.in_flight = 0
 
     async def bind(self, pod: PodView, node: str) -> None:
-        """None, once the pod with this very uid is bound to the node; BindFailed says what is known otherwise."""
+        """Returns once the pod with exactly this uid is bound to the node; BindFailed says what is known otherwise."""
         self.in_flight += 1
         try:
             await self._bind(pod, node)
@@ -59,7 +59,7 @@ class ApiBinder:
             raise BindFailed("this process is not the leader any more")
 
     async def _classify(self, pod: PodView, node: str, error: refusals.ApiError) -> None:
-        """None when the binding was written after all; BindFailed otherwise."""
+        """Returns if the binding was written after all; raises BindFailed otherwise."""
         if isinstance(error, refusals.NotFound):
             raise BindFailed(str(error), retriable=False, gone=True) from error
         if not isinstance(error, refusals.Conflict | refusals.ServerError | refusals.Unreachable):
@@ -76,14 +76,14 @@ class ApiBinder:
         raise BindFailed(str(error), unknown=isinstance(error, refusals.Unreachable)) from error
 
     async def _look(self, pod: PodView, error: refusals.ApiError) -> objects.Pod | None:
-        """The pod as it is now, None when there is none."""
+        """The pod as it is now; None if it does not exist."""
         try:
             return decode.decode_json(await self._connection.request("GET", path_of(pod)), objects.Pod)
         except refusals.NotFound:
             return None
-        except (refusals.ApiError, InvalidObject) as silent:
+        except (refusals.ApiError, InvalidObject) as unread:
             unknown = not isinstance(error, refusals.Conflict)
-            raise BindFailed(f"{error}; then {silent}", unknown=unknown) from silent
+            raise BindFailed(f"{error}; then {unread}", unknown=unknown) from unread
 
 
 def path_of(pod: PodView) -> str:

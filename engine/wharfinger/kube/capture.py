@@ -1,7 +1,7 @@
-"""Everything that a decision depends on, read from an API server at one moment.
+"""Everything that a decision depends on, read from an API server at one resource version.
 
-The first kind is listed as it is now; the others are asked for as they were then, by the version of that list: one history numbers the
-changes of all kinds. A server that keeps some kind elsewhere, or has forgotten that version already, is asked for what there is now.
+The first kind is listed as it is now, the others at the version of that list: all kinds share one numbering of changes. If the server
+stores a kind elsewhere or has already forgotten that version, the current objects are read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOT_AT_THAT_VERSION = (refusals.Gone, refusals.BadRequest, refusals.Invalid, re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
-    """The items of a snapshot as its file has them, how many there are of each kind, and the word on how it was taken."""
+    """The encoded items of a snapshot, their number by kind, and how it was captured."""
 
     items: Sequence[bytes]
     counts: Mapping[str, int]
@@ -41,9 +41,9 @@ class Captured:
 
 
 async def captured(connection: Connection, clock: Clock, *, resources: Sequence[Resource] = SCHEDULING) -> Captured:
-    """What the API server has of these kinds.
+    """The objects of these kinds.
 
-    UsageError when a kind cannot be read without which nothing can be decided; others that cannot, and objects, are named in `word`.
+    UsageError if a required kind cannot be read; other kinds, and objects, that cannot be read are named in `word`.
     """
     reading = _Reading(connection, clock)
     taken_at = clock.now()
@@ -62,7 +62,7 @@ class _Reading:
     not_read: list[str] = field(default_factory=list)
 
     async def read(self, resource: Resource) -> None:
-        """None; the objects of a kind are among the items, or why not among `not_read`."""
+        """Adds the objects of a kind to `items`, or the reason to `not_read`."""
         try:
             found = await self._patiently(resource)
         except (refusals.Forbidden, refusals.NotFound) as error:
@@ -86,7 +86,7 @@ class _Reading:
             return None
 
     async def _patiently(self, resource: Resource) -> list[msgspec.Raw]:
-        """The objects of a kind; a server that is busy is asked again some times."""
+        """The objects of a kind; repeated a few times while the server is busy."""
         waits = Backoff()
         for _ in range(_ATTEMPTS - 1):
             try:
@@ -96,7 +96,7 @@ class _Reading:
         return await self._at_that_moment(resource)
 
     async def _at_that_moment(self, resource: Resource) -> list[msgspec.Raw]:
-        """The objects of a kind as they were when the first kind was listed, if the server can tell, or as they are."""
+        """The objects of a kind at the version of the first list if possible, else the current ones."""
         if self.version:
             try:
                 return await self._pages(resource, {"resourceVersion": self.version, "resourceVersionMatch": "Exact"}, PAGE)
@@ -117,7 +117,7 @@ class _Reading:
 
 
 def _remedy(resource: Resource, error: refusals.ApiError) -> str:
-    """What the server says, and what would change its mind."""
+    """The message of the server, and the permission that is missing."""
     if isinstance(error, refusals.NotFound):
         return f"the API server knows no {resource.plural} of {resource.api_version}"
     rule = f'apiGroups: ["{resource.group}"], resources: [{resource.plural}], verbs: [list]'

@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from wharfinger.framework.ports import Clock
 
 LONGEST = 15.0
-"""Seconds without an answer after which the server is taken for away."""
+"""Seconds without an answer after which the server counts as unreachable."""
 ASK = 5.0
-"""Seconds without an answer after which the server is asked; also how long it may take to answer that."""
+"""Seconds without an answer after which the version is requested; also the timeout of that request."""
 
 
 class Contact:
-    """When the API server last answered, and what became of requests since."""
+    """When the API server last answered, and how later requests failed."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._answered_at = monotonic()
         self._failure = ""
 
-    def told(self, status: int, failure: str = "") -> None:
-        """Takes in a request's end: its HTTP status, or 0 and what went wrong."""
+    def record(self, status: int, failure: str = "") -> None:
+        """Records the end of a request: its HTTP status, or 0 and the failure."""
         if 0 < status < 500:
             self._answered_at, self._failure = self._monotonic(), ""
         else:
@@ -60,28 +60,28 @@ class Contact:
 
     @property
     def trouble(self) -> str | None:
-        """Why the server is taken for away, None while it is not."""
+        """Why the server counts as unreachable; None while it does not."""
         if self.silence < LONGEST:
             return None
         return f"no answer for {self.silence:.0f} s{self._failure and ': '}{self._failure}"
 
 
 async def keep_asking(connection: Connection, clock: Clock) -> None:
-    """Never returns: asks a server that nobody else has had an answer from lately."""
+    """Requests the version whenever no other request was answered lately; never returns."""
     while True:
         await clock.sleep(max(ASK - connection.contact.silence, 1.0))
         if connection.contact.silence >= ASK:
             try:
                 await connection.request("GET", "/version", timeout=ASK, urgent=True)
             except refusals.ApiError:
-                continue  # the contact was told
+                continue  # the contact has recorded it
 
 
-_LONGEST_LINE = 64 * 2**20  # bytes; no object in etcd comes near
+_LONGEST_LINE = 64 * 2**20  # bytes; objects in etcd are far smaller
 
 
 async def whole_lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Whole lines, of any length; half a line at the end is a broken connection, not an event."""
+    """Whole lines of any length; Unreachable if the stream ends in the middle of a line."""
     rest: list[bytes] = []
     length = 0
     async for chunk in content.iter_any():
@@ -124,7 +124,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """What is asked, whoever asks; `seconds` are how long the whole exchange may take."""
+    """A request; `seconds` is the timeout of the whole exchange."""
 
     method: str
     path: str
@@ -136,15 +136,15 @@ class _Request:
 
 
 Answered = Callable[[str, int, float | None], None]
-"""Told of a request: its method, the status of the answer (0 where none came), and the seconds it took (None for watches)."""
+"""Called for each request with its method, the status of the answer (0 without one), and the seconds it took (None for watches)."""
 
 
 def _unnoticed(method: str, status: int, seconds: float | None) -> None:
-    """Takes no notice."""
+    """Does nothing."""
 
 
 class Connection:
-    """Requests to one API server, with credentials that renew themselves. `answered` may be set by whoever wants to know of each."""
+    """Requests to one API server, with credentials that renew themselves. `answered` is called for each request."""
 
     def __init__(self, credentials: Credentials, limits: Limits | None = None, *, user_agent: str = "wharfinger") -> None:
         self.credentials = credentials
@@ -183,10 +183,10 @@ class Connection:
         urgent: bool = False,
         before: Condition = no_condition,
     ) -> bytes:
-        """The body of the answer; ApiError when it is not one of success. A 401 is asked again once if there are other credentials.
+        """The body of the answer; ApiError unless it is a success. After a 401 it is asked once more if the credentials have changed.
 
-        Requests wait until there is a connection for them, unless they are `urgent`. `before` is called right before sending, whatever was
-        waited for: when that raises, nothing is sent.
+        Requests wait for a free connection, unless they are `urgent`. `before` is called right before sending: if it raises, nothing is
+        sent.
         """
         seconds = timeout or self.limits.request_timeout
         asked = _Request(method=method, path=path, params=params, body=body, content_type=content_type, seconds=seconds, before=before)
@@ -209,7 +209,7 @@ class Connection:
 
     @asynccontextmanager
     async def lines(self, path: str, params: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines of a watch as they come; ends when the server ends it. Unreachable when it breaks, Silent after long silence."""
+        """The lines of a watch as they arrive, until the server ends it; Unreachable if the connection breaks, Silent after silence."""
         authorization = await self.credentials.authorization()
         timeout = aiohttp.ClientTimeout(
             total=None, connect=self.limits.request_timeout, sock_connect=self.limits.connect_timeout, sock_read=self.limits.watch_silence
@@ -228,7 +228,7 @@ class Connection:
             ) as answer:
                 status = answer.status
                 self.answered("GET", status, None)
-                self.contact.told(status)
+                self.contact.record(status)
                 if answer.status >= 400:
                     raise refusals.of_answer(answer.status, await answer.read(), answer.headers.get("Retry-After"))
                 yield whole_lines(answer.content)
@@ -256,14 +256,14 @@ class Connection:
             raise self._lost(_unreachable(asked.method, asked.path, error)) from error
         finally:
             self.answered(asked.method, status, time.monotonic() - began)
-        self.contact.told(status)
+        self.contact.record(status)
         if status >= 400:
             raise refusals.of_answer(status, content, retry_after)
         return content
 
     def _lost(self, error: refusals.Unreachable) -> refusals.Unreachable:
-        """The error, which the contact has been told."""
-        self.contact.told(0, str(error))
+        """The error, recorded as a lost contact."""
+        self.contact.record(0, str(error))
         return error
 
     async def _read(self, asked: _Request, authorization: str | None) -> tuple[int, bytes, str | None]:
@@ -290,7 +290,7 @@ class Connection:
             self.credentials.doubt()
 
     async def _see_sockets_closed(self) -> None:
-        """None; what was broken off says goodbye in TLS after its session is closed, for which the event loop is needed a little longer."""
+        """Waits until aborted TLS connections have sent their close, for which the event loop has to run a little longer."""
         for _ in range(round(_FAREWELL / _LOOK)):
             if all(each.fileno() < 0 for each in self._sockets):
                 return
@@ -306,13 +306,13 @@ class Connection:
         return URL(self.credentials.server + path, encoded=True)  # names of Kubernetes need no quoting
 
     def _exchanges(self) -> Exchanges | None:
-        """None where a proxy stands between, which is a matter for aiohttp."""
+        """The connections for writes; None behind a proxy, where aiohttp writes too."""
         given, head = self.credentials, f"Accept: {JSON}\r\nUser-Agent: {self._user_agent}\r\n"
         return None if given.proxy else Exchanges(given.server, lambda: given.tls, given.server_name, self.limits.connect_timeout, head)
 
     def _session(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, keepalive_timeout=60, socket_factory=self._socket)
-        # Compression saves bytes where there are plenty and costs both sides the CPU that there is little of.
+        # Compression would save bandwidth, which is plentiful, at the cost of CPU on both sides, which is not.
         headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": self._user_agent}
         return aiohttp.ClientSession(connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar())
 

@@ -1,9 +1,8 @@
-"""Who we are and where the API server is, from a kubeconfig or from inside a pod.
+"""The address of the API server and the credentials for it, from a kubeconfig or from inside a pod.
 
-The official client's loaders read both, run exec plugins and know the cloud providers' ways; a kubeconfig with a token or with files is
-read without them, which is a matter of a tenth of a second at every start. Tokens rotate, and so do certificates and the authorities that
-sign the server's: every minute files are read again, and an exec plugin runs again when what it gave has expired; after a 401 everything is
-read afresh. Connections that are made from then on use what was read.
+The official client's loaders read both, run exec plugins and support cloud providers. A kubeconfig with a token or with certificate files
+is read without them (docs/decisions/0017). Tokens, certificates and authorities rotate: files are read again every minute, an exec
+plugin runs again when its credentials have expired, and after a 401 everything is read afresh. New connections use what was read.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _SECTIONS = ("clusters", "contexts", "users")
 
 @dataclass(slots=True, kw_only=True)
 class Access:
-    """How to connect, by the names of the official client's `Configuration`."""
+    """How to connect, with the field names of the official client's `Configuration`."""
 
     host: str = ""
     ssl_ca_cert: str | None = None
@@ -50,7 +49,7 @@ class Access:
 
 
 def plain_access(path: str, context: str | None) -> Access | None:
-    """What a file says of a context, by default of its current one; None where it is not plain. OSError, or ValueError for no YAML."""
+    """The access of a context (default: the current one) of a plain kubeconfig; None if not plain; OSError, or ValueError for no YAML."""
     file = Path(path).expanduser()
     if not file.is_file():
         return None
@@ -71,7 +70,7 @@ def plain_access(path: str, context: str | None) -> Access | None:
 
 
 def _by_name(entries: Any) -> Mapping[Any, Any]:
-    """The entries of a section by name; none where two have one name, or something is not as it should be."""
+    """The entries of a section by name; empty if names repeat or the shape is wrong."""
     if not isinstance(entries, list) or not all(isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in entries):
         return {}
     found = {entry["name"]: entry for entry in entries}
@@ -86,7 +85,7 @@ def _is_plain(cluster: Any, user: Any) -> bool:
 
 
 def _access(cluster: Mapping[str, Any], user: Mapping[str, str], base: Path) -> Access:
-    """Files are found from the folder of the kubeconfig on, and only matter with TLS."""
+    """The access; paths are relative to the folder of the kubeconfig, and only used with TLS."""
     host = cluster["server"].rstrip("/")
     access = Access(
         host=host,
@@ -100,10 +99,10 @@ def _access(cluster: Mapping[str, Any], user: Mapping[str, str], base: Path) -> 
     return access
 
 
-_UNREADABLE = (yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError)  # the loaders trust the file
+_UNREADABLE = (yaml.YAMLError, OSError, ValueError, TypeError, KeyError, AttributeError)  # the loaders do not check the file
 _IN_HOME = "~/.kube/config"
-_PATIENCE = 30.0  # seconds that an exec plugin may take; everything waits for it
-_ROTATION = 60.0  # seconds between looks at what may rotate, as the official loaders do
+_PATIENCE = 30.0  # seconds that an exec plugin may take; all requests wait for it
+_ROTATION = 60.0  # seconds between reads of files that may rotate, as in the official loaders
 
 
 class Now(Protocol):
@@ -143,7 +142,7 @@ class Credentials:
         return self.configuration.proxy or None
 
     async def load(self) -> None:
-        """None, once everything is read afresh; UsageError when there is nothing to connect to or it cannot be read."""
+        """Reads everything afresh; UsageError when there is nothing to connect to or it cannot be read."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self._load()
@@ -164,7 +163,7 @@ class Credentials:
         return self._header
 
     def doubt(self) -> None:
-        """None; the server's certificate was not trusted, so files are read again before the next request: they may have changed."""
+        """Has files read again before the next request: the server's certificate was not trusted, so they may have changed."""
         self._read_at = self._now() - _ROTATION
 
     async def renew(self, refused: str | None) -> bool:
@@ -193,7 +192,7 @@ class Credentials:
         self._load_tls()
 
     async def _load_anew(self) -> None:
-        """None; what was known stays when a file is just being written: the server's refusal says the rest."""
+        """Reads everything again; keeps what was known if a file is just being written: the server's refusal says the rest."""
         known = self.configuration, self._loader
         try:
             await self.load()
@@ -201,7 +200,7 @@ class Credentials:
             self.configuration, self._loader = known
 
     async def _rotate(self) -> None:
-        """None; what cannot be read just now is read again in a minute, and a token that is refused meanwhile at once."""
+        """Reads files and plugins again. What cannot be read now is read again in a minute, or at once if the token is refused."""
         self._read_at = self._now()
         with contextlib.suppress(*_UNREADABLE):  # TimeoutError among them
             if self._loader is not None:
@@ -214,14 +213,14 @@ class Credentials:
             self._load_tls()
 
     def _read_plain_file(self) -> None:
-        """None; what the kubeconfig says now holds, if it is about the same server: connections are kept by server."""
+        """Takes over the kubeconfig as it is now, if it names the same server: connections are kept by server."""
         found = plain_access(self._kubeconfig or _default_kubeconfig() or "", self._context)
         if found is not None and found.host == self.configuration.host:
             _refuse_oddities(self.server, _header_of(found))
             self.configuration = found
 
     def _load_tls(self) -> None:
-        """None; `tls` is another context if a file has another content than it was made of."""
+        """Makes a new TLS context if the content of a file has changed."""
         settings = self.configuration
         if not self.server.startswith("https"):
             return
@@ -231,7 +230,7 @@ class Credentials:
         if made_of == self._tls_made_of:
             return
         tls = _trusting(settings.ssl_ca_cert, settings.ca_cert_data)
-        tls.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that Kubernetes itself makes lack what this asks for
+        tls.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates made by Kubernetes itself do not meet this
         if not settings.verify_ssl:  # only where the kubeconfig says insecure-skip-tls-verify
             tls.check_hostname = False
             tls.verify_mode = ssl.CERT_NONE
@@ -244,12 +243,12 @@ class Credentials:
 
 
 def _header_of(configuration: Any) -> str | None:
-    """`Bearer …` without the end of line that files of tokens may have, which the loaders leave."""
+    """`Bearer …` without the end of line that token files may have, which the loaders keep."""
     return str(configuration.api_key.get("BearerToken") or "").strip() or None
 
 
 def _trusting(file: str | None, content: str | None) -> ssl.SSLContext:
-    """A context that trusts the authorities of a file or a text, by default the system's; ValueError with the place when there are none."""
+    """A TLS context that trusts the authorities of a file or a text (default: the system's); ValueError names where there are none."""
     try:
         return ssl.create_default_context(cafile=file, cadata=content)
     except ssl.SSLError as error:
@@ -257,7 +256,7 @@ def _trusting(file: str | None, content: str | None) -> ssl.SSLContext:
 
 
 def _refuse_oddities(server: str, header: str | None) -> None:
-    """None; ValueError for what no request can be made with, rather than with every request."""
+    """Raises ValueError for values with which every request would fail."""
     url = URL(server)
     if url.scheme not in {"http", "https"} or not url.host:
         raise ValueError(f"the cluster's server is {server!r}, expected a URL such as https://10.0.0.1:6443")
@@ -266,7 +265,7 @@ def _refuse_oddities(server: str, header: str | None) -> None:
 
 
 def _default_kubeconfig() -> str | None:
-    """$KUBECONFIG or ~/.kube/config when it is there, else None inside a pod; UsageError when there is neither."""
+    """$KUBECONFIG, or ~/.kube/config if it exists, or None inside a pod; UsageError otherwise."""
     named = os.environ.get("KUBECONFIG", "")
     path = named or os.path.expanduser(_IN_HOME)  # noqa: PTH111 — may be several paths joined by colons
     if named or Path(path).exists():

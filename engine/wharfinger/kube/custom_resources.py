@@ -42,7 +42,7 @@ from wharfinger.model import objects
 from wharfinger.model.objects.metadata import KubeStruct, ObjectMeta
 
 WAIT_FOR_DEFINITION = 5.0
-"""Seconds between two looks whether a definition has appeared."""
+"""Seconds between two checks for a missing definition."""
 
 
 class PlainObject(KubeStruct, frozen=True):
@@ -124,7 +124,7 @@ _JSON_OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 class ObjectWriter:
-    """Writes objects while `may_write` says so. Everything raises ApiError, and WriteFailed once this process may not write any more."""
+    """Writes objects while `may_write` is true. Every method raises ApiError, and WriteFailed once this process may not write."""
 
     def __init__(self, connection: Connection, may_write: Callable[[], bool] = lambda: True) -> None:
         self._connection = connection
@@ -141,7 +141,7 @@ class ObjectWriter:
         return _JSON_OBJECT.decode(await self._write("PATCH", path, body, APPLY_PATCH, _APPLY))
 
     async def apply_status(self, obj: PlainObject, status: Mapping[str, Any]) -> None:
-        """None, once the status is this one; only if the object is still the one of its uid, and unchanged since it was read."""
+        """Writes the status, only if the object still has its uid and is unchanged since it was read."""
         meta = obj.metadata
         kind = type(obj).__name__
         identity = {"name": meta.name, "uid": meta.uid, "resourceVersion": meta.resource_version}
@@ -151,14 +151,14 @@ class ObjectWriter:
         await self._write("PATCH", f"{path_of(obj)}/status", body, APPLY_PATCH, _APPLY_STATUS)
 
     async def set_finalizers(self, obj: PlainObject, finalizers: Sequence[str]) -> None:
-        """None, once the object has these; Conflict when it has changed since it was read."""
+        """Sets the finalizers; Conflict if the object has changed since it was read."""
         body = {"metadata": {"resourceVersion": obj.metadata.resource_version, "uid": obj.metadata.uid, "finalizers": list(finalizers)}}
         await self._write("PATCH", path_of(obj), body, MERGE_PATCH)
 
     async def delete(self, obj: PlainObject) -> None:
-        """None, once the object of this uid is being deleted; NotFound or Conflict when it is gone already.
+        """Deletes the object of this uid; NotFound or Conflict if it is gone already.
 
-        What owns pods goes after them. For anything else that would only mean to wait until the garbage collector has learnt of its kind.
+        Owners of pods are deleted after their pods. Anything else is deleted at once, without waiting for the garbage collector.
         """
         propagation = "Foreground" if isinstance(obj, Deployment) else "Background"
         options = {
@@ -170,7 +170,7 @@ class ObjectWriter:
         await self._write("DELETE", path_of(obj), options)
 
     async def evict(self, namespace: str, name: str, uid: str) -> None:
-        """None, once the pod of this uid is being evicted; TooManyRequests while a disruption budget forbids it."""
+        """Evicts the pod of this uid; TooManyRequests while a disruption budget forbids it."""
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",

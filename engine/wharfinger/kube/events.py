@@ -29,7 +29,7 @@ _LONGEST_NOTE = 1024
 
 @dataclass(slots=True, kw_only=True)
 class Series:
-    """What is to be written; thousands may wait, so the object of the API is made only then."""
+    """An event to be written, and how often it has happened. Thousands may wait, so the API object is made only when it is written."""
 
     namespace: str
     name: str
@@ -43,7 +43,7 @@ class Series:
     queued: bool = True
 
     def body(self, instance: str) -> dict[str, Any]:
-        """The Event as it happened first."""
+        """The Event of its first occurrence."""
         body: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -82,12 +82,12 @@ def _reference(reference: Reference) -> dict[str, str]:
 Report = Callable[[str, BaseException], None]
 
 _ATTEMPTS = 3
-_POLL = 0.05  # seconds between looks whether more may be written
+_POLL = 0.05  # seconds between checks whether more may be written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSettings:
-    """Who reports where no profile does, how many events may wait, how many are written at once, and how often a series is written.
+    """The default reporter, how many events may wait, how many are written at a time, and how often a series is written.
 
     `series_interval` and `patience` are seconds. Beside bindings there is one writer at first, as many as otherwise when the oldest event
     has waited for `patience`, and up to `most_writers` when it has waited for longer.
@@ -104,7 +104,7 @@ class EventSettings:
 
 
 class EventRecorder:
-    """An EventSink; `run` writes. `busy` says whether something more urgent is being written."""
+    """An EventSink; `run` writes. `busy` is true while something more urgent is being written."""
 
     def __init__(
         self, connection: Connection, settings: EventSettings, clock: Clock, report: Report, busy: Callable[[], bool] = lambda: False
@@ -126,12 +126,12 @@ class EventRecorder:
         self.dropped = 0
 
     def record(self, regarding: PodView, event: Event) -> None:
-        """None, at once; counted in `dropped` when too many wait."""
+        """Queues an event; counts it in `dropped` if too many wait."""
         reporter = event.reporter or regarding.object.spec.scheduler_name
         self.record_about(pod_reference(regarding), replace(event, reporter=reporter))
 
     def record_about(self, about: Reference, event: Event, *, distinct: str = "") -> None:
-        """None, at once: the same about any object. Events of another `distinct` are no repetitions, though all else is alike."""
+        """Queues an event about any object. Events with different `distinct` are not repetitions, even if all else is equal."""
         place = about.uid or f"{about.kind}/{about.namespace}/{about.name}"
         key = (place, event.type, event.reason, event.action, event.related.name if event.related else "", distinct)
         known = self._series.get(key)
@@ -147,17 +147,17 @@ class EventRecorder:
 
     @property
     def n_waiting(self) -> int:
-        """How many events wait to be written."""
+        """The number of events that wait to be written."""
         return len(self._waiting) + len(self._warnings)
 
     @property
     def oldest(self) -> float:
-        """How many seconds the event that has waited the longest has waited; 0 when none waits."""
+        """The seconds that the oldest waiting event has waited; 0 when none waits."""
         since = [queue[0].queued_at for queue in (self._warnings, self._waiting) if queue]
         return max(0.0, self._clock.monotonic() - min(since)) if since else 0.0
 
     async def run(self) -> None:
-        """Never returns: writes what is recorded."""
+        """Writes what is recorded; never returns."""
         async with asyncio.TaskGroup() as writers:
             while True:
                 await self._work.wait()
@@ -170,7 +170,7 @@ class EventRecorder:
                 await self._clock.sleep(_POLL)
 
     async def drain(self) -> None:
-        """None, once everything recorded so far is written or given up; needs `run` to be running."""
+        """Waits until everything recorded so far is written or dropped; `run` must be running."""
         self._draining = True
         try:
             await self._idle.wait()
@@ -208,14 +208,14 @@ class EventRecorder:
             self._writers -= 1
 
     def _wanted(self) -> int:
-        """How many events may be written at a time: one beside bindings, and more in proportion to how long the oldest has waited."""
+        """The number of events to write at a time: one while bindings are in flight, more in proportion to the wait of the oldest."""
         settings = self._settings
         if self._draining or not self._busy():
             return settings.writers
         return min(settings.most_writers, 1 + int((settings.writers - 1) * self.oldest / settings.patience))
 
     def _next(self) -> Series:
-        """The event to write: warnings first, unless they would keep another waiting for too long."""
+        """The next event: warnings first, unless another one has waited too long."""
         if self._warnings and self._waiting:
             first, other = self._warnings[0], self._waiting[0]
             overdue = self._clock.monotonic() - other.queued_at >= self._settings.patience
@@ -242,7 +242,7 @@ class EventRecorder:
                 failure: refusals.ApiError = error
                 await self._clock.sleep(waits.after(error))
             except refusals.NotFound as error:
-                if not series.written_count:  # the namespace is gone, and whoever might have asked with it
+                if not series.written_count:  # the namespace is gone
                     failure = error
                     break
                 series.written_count = 0  # events expire after an hour; begin a new one
@@ -271,4 +271,4 @@ class EventRecorder:
         try:
             await self._connection.request("POST", path, body=msgspec.json.encode(body), urgent=True)
         except refusals.Conflict:
-            return  # written by the attempt before, whose answer was lost
+            return  # the previous attempt wrote it, and its answer was lost

@@ -19,7 +19,7 @@ from yarl import URL
 
 
 def notice_silence(made: socket.socket) -> None:
-    """None; the socket notices within a minute when the other side has vanished without a word."""
+    """Turns on keep-alive probes, so the socket detects within a minute that the other side has gone."""
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):  # not everywhere under these names
@@ -32,12 +32,12 @@ _BODILESS = (204, 304)
 
 
 class NotHttp(ConnectionError):
-    """What came is no answer of HTTP."""
+    """The bytes are not an HTTP answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The status, the body, and what the headers say that matters. With `ends_connection` nothing more comes on it."""
+    """Status, body and the relevant headers. With `ends_connection` the connection cannot be used again."""
 
     status: int
     content: bytes
@@ -46,7 +46,7 @@ class Answer:
 
 
 class AnswerReader:
-    """Reads one answer after the other; only one may be on its way at a time."""
+    """Reads one answer after the other; at most one may be in flight."""
 
     __slots__ = ("_headers", "_rest", "_status")
 
@@ -56,7 +56,7 @@ class AnswerReader:
         self._headers: dict[bytes, bytes] = {}
 
     def feed(self, chunk: bytes) -> Answer | None:
-        """The answer, once it is complete. Raises NotHttp."""
+        """The answer once it is complete, None before; raises NotHttp."""
         self._rest = self._rest + chunk if self._rest else chunk
         while not self._status:
             if not self._read_head():
@@ -70,7 +70,7 @@ class AnswerReader:
         return self._answer(self._rest, b"")
 
     def _read_head(self) -> bool:
-        """Whether there was a head; that of an interim answer leaves the status at 0."""
+        """True if a head was read; the head of an interim answer (1xx) leaves the status at 0."""
         head, end, rest = self._rest.partition(b"\r\n\r\n")
         if not end:
             if len(head) > _LONGEST_HEAD:
@@ -104,7 +104,7 @@ class AnswerReader:
         return self._answer(self._rest[:length], self._rest[length:])
 
     def _read_chunks(self) -> Answer | None:
-        """The answer, if all chunks are there; answers that come in chunks are short, so they are read from the start each time."""
+        """The answer if all chunks have arrived; chunked answers are short, so they are parsed from the start each time."""
         rest, parts = self._rest, list[bytes]()
         while True:
             size, end, rest = rest.partition(b"\r\n")
@@ -136,22 +136,22 @@ class AnswerReader:
         )
 
 
-_IDLE = 60.0  # seconds after which an unused connection may be one that the server is just closing
+_IDLE = 60.0  # seconds after which the server may be closing an unused connection
 _FAREWELL = 1.0
 
 
 Condition = Callable[[], None]
-"""Raises when a request must not be sent any more."""
+"""Raises an exception if a request must not be sent any more."""
 
 
 def no_condition() -> None:
-    """Is no condition."""
+    """Always allows sending."""
 
 
 class Exchanges:
-    """Connections to one server. How many there are is up to the caller: there is one for each request that is under way.
+    """Connections to one server, one for each request in flight; the caller limits their number.
 
-    `tls` is asked for each connection: what is trusted may change.
+    `tls` is called for each new connection: the trusted authorities may change.
     """
 
     def __init__(
@@ -178,9 +178,9 @@ class Exchanges:
         seconds: float,
         before: Condition = no_condition,
     ) -> Answer:
-        """The answer. Raises OSError (TimeoutError, ConnectionError, ssl.SSLError) when none comes: what became of it is not known.
+        """The answer; OSError (TimeoutError, ConnectionError, ssl.SSLError) without one: the outcome is then unknown.
 
-        Where a connection has to be made first, `before` is called once there is one: when that raises, nothing is sent.
+        If a connection has to be opened first, `before` is called after that: if it raises, nothing is sent.
         """
         if not path.isascii() or not path.isprintable() or " " in path:
             raise ValueError(f"not a path: {path!r}")
@@ -192,7 +192,7 @@ class Exchanges:
             try:
                 answer = await channel.ask(head.encode("latin-1") + body)
             except BaseException:
-                channel.abort()  # whatever comes now would be taken for the answer to the next request
+                channel.abort()  # a late answer would be taken for that of the next request
                 self._distrust(asked_at)
                 raise
         if answer.ends_connection:
@@ -202,7 +202,7 @@ class Exchanges:
         return answer
 
     async def close(self) -> None:
-        """None, once all connections are closed."""
+        """Closes all connections."""
         self._idle.clear()
         gone = [channel.gone for channel in self._open]
         for channel in tuple(self._open):
@@ -211,7 +211,7 @@ class Exchanges:
             await asyncio.wait(gone, timeout=_FAREWELL)
 
     def _idle_one(self) -> _Channel | None:
-        """The connection that was used last; those that were idle for long are not trusted."""
+        """The connection used last; connections that were idle for long are closed."""
         now = asyncio.get_running_loop().time()
         while self._idle:
             channel = self._idle.pop()
@@ -221,7 +221,7 @@ class Exchanges:
         return None
 
     def _distrust(self, asked_at: float) -> None:
-        """None; where one connection gives no answer, those that have given none since may be dead as well."""
+        """Closes idle connections unused since then: if one connection gets no answer, these may be dead as well."""
         for channel in [each for each in self._idle if each.used_at < asked_at]:
             self._idle.remove(channel)
             channel.abort()
@@ -256,7 +256,7 @@ class _Channel(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether a request can be sent."""
+        """True if a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
     async def ask(self, request: bytes) -> Answer:
@@ -268,7 +268,7 @@ class _Channel(asyncio.Protocol):
         return await self._waiting
 
     def abort(self) -> None:
-        """None; the connection is closed at once."""
+        """Closes the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -278,7 +278,7 @@ class _Channel(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._waiting is None:
-            self.abort()  # an answer that nobody asked for
+            self.abort()  # an answer without a request
             return
         try:
             answer = self._reader.feed(data)

@@ -1,8 +1,8 @@
 """Leader election by a Lease: of several replicas one acts.
 
-Nobody's clock is trusted but one's own: a rival's lease has run out when it has not changed for its duration *as seen here*. The leader
-in turn gives up `renew_deadline` after the start of its last successful renewal, well before any rival may take over, and from that very
-moment `is_leader` is false, even if nothing has run since. Flags and defaults are kube-scheduler's (component-base/config, Kubernetes
+Only the own clock is trusted: another holder's lease has expired when it has not changed for its duration *as seen here*. The leader
+gives up `renew_deadline` after the start of its last successful renewal, well before another process may take over; from that moment
+`is_leader` is false, even if nothing has run since. Flags and defaults are kube-scheduler's (component-base/config, Kubernetes
 1.36). Unlike there, a lease under our identity counts as ours only when this very process wrote it: two processes that were given one
 identity do not lead together.
 """
@@ -29,7 +29,7 @@ Report = Callable[[str, BaseException], None]
 Callback = Callable[[], Awaitable[None] | None]
 
 LEAP = 1.0
-"""Seconds by which the time of day may be set ahead between two renewals without a doubt."""
+"""Seconds by which the time of day may be set ahead between two renewals and still be trusted."""
 
 _JITTER = 1.2  # client-go/tools/leaderelection: retries of candidates are stretched by up to this factor
 _PATIENCE = 0.5  # share of the deadline that one request may take, as there: one connection that has died must not cost the lease
@@ -38,7 +38,7 @@ _CLAIMS = 4  # own writes of one attempt, at most
 
 
 class LeaseLost(WharfingerError):
-    """Somebody else may lead now; the text says why."""
+    """Another process may lead now; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class LeaseElection:
         self._report = report
         self._known = _Elector(settings)
         self._leading_until: float | None = None
-        self._ahead = 0.0  # by how much the time of day was ahead of the clock that never leaps, at the last renewal
+        self._ahead = 0.0  # time of day minus monotonic clock at the last renewal
         self._patience = settings.renew_deadline * _PATIENCE
         self._name = f"{settings.resource_namespace}/{settings.resource_name}"
         base = f"/apis/coordination.k8s.io/v1/namespaces/{settings.resource_namespace}/leases"
@@ -87,10 +87,10 @@ class LeaseElection:
 
     @property
     def is_leader(self) -> bool:
-        """Whether the lease is held and was renewed in time; safe to ask after any pause.
+        """True if the lease is held and was renewed in time; safe after any pause of the process.
 
-        A virtual machine whose host has suspended it knows nothing of that but that the time of day has leapt ahead: then it is not, until
-        the lease is renewed.
+        A virtual machine that was suspended only notices that the time of day has jumped ahead: then it is false until the lease is
+        renewed.
         """
         if self._leading_until is None or self._clock.monotonic() >= self._leading_until:
             return False
@@ -102,7 +102,7 @@ class LeaseElection:
         return "" if self._known.seen is None else self._known.seen["spec"].get("holderIdentity") or ""
 
     async def run(self, on_started: Callback, on_stopped: Callback) -> None:
-        """None, when leadership was lost; when cancelled, the lease is given back so that another replica need not wait."""
+        """Holds the lease and returns when it is lost; if cancelled, releases it so that another replica need not wait."""
         try:
             while not await self._try():
                 await self._clock.sleep(self._settings.retry_period * random.uniform(1.0, _JITTER))
@@ -116,7 +116,7 @@ class LeaseElection:
                 await self._release()
 
     async def _keep(self) -> str:
-        """Why it ended: the lease could not be renewed until its deadline, or somebody else has it."""
+        """Renews the lease; returns the reason of its loss: not renewed before the deadline, or taken by another process."""
         while (left := self._left()) > 0:
             await self._clock.sleep(min(self._settings.retry_period, left))
             if (left := self._left()) <= 0:
@@ -135,7 +135,7 @@ class LeaseElection:
         return (self._leading_until or 0.0) - self._clock.monotonic()
 
     async def _try(self) -> bool:
-        """Whether the lease is ours after one attempt; after a conflict one more: somebody was faster, and it matters who."""
+        """True if the lease is ours after one attempt, or after a second one if the first met a conflict."""
         began, ahead = self._clock.monotonic(), self._clock.now() - self._clock.monotonic()
         try:
             held = await self._acquire_or_renew()
@@ -151,7 +151,7 @@ class LeaseElection:
         return held
 
     async def _acquire_or_renew(self) -> bool:
-        """Whether the lease was written. Who leads writes without looking first, as client-go does; a conflict makes it look."""
+        """True if the lease was written. The leader writes without reading first, as client-go does, and reads after a conflict."""
         seen, self._known.conflict = self._known.seen, False
         if seen is not None and self.is_leader and self._ours and await self._write("PUT", self._path, self._renewed(seen)):
             return True
@@ -170,7 +170,7 @@ class LeaseElection:
         return {**lease, "spec": self._claim(lease["spec"], taken_over=not self._ours)}
 
     async def _write(self, method: str, path: str, lease: dict[str, Any]) -> bool:
-        """Whether it was written; not, when somebody else has written meanwhile."""
+        """True if it was written; False if another process has written meanwhile."""
         self._known.claims.append(lease["spec"]["renewTime"])
         body = msgspec.json.encode(lease)
         try:
@@ -183,7 +183,7 @@ class LeaseElection:
 
     @property
     def _ours(self) -> bool:
-        """Whether the lease as last seen is what this process wrote."""
+        """True if the lease as last seen was written by this process."""
         if self._known.seen is None or self.holder != self._settings.identity:
             return False
         return self._known.seen["spec"].get("renewTime") in self._known.claims
@@ -199,7 +199,7 @@ class LeaseElection:
     def _claim(self, spec: dict[str, Any], *, taken_over: bool) -> dict[str, Any]:
         now = micro_time(self._clock.now())
         claimed = {**spec, "holderIdentity": self._settings.identity, "renewTime": now}
-        claimed["leaseDurationSeconds"] = math.ceil(self._settings.lease_duration)  # less would let rivals in before the renewal is due
+        claimed["leaseDurationSeconds"] = math.ceil(self._settings.lease_duration)  # rounding down would let others take over too soon
         if taken_over:
             claimed |= {"acquireTime": now, "leaseTransitions": min((spec.get("leaseTransitions") or 0) + 1, _MOST_TRANSITIONS)}
         return claimed
@@ -213,7 +213,7 @@ class LeaseElection:
         return float(spec.get("leaseDurationSeconds") or self._settings.lease_duration)
 
     async def _release(self) -> None:
-        """None; the lease is free at once if it is still ours and the server answers."""
+        """Releases the lease if it is still ours and the server answers."""
         try:
             if not await self._freed():
                 # a renewal that was cancelled on its way may have been written all the same
@@ -223,7 +223,7 @@ class LeaseElection:
             self._report("lease", error)
 
     async def _freed(self) -> bool:
-        """Whether nothing is left to give back; not, when the lease has been written since it was seen."""
+        """True if nothing is left to release; False if the lease has been written since it was seen."""
         seen = self._known.seen
         if seen is None or not self._ours:
             return True
@@ -237,7 +237,7 @@ class LeaseElection:
 
 
 def _decoded(answer: bytes) -> dict[str, Any]:
-    """The lease of an answer; DecodeError when it is none, as from a portal in between."""
+    """The lease of an answer; DecodeError if it is another document, as from a login portal."""
     lease = msgspec.json.decode(answer, type=dict[str, Any])
     lease["spec"] = lease.get("spec") or {}
     return lease

@@ -1,6 +1,6 @@
-"""What the official client knows of connecting: kubeconfigs of every kind, and the account of a pod.
+"""The official client: kubeconfigs of every kind, and the service account of a pod.
 
-Importing it takes a tenth of a second, most of it for parts that nobody needs here; so whoever can do without does.
+Its import takes a tenth of a second, so plain kubeconfigs are read without it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wharfinger.errors import UsageError
 
 
 def in_cluster() -> Any:
-    """The configuration of a pod's own account; ValueError when this is none, or its files are not there."""
+    """The configuration of a pod's service account; ValueError outside of a pod, or if its files are missing."""
     configuration = Configuration()
     try:
         load_incluster_config(client_configuration=configuration)
@@ -42,15 +42,15 @@ class Kubeconfig:
         self.configuration: Any = Configuration()
 
     async def load(self) -> None:
-        """None; `configuration` says what holds now. Raises ValueError, OSError and what else comes of trusting a file."""
+        """Updates `configuration`; ValueError, OSError or another error of the loader for a file that it cannot read."""
         try:
             await self._loader.load_and_set(self.configuration)
         except ConfigException as error:
             raise ValueError(str(error)) from error
 
     def refuse_failed_plugin(self) -> None:
-        """None; the loader only logs a failed exec plugin, and going on without credentials would look like missing permissions."""
-        user = self._loader._user  # noqa: SLF001 — the loader has no other way to tell
+        """Raises ValueError if the exec plugin failed; the loader only logs that, which would look like missing permissions."""
+        user = self._loader._user  # noqa: SLF001 — the loader has no public way to tell
         given = {name for name, value in vars(self._loader).items() if value}
         if user and "exec" in user and not {"token", "cert_file"} & given:
             raise ValueError("the exec plugin of the kubeconfig gave no credentials")

@@ -1,7 +1,7 @@
 """A ConfigMap as a source of policies, read through the API: no mount, no waiting for the kubelet.
 
-Every key that ends with `.policy` is a text; they may import each other and nothing else. A ConfigMap that is deleted, or may not be read,
-is lost, and what it had stays. The key `NO-POLICIES` says that having none is meant.
+Every key that ends with `.policy` is a text; they may import each other and nothing else. If the ConfigMap is deleted or
+may not be read, the source is lost and its last texts stay. The key `NO-POLICIES` says that having none is meant.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class ConfigMapSource:
         )
 
     async def run(self, sink: PolicySink) -> None:
-        """None, when cancelled."""
-        telling = _Telling(self.name, self._reference, sink)
+        """Watches the ConfigMap until cancelled."""
+        watched = _ConfigMapSink(self.name, self._reference, sink)
         settings = ReflectorSettings(unavailable_wait=_WAIT)
-        reflector = Reflector(self._connection, self._resource, telling, self._clock, self._report, settings)
-        telling.refusal = lambda: reflector.refused
+        reflector = Reflector(self._connection, self._resource, watched, self._clock, self._report, settings)
+        watched.refusal = lambda: reflector.refused
         await reflector.run()
 
 
-class _Telling:
-    """The ClusterSink of the watch: tells what the ConfigMap holds."""
+class _ConfigMapSink:
+    """The ClusterSink of the watch: offers the texts of the ConfigMap."""
 
     def __init__(self, source: str, reference: str, sink: PolicySink) -> None:
         self._source = source
@@ -72,24 +72,24 @@ class _Telling:
         self.refusal: Callable[[], str | None] = lambda: None
 
     def upsert(self, kind: str, obj: Any) -> None:  # noqa: ARG002 — there is one kind
-        """None; these are the ConfigMap's texts."""
+        """Offers the texts of the ConfigMap to the sink."""
         found: ConfigMap = obj
         keys = [key for key in found.data if key.endswith(SUFFIX) or key == NONE_MEANT]
         self._sink.offer(self._source, {key: self._text(found, key) for key in keys}, notes=_notes(found, keys))
 
     def delete(self, kind: str, obj: Any) -> None:  # noqa: ARG002 — as above
-        """None; there is no such ConfigMap any more."""
+        """Reports the deletion of the ConfigMap as a loss."""
         self._sink.lose(self._source, "the ConfigMap has been deleted")
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """None; the ConfigMap, or nothing."""
+        """Offers the listed ConfigMap, or reports that there is none."""
         for obj in objs:
             self.upsert(kind, obj)
         if not objs:
             self._sink.lose(self._source, self.refusal() or "there is no such ConfigMap")
 
     def synced(self, kind: str) -> None:
-        """None; whoever listens knows by then."""
+        """Ignored: the list has been delivered by then."""
 
     def _text(self, found: ConfigMap, key: str) -> PolicyText:
         metadata = found.metadata

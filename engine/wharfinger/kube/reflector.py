@@ -34,7 +34,7 @@ from wharfinger.model import objects
 
 Report = Callable[[str, BaseException], None]
 
-_SHORT_WATCH = 0.5  # seconds; a watch that ends sooner without a word counts as a failure, or a broken proxy would be asked in a loop
+_SHORT_WATCH = 0.5  # seconds; a watch that ends sooner counts as a failure, or a broken proxy would cause a busy loop
 _UNAVAILABLE = (refusals.Forbidden, refusals.NotFound)
 
 
@@ -42,8 +42,8 @@ _UNAVAILABLE = (refusals.Forbidden, refusals.NotFound)
 class ReflectorSettings:
     """`page_size` objects per page of a list; a watch is ended by the server after `watch_seconds` to twice that, to spread load.
 
-    `streaming`: ask for lists as streams of events, which cost the server less memory; given up at the first refusal. A kind that we may
-    not list is asked for again after `unavailable_wait` seconds.
+    `streaming`: request lists as streams of events, which cost the server less memory; given up at the first refusal. A kind that may not
+    be listed is requested again after `unavailable_wait` seconds.
     """
 
     page_size: int = 1000
@@ -54,9 +54,9 @@ class ReflectorSettings:
 
 
 class Reflector:
-    """Lists and watches one resource and tells a sink."""
+    """Lists and watches one resource for a sink."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 — what it reads, what it tells, and how
+    def __init__(  # noqa: PLR0913, PLR0917 — its collaborators
         self,
         connection: Connection,
         resource: Resource,
@@ -84,12 +84,12 @@ class Reflector:
         self.watches = 0
 
     async def run(self) -> None:
-        """None, when cancelled."""
+        """Lists and watches until cancelled."""
         while True:
             try:
                 await self._step()
             except refusals.Gone:
-                self._version = None  # asked again at once, but not in a loop: the list that follows may be refused as well
+                self._version = None  # list at once, but not in a busy loop: that list may be refused as well
                 await self._clock.sleep(0 if self.synced else self._backoff.after())
             except _UNAVAILABLE as error:
                 await self._unavailable(error)
@@ -115,34 +115,34 @@ class Reflector:
         finally:
             short = self._clock.monotonic() - began < _SHORT_WATCH
             if not short:
-                self._backoff.reset()  # quiet, but it worked for a while: what ended it is a new trouble
+                self._backoff.reset()  # it worked for a while: its end is a new failure
         if short:
             await self._clock.sleep(self._backoff.after())
 
     async def _unavailable(self, error: refusals.ApiError) -> None:
-        """A kind that is refused stands for one that has no objects, unless nothing can be decided without it."""
+        """Treats a refused kind as one without objects, unless it is required."""
         self._version = None
         if self.refused is None:
             self._report(f"watch of {self._resource.name}", error)
         self.refused = str(error)
         self.absent = isinstance(error, refusals.NotFound)
         if not self._resource.required and not self.synced:
-            await self._tell([], None)
+            await self._deliver([], None)
 
     async def _read_all(self) -> None:
-        """One list. After a stream that broke off pages are asked for once: less is lost with each of them."""
+        """One list. After a stream that broke off, one list is read in pages: a failed page loses less."""
         streams = self._streaming and not self._broke_off
-        self._broke_off = streams  # until the stream has said that this was all
+        self._broke_off = streams  # until the bookmark at the end of the list
         await (self._stream_list() if streams else self._list())
 
     async def _list(self) -> None:
-        """One list in pages. When a page comes too late for its token, everything is asked for at once."""
+        """One list in pages; if a page comes too late for its token, all objects in one request."""
         self.lists += 1
         try:
             found, version = await self._pages(self._settings.page_size)
         except refusals.Gone:
             found, version = await self._pages(0)
-        await self._tell(found, version)
+        await self._deliver(found, version)
 
     async def _pages(self, size: int) -> tuple[list[objects.AnyObject], str]:
         found: list[objects.AnyObject] = []
@@ -153,7 +153,7 @@ class Reflector:
         return found, version
 
     async def _stream_list(self) -> None:
-        """One list as a stream: everything there is as additions, then a bookmark that says so."""
+        """One list as a stream: every object as an addition, then a bookmark that marks the end."""
         self.lists += 1
         params = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         found: list[objects.AnyObject] = []
@@ -167,15 +167,15 @@ class Reflector:
                         found.extend(obj for obj in (self._streamed(raw),) if obj is not None)
                     elif (head := wire.head(raw)).ends_list:
                         self._broke_off = False
-                        await self._tell(found, head.version)
+                        await self._deliver(found, head.version)
                         await self._follow(lines)
                         return
         except wire.BrokenLine:
-            self._streaming = False  # one line spoils the whole stream, over and over; pages are asked for one by one
+            self._streaming = False  # the same line would break every further stream; pages can skip the object
             raise
         except (refusals.Invalid, refusals.BadRequest):
             pass
-        self._streaming = False  # refused, or closed without the bookmark: this server has it not
+        self._streaming = False  # refused, or closed without the bookmark: the server does not support it
 
     async def _watch(self) -> None:
         """One watch from the last version, until it ends."""
@@ -195,10 +195,10 @@ class Reflector:
     def _apply(self, line: bytes) -> None:
         try:
             action, raw = wire.event(line)
-            version = "" if action == "ERROR" else self._tell_one(action, raw)
+            version = "" if action == "ERROR" else self._apply_event(action, raw)
         except wire.BrokenLine:
             if self._broken_at == self._version:
-                self._version = None  # the same place twice: only a list tells what was in it
+                self._version = None  # the same place twice: only a new list has what it said
             self._broken_at = self._version
             raise
         if action == "ERROR":
@@ -207,8 +207,8 @@ class Reflector:
             self._version = version
             self._backoff.reset()
 
-    def _tell_one(self, action: str, raw: msgspec.Raw) -> str:
-        """The version that the event brings us to; the sink has been told."""
+    def _apply_event(self, action: str, raw: msgspec.Raw) -> str:
+        """Applies one event to the sink; returns the version it leads to."""
         if action == "BOOKMARK":
             self._bookmarked = True
             return wire.head(raw).version
@@ -224,7 +224,7 @@ class Reflector:
             if obj is not None:
                 self._report(f"object of kind {name}", error)
             elif not wire.head(raw).metadata.name:
-                raise wire.BrokenLine(f"an event that does not say of what: {error}") from error
+                raise wire.BrokenLine(f"an event without an object name: {error}") from error
             elif action == "DELETED":
                 self._sink.delete(name, wire.named(raw, self._resource.kind))
             else:
@@ -239,10 +239,10 @@ class Reflector:
             return None
 
     def _streamed(self, raw: msgspec.Raw) -> objects.AnyObject | None:
-        """The object of one line; BrokenLine where nobody knows whose it is: left out, it would be missing until the next list."""
+        """The object of one line; BrokenLine if it has no name: skipped, it would be missing until the next list."""
         obj = self._listed(raw)
         if not (wire.head(raw) if obj is None else obj).metadata.name:
-            raise wire.BrokenLine("an event of a list that does not say of what")
+            raise wire.BrokenLine("an event of a list without an object name")
         return obj
 
     def _unreadable(self, raw: msgspec.Raw, error: InvalidObject, *, listed: bool) -> None:
@@ -251,7 +251,7 @@ class Reflector:
         if isinstance(self._sink, UnreadableSink) and identity.metadata.name:
             self._sink.unreadable(self._resource.name, identity, error, listed=listed)
 
-    async def _tell(self, found: Sequence[objects.AnyObject], version: str | None) -> None:
+    async def _deliver(self, found: Sequence[objects.AnyObject], version: str | None) -> None:
         for _ in stepped(self._sink, self._resource.name, found):
             await self._clock.sleep(0)
         self._version = version
@@ -286,13 +286,13 @@ class Informers:
         self.reflectors: dict[str, Reflector] = {}
 
     def subscribe(self, sink: ClusterSink) -> None:
-        """None; the sink is told everything from the first list on. RuntimeError once that has begun."""
+        """Adds a sink, which gets everything from the first list on; RuntimeError once the watches have started."""
         if self.reflectors:
             raise RuntimeError("sinks subscribe before the watches start")
         self._sinks.append(sink)
 
     async def run(self, sink: ClusterSink | None = None) -> None:
-        """None, when cancelled: tells every subscriber, and this sink, what there is and what changes."""
+        """Sends every object and change to all subscribers, and to this sink, until cancelled."""
         if sink is not None:
             self.subscribe(sink)
         self.reflectors = {
@@ -304,52 +304,52 @@ class Informers:
                 watches.create_task(reflector.run(), name=f"watch {name}")
 
     async def wait_synced(self) -> None:
-        """None, once every kind has been listed."""
+        """Waits until every kind has been listed."""
         await self._gate.wait()
 
     @property
     def unsynced(self) -> frozenset[str]:
-        """The kinds that have not been listed yet."""
+        """The kinds not listed yet."""
         return frozenset(self._waiting)
 
     @property
     def refused(self) -> Mapping[str, str]:
-        """Kinds that the API server does not let us read, with what it says."""
+        """Kinds that the API server refuses to serve, with its message."""
         return {name: reflector.refused for name, reflector in self.reflectors.items() if reflector.refused is not None}
 
     @property
     def absent(self) -> frozenset[str]:
-        """Of the refused kinds those that the API server does not have: nobody has installed them."""
+        """The refused kinds that the API server does not have: their definitions are not installed."""
         return frozenset(name for name, reflector in self.reflectors.items() if reflector.absent)
 
     def upsert(self, kind: str, obj: Any) -> None:
-        """None; every subscriber is told."""
+        """Forwards it to every subscriber."""
         for sink in self._sinks:
             sink.upsert(kind, obj)
 
     def delete(self, kind: str, obj: Any) -> None:
-        """None; every subscriber is told."""
+        """Forwards it to every subscriber."""
         for sink in self._sinks:
             sink.delete(kind, obj)
 
     def replace(self, kind: str, objs: Sequence[Any]) -> None:
-        """None; every subscriber is told."""
+        """Forwards it to every subscriber."""
         for sink in self._sinks:
             sink.replace(kind, objs)
 
     def replacing(self, kind: str, objs: Sequence[Any]) -> Iterator[None]:
-        """The steps of `replace`, of one subscriber after the other."""
+        """The steps of `replace` for one subscriber after the other."""
         for sink in self._sinks:
             yield from stepped(sink, kind, objs)
 
     def unreadable(self, kind: str, obj: Any, error: InvalidObject, *, listed: bool) -> None:
-        """None; every subscriber who wants to know is told."""
+        """Forwards it to the subscribers that take unreadable objects."""
         for sink in self._sinks:
             if isinstance(sink, UnreadableSink):
                 sink.unreadable(kind, obj, error, listed=listed)
 
     def synced(self, kind: str) -> None:
-        """None; every subscriber is told, and with the last kind the gate opens."""
+        """Forwards it to every subscriber; after the last kind the gate opens."""
         for sink in self._sinks:
             sink.synced(kind)
         self._waiting.discard(kind)

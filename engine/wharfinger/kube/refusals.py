@@ -28,12 +28,12 @@ import msgspec
 from wharfinger.errors import WharfingerError
 
 _LONGEST_TEXT = 500
-_NOT_SERVED = "404 page not found"  # what Go's server says of a path that nobody serves, as of a kind without a definition
-_MOST_PATIENCE = 60.0  # seconds; whoever is told to come back tomorrow asks again sooner
+_NOT_SERVED = "404 page not found"  # the text of Go's HTTP server for an unknown path, such as a kind without a definition
+_MOST_PATIENCE = 60.0  # seconds; a longer Retry-After is cut
 
 
 class ApiError(WharfingerError):
-    """An API server that did not do what was asked; `status` is the HTTP status, 0 without an answer."""
+    """A request that the API server did not carry out; `status` is the HTTP status, 0 without an answer."""
 
     def __init__(self, message: str, *, status: int = 0, reason: str = "", retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -79,11 +79,11 @@ class ServerError(ApiError):
 
 
 class Unreachable(ApiError):
-    """No answer, or half of one."""
+    """No answer, or an incomplete one."""
 
 
 class Silent(Unreachable):
-    """A watch that says nothing: nothing may have happened, or the connection is dead."""
+    """A watch without any line for long: nothing has happened, or the connection is dead."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
@@ -103,7 +103,7 @@ class _Details(msgspec.Struct):
 
 
 class Status(msgspec.Struct):
-    """`kind: Status` of the API, as much of it as is needed."""
+    """The fields of `kind: Status` that are needed."""
 
     message: str | None = None
     reason: str | None = None
@@ -142,7 +142,7 @@ def _exception(status: int, told: Status, retry_after: float | None) -> ApiError
 
 
 def _seconds(header: str | None) -> float | None:
-    """Retry-After in seconds; its other form, a date, is not used by Kubernetes."""
+    """Retry-After in seconds; Kubernetes does not use its other form, a date."""
     try:
         return float(header) if header else None
     except ValueError:
@@ -151,9 +151,9 @@ def _seconds(header: str | None) -> float | None:
 
 @dataclass(slots=True, kw_only=True)
 class Backoff:
-    """Waits in seconds: doubled after each failure up to `longest`, each stretched by up to `jitter` so that clients spread out.
+    """Waits in seconds: doubled after each failure up to `longest`, each extended by up to `jitter` so that clients spread out.
 
-    Where nobody answers, at most `longest_unanswered`: asking costs nobody anything, and one likes to know soon that somebody is back.
+    Without any answer at most `longest_unanswered`: such requests cost nothing, and the return of the server is noticed soon.
     """
 
     first: float = 0.2
@@ -164,7 +164,7 @@ class Backoff:
     _failures: int = 0
 
     def reset(self) -> None:
-        """None; the next failure is the first one."""
+        """Makes the next failure count as the first one."""
         self._failures = 0
 
     def after(self, error: BaseException | None = None) -> float:

@@ -1,4 +1,4 @@
-"""The kinds that are watched and the paths under which an API server has them."""
+"""The kinds that are watched, and their paths in the API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wharfinger.model import objects
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A kind, where it is served, and which of its objects matter. Without a `required` one nothing can be scheduled."""
+    """A kind, its path, and which of its objects matter (`params`). Without a `required` kind nothing can be scheduled."""
 
     kind: type[objects.AnyObject]
     path: str
@@ -39,7 +39,7 @@ class Resource:
 
 
 # As kube-scheduler's own informer for pods (scheduler.go, NewInformerFactory, Kubernetes 1.36): finished pods hold nothing. A pod that
-# finishes leaves the selection, which the watch tells as its deletion.
+# finishes leaves the selection, which the watch reports as its deletion.
 _UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 
 PODS = Resource(kind=objects.Pod, path="/api/v1/pods", required=True, params=_UNFINISHED)

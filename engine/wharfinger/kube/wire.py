@@ -24,7 +24,7 @@ _END_OF_LIST = "k8s.io/initial-events-end"
 
 
 class BrokenLine(Exception):
-    """A line of a watch that is no event: what it said is lost."""
+    """A line of a watch that is not an event; its content is lost."""
 
 
 class _ListMeta(msgspec.Struct):
@@ -60,7 +60,7 @@ class _PodHead(msgspec.Struct):
 
 
 class Head(msgspec.Struct):
-    """Nothing but the metadata of an object."""
+    """The metadata of an object."""
 
     metadata: _Meta = msgspec.field(default_factory=_Meta)
 
@@ -71,7 +71,7 @@ class Head(msgspec.Struct):
 
     @property
     def ends_list(self) -> bool:
-        """Whether this is the bookmark after the last object of a streamed list."""
+        """True for the bookmark after the last object of a streamed list."""
         return (self.metadata.annotations or {}).get(_END_OF_LIST) == "true"
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ _pod_heads = msgspec.json.Decoder(_PodHead)
 
 
 def page(content: bytes) -> tuple[list[msgspec.Raw], str, str]:
-    """(items, resource version, continue token or "") of one page of a list; InvalidObject when it is none."""
+    """(items, resource version, continue token or "") of one page of a list; InvalidObject if it is not a list."""
     try:
         found = _pages.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -94,7 +94,7 @@ def page(content: bytes) -> tuple[list[msgspec.Raw], str, str]:
 
 
 def event(line: bytes) -> tuple[str, msgspec.Raw]:
-    """(type, object) of one line of a watch; BrokenLine when it is none."""
+    """(type, object) of one line of a watch; BrokenLine if it is not an event."""
     try:
         found = _events.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -103,7 +103,7 @@ def event(line: bytes) -> tuple[str, msgspec.Raw]:
 
 
 def head(raw: msgspec.Raw) -> Head:
-    """The metadata of an object; empty when not even that can be read."""
+    """The metadata of an object; empty if it cannot be read."""
     try:
         return _heads.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -119,7 +119,7 @@ def struct_of(raw: msgspec.Raw, kind: type[objects.AnyObject]) -> objects.AnyObj
 
 
 def named(raw: msgspec.Raw, kind: type[objects.AnyObject]) -> objects.AnyObject:
-    """The object with nothing but its identity, for telling of one that cannot be read; a pod with its scheduler and its node."""
+    """The identity of an object that cannot be read; for a pod with its scheduler and its node."""
     meta = head(raw).metadata
     made: Any = kind
     identity: objects.AnyObject = made(metadata=objects.ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid))
@@ -148,6 +148,6 @@ async def pages(connection: Connection, path: str, params: Mapping[str, str], si
         yield items, version
         if not token:
             return
-        # The token carries the version; a server refuses to be told it twice.
+        # The token contains the version; servers refuse requests with both.
         asked = {key: value for key, value in asked.items() if key not in {"resourceVersion", "resourceVersionMatch"}}
         asked["continue"] = token

@@ -25,7 +25,7 @@ _PASSING = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable
 
 
 class PatientWrites:
-    """Writes to an API server while `may_write` says so, which is asked right before sending."""
+    """Writes to an API server while `may_write` is true, which is checked right before sending."""
 
     def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool]) -> None:
         self._connection = connection
@@ -33,7 +33,7 @@ class PatientWrites:
         self._may_write = may_write
 
     async def write(self, method: str, path: str, body: bytes, content_type: str = JSON) -> None:
-        """None, once it is written; WriteFailed, from the ApiError that says why, otherwise."""
+        """Returns once it is written; raises WriteFailed from the ApiError with the reason otherwise."""
         waits = Backoff()
         for left in reversed(range(_ATTEMPTS)):
             try:
@@ -53,21 +53,21 @@ class PatientWrites:
 
 
 def _failure(error: refusals.ApiError) -> WriteFailed:
-    """What a refusal means: that the pod is another one by now is said by a conflict (of a deletion) or about its uid (of a patch)."""
+    """The failure for a refusal. A pod that was replaced shows as a conflict of a deletion, or as an invalid uid of a patch."""
     invalid = isinstance(error, refusals.Invalid)
     gone = isinstance(error, refusals.NotFound | refusals.Conflict) or (invalid and "metadata.uid" in str(error))
     return WriteFailed(str(error), retriable=not (gone or invalid or isinstance(error, refusals.BadRequest)), gone=gone)
 
 
 class ApiWriter:
-    """A PodWriter that writes to an API server while `may_write` says so."""
+    """A PodWriter that writes to an API server while `may_write` is true."""
 
     def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool] = lambda: True) -> None:
         self._clock = clock
         self._write = PatientWrites(connection, clock, may_write).write
 
     async def patch_status(self, pod: PodView, *, condition: Condition | None = None, nominated_node: str | None = None) -> None:
-        """None, once the condition and the nominated node are written; nothing is sent when the pod has both already."""
+        """Writes the condition and the nominated node; sends nothing if the pod has both already."""
         status: dict[str, Any] = {}
         if condition is not None and not _has(pod, condition):
             status["conditions"] = [self._condition(pod, condition)]
@@ -78,7 +78,7 @@ class ApiWriter:
             await self._write("PATCH", f"{path_of(pod)}/status", body, STRATEGIC_PATCH)
 
     async def delete(self, pod: PodView) -> None:
-        """None, once the pod of this uid is being deleted or is gone."""
+        """Deletes the pod of this uid; a pod that is gone already is no error."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if pod.object.metadata.uid:
             options["preconditions"] = {"uid": pod.object.metadata.uid}
@@ -89,7 +89,7 @@ class ApiWriter:
                 raise
 
     async def disrupt(self, victim: PodView, condition: Condition) -> None:
-        """None, once the victim has the condition and is deleted; one that is gone already is fine."""
+        """Writes the condition on the victim and deletes it; a victim that is gone already is no error."""
         try:
             await self.patch_status(victim, condition=condition)
         except WriteFailed as failed:
@@ -99,7 +99,7 @@ class ApiWriter:
         await self.delete(victim)
 
     def _condition(self, pod: PodView, condition: Condition) -> dict[str, Any]:
-        """The condition with its times: that of transition only changes with the status (UpdatePodCondition, pkg/api/v1/pod/util.go)."""
+        """The condition with its times; the transition time changes only with the status (UpdatePodCondition, pkg/api/v1/pod/util.go)."""
         written: dict[str, Any] = {
             "type": condition.type,
             "status": condition.status,
@@ -127,19 +127,19 @@ _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 
 class ApiVolumeWriter:
-    """A VolumeWriter that writes to an API server while `may_write` says so."""
+    """A VolumeWriter that writes to an API server while `may_write` is true."""
 
     def __init__(self, connection: Connection, clock: Clock, may_write: Callable[[], bool] = lambda: True) -> None:
         self._write = PatientWrites(connection, clock, may_write).write
 
     async def annotate_claim(self, claim: PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:
-        """None, once the claim has the annotations; WriteFailed when it is another one by now."""
+        """Writes annotations on the claim; WriteFailed if it has been replaced by another one."""
         path = f"/api/v1/namespaces/{claim.metadata.namespace or 'default'}/persistentvolumeclaims/{claim.metadata.name}"
         body = {"metadata": {**_uid(claim.metadata), "annotations": dict(annotations)}}
         await self._write("PATCH", path, msgspec.json.encode(body), MERGE_PATCH)
 
     async def reserve_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
-        """None, once the volume is reserved for the claim; WriteFailed when it has changed since it was chosen: choose again.
+        """Reserves the volume for the claim; WriteFailed if it has changed since it was chosen.
 
         Source: GetBindVolumeToClaim, component-helpers/storage/volume/helpers.go, Kubernetes 1.36.
         """

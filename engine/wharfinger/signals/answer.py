@@ -1,6 +1,6 @@
 """The JSON of an instant query: `{"status": "success", "data": {"resultType": "vector", "result": […]}}`.
 
-An answer is taken apart at once, into series that are decoded one by one as they are wanted: that can be interrupted.
+An answer is split at once into series, which are decoded one by one as they are read: that can be interrupted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wharfinger.signals.mapping import Series
 MOST_SERIES = 200_000
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises: no JSON or another shape of it, no text, brackets within brackets within brackets."""
+"""The exceptions of decoding: no JSON or another shape, no UTF-8, too deep nesting."""
 
 _SHOWN = 300
 _INSTEAD = {
@@ -29,7 +29,7 @@ _INSTEAD = {
 
 class _Found(msgspec.Struct):
     resultType: str = ""  # noqa: N815 — as Prometheus writes it
-    result: msgspec.Raw = msgspec.Raw(b"[]")  # null is what some servers write for nothing
+    result: msgspec.Raw = msgspec.Raw(b"[]")  # some servers write null for an empty result
 
 
 class _Body(msgspec.Struct):
@@ -50,7 +50,7 @@ _series = msgspec.json.Decoder(_Series)
 
 
 class Vector(Sequence[Series]):
-    """The series of an answer, decoded as they are asked for, and Prometheus' own warnings."""
+    """The series of an answer, decoded as they are read, and the warnings of Prometheus."""
 
     def __init__(self, parts: list[msgspec.Raw], warnings: Sequence[str] = ()) -> None:
         self._parts = parts
@@ -67,7 +67,7 @@ class Vector(Sequence[Series]):
 
 
 def vector(content: bytes) -> Vector:
-    """The series of an answer; SignalFailed if it is no vector."""
+    """The series of an answer; SignalFailed if it is not a vector."""
     try:
         body = _body.decode(content)
         data = body.data or _Found()
@@ -85,7 +85,7 @@ def vector(content: bytes) -> Vector:
 
 
 def series_of(raw: msgspec.Raw) -> Series:
-    """One series; a value that is no number is NaN."""
+    """One series; a value that is not a number is NaN."""
     try:
         found = _series.decode(raw)
     except UNREADABLE as error:

@@ -1,4 +1,4 @@
-"""Why a signal could not be refreshed, in a word for metrics and a sentence for people."""
+"""Why a signal could not be refreshed: a kind for metrics and a sentence for people."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Kind(Enum):
     OVERLOADED = "overloaded"
     SERVER = "server"
     ANSWER = "answer"  # not what was asked for: not JSON, a text, a range, too long
-    SETTINGS = "settings"  # nobody has said where that server is
-    LIMIT = "limit"  # it is not asked: there are too many
+    SETTINGS = "settings"  # the settings do not name that server
+    LIMIT = "limit"  # it is not asked, because there are too many queries
 
 
 class SignalFailed(WharfingerError):
-    """A refresh that brought nothing. Servers have a part in what it says, so it is kept to one line."""
+    """A failed refresh. Servers write a part of its text, so it is kept to one line."""
 
     def __init__(self, kind: Kind, message: str) -> None:
         super().__init__(on_one_line(message))

@@ -26,11 +26,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 Thing = TypeVar("Thing")
 
 REMEMBERED = 1024
-"""Askers whose use is remembered although they neither wait nor hold a place."""
+"""Askers whose use is remembered while they neither wait nor hold a place."""
 
 
 class Asker(NamedTuple):
-    """Who asks: a name in a group. Groups of lower `rank` come first."""
+    """The owner of a request: a name in a group. Groups of lower `rank` come first."""
 
     name: str
     group: str = ""
@@ -38,12 +38,12 @@ class Asker(NamedTuple):
 
 
 class TooMany(Exception):
-    """So many wait already that nobody else may."""
+    """Too many wait already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """How many there are, how many of them one group and one asker may hold, and how many things may wait, of one asker and of all."""
+    """The number of places, the shares of one group and one asker, and how many things may wait, for one asker and for all."""
 
     number: int
     of_group: int
@@ -53,7 +53,7 @@ class Places:
 
 
 class FairQueue(Generic[Thing]):
-    """Things that wait for a place, by who asks."""
+    """Things that wait for a place, by asker."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
@@ -63,11 +63,11 @@ class FairQueue(Generic[Thing]):
         self._reached: dict[str | None, float] = {}  # what those had used whose turn came last: of the askers of a group, of groups (None)
 
     def __len__(self) -> int:
-        """How many things wait."""
+        """The number of waiting things."""
         return sum(map(len, self._waiting.values()))
 
     def put(self, asker: Asker, thing: Thing) -> None:
-        """The thing waits from now on; TooMany when it may not."""
+        """Adds a waiting thing; TooMany if the limits do not allow it."""
         if len(self) >= self._places.waiting or len(self._waiting.get(asker, ())) >= self._places.waiting_of_asker:
             raise TooMany
         present = self._present()
@@ -78,7 +78,7 @@ class FairQueue(Generic[Thing]):
         self._waiting.setdefault(asker, deque()).append(thing)
 
     def take(self) -> tuple[Asker, Thing] | None:
-        """Who is next, who holds a place from now on; None where nobody waits who may have one."""
+        """The next asker and its thing, which now hold a place; None if none is waiting that may have one."""
         holding = list(self._holding.items())
         if sum(count for _, count in holding) >= self._places.number:
             return None
@@ -92,7 +92,7 @@ class FairQueue(Generic[Thing]):
         ]
         if not able:
             return None
-        asker = min(able, key=lambda one: (one.rank, self._used[one.group], self._used[one]))  # of equals the one that came first
+        asker = min(able, key=lambda one: (one.rank, self._used[one.group], self._used[one]))  # of equals the first to wait
         waiting = self._waiting.pop(asker)
         thing = waiting.popleft()
         if waiting:
@@ -103,7 +103,7 @@ class FairQueue(Generic[Thing]):
         return asker, thing
 
     def give_back(self, asker: Asker, used: float) -> None:
-        """The place is free again, and the asker has used so much."""
+        """Frees a place, and counts what its asker used."""
         self._holding[asker] -= 1
         if not self._holding[asker]:
             del self._holding[asker]
@@ -112,7 +112,7 @@ class FairQueue(Generic[Thing]):
         self._forget()
 
     def withdraw(self, asker: Asker, thing: Thing) -> bool:
-        """Whether the thing waited; it does not any more."""
+        """Removes a waiting thing; True if it was waiting."""
         waiting = self._waiting.get(asker)
         if waiting is None or thing not in waiting:
             return False
@@ -139,25 +139,25 @@ class FairQueue(Generic[Thing]):
                 self._reached.pop(key, None)
 
     def _idle(self, needed: set[Asker | str]) -> Iterator[Asker | str]:
-        """Those that are too many to remember, of whom nobody has heard for longest."""
+        """The askers beyond the limit of remembered ones, idle longest first."""
         idle = [key for key in self._used if key not in needed] if len(self._used) > REMEMBERED else []
         yield from idle[: max(0, len(self._used) - REMEMBERED)]
 
 
 class Turns:
-    """So many contexts at a time; who comes next is a matter of what each asker has used, in seconds of `monotonic`."""
+    """A limited number of contexts at a time; the next one depends on what each asker has used, in seconds of `monotonic`."""
 
     def __init__(self, places: Places, monotonic: Callable[[], float]) -> None:
         self._queue: FairQueue[asyncio.Future[None]] = FairQueue(places)
         self._monotonic = monotonic
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of waiting things."""
         return len(self._queue)
 
     @asynccontextmanager
     async def of(self, asker: Asker) -> AsyncIterator[None]:
-        """A context that begins when it is the asker's turn; TooMany at once where too many wait already."""
+        """A context that begins when it is the asker's turn; TooMany at once if too many wait already."""
         turn = asyncio.get_running_loop().create_future()
         self._queue.put(asker, turn)
         self._next()
@@ -187,11 +187,11 @@ class Turns:
 Result = TypeVar("Result")
 
 MOST_WAITING = 100_000
-"""Nothing that is asked for regularly comes near it: each query waits once."""
+"""Far above what regular queries need: each waits once."""
 
 
 class Workers:
-    """So many threads, started when first needed; one group of askers never has all of them, one asker half of them at most."""
+    """A limited number of threads, started when first needed; one group of askers never has all, one asker at most half."""
 
     def __init__(self, name: str, most: int, monotonic: Callable[[], float]) -> None:
         self._name = name
@@ -209,9 +209,9 @@ class Workers:
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def run(self, work: Callable[[], Result], asker: Asker) -> Result:
-        """What `work` returns or raises, called in one of the threads when it is the asker's turn.
+        """The result of `work`, called in one of the threads when it is the asker's turn; raises what it raises.
 
-        Cancelling leaves the thread to finish by itself, and until then the turn is not over.
+        After cancelling, the thread finishes by itself, and the turn ends then.
         """
         task = asyncio.get_running_loop().create_task(self._in_turn(work, asker))
         self._under_way.add(task)
@@ -221,7 +221,7 @@ class Workers:
     def _over(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever asked may have gone, and has been told otherwise
+            task.exception()  # the caller may be gone; it has the exception already
 
     async def _in_turn(self, work: Callable[[], Result], asker: Asker) -> Result:
         async with self._turns.of(asker):
@@ -236,7 +236,7 @@ class Workers:
             try:
                 loop.call_soon_threadsafe(_tell, answer, result, error)
             except RuntimeError:
-                return  # the loop has closed; nobody waits any more
+                return  # the loop is closed, so nothing waits any more
 
         self._work.put(done)
         if self._started < self._most:
@@ -252,7 +252,7 @@ class Workers:
 def _outcome(work: Callable[[], Result]) -> tuple[Result | None, BaseException | None]:
     try:
         return work(), None
-    except BaseException as error:  # noqa: BLE001 — it is raised where the work was asked for
+    except BaseException as error:  # noqa: BLE001 — it is raised again in the caller
         return None, error
 
 

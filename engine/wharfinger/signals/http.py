@@ -133,7 +133,7 @@ class _Refusal(msgspec.Struct):
 
 
 def refused(server: PrometheusServer, status: int, content: bytes, secrets: Iterable[str] = ()) -> SignalFailed:
-    """What an answer that is none of success means; Prometheus says why in JSON, what stands before it in HTML."""
+    """The failure of an answer with an error status; Prometheus gives the reason in JSON, proxies in HTML."""
     try:
         said = msgspec.json.decode(content, type=_Refusal).error
     except UNREADABLE:
@@ -150,13 +150,13 @@ def refused(server: PrometheusServer, status: int, content: bytes, secrets: Iter
 
 
 def no_json(server: PrometheusServer, type_: str | None) -> SignalFailed:
-    """What an answer of success means that is another document, of a type, or nothing at all (None)."""
+    """The failure of a successful answer that is not JSON; `type_` is its content type, None for an empty answer."""
     what = "nothing" if type_ is None else f"no JSON ({on_one_line(type_, _SHOWN)})"
     return SignalFailed(Kind.ANSWER, f"{server.url} answers with {what}; {_WHERE}")
 
 
 def failed(server: PrometheusServer, error: Exception) -> SignalFailed:
-    """What an exception of the network means."""
+    """The failure that an exception of the network stands for."""
     if _is_late(error):
         return _late(server)
     if isinstance(error, requests.exceptions.SSLError):
@@ -164,7 +164,7 @@ def failed(server: PrometheusServer, error: Exception) -> SignalFailed:
     if isinstance(error, (requests.exceptions.InvalidHeader, UnicodeError)):
         return SignalFailed(Kind.CREDENTIALS, f"a header for {server.url} has characters that no header may have")
     if isinstance(error, OSError) and not isinstance(error, (requests.RequestException, ConnectionError)):
-        return SignalFailed(Kind.SETTINGS, str(error))  # a file of certificates that is not there
+        return SignalFailed(Kind.SETTINGS, str(error))  # a missing file of certificates
     if isinstance(error, (DecodeError, requests.exceptions.ContentDecodingError)):
         return SignalFailed(Kind.ANSWER, f"what {server.url} answers cannot be unpacked: {_cause(error)}")
     return SignalFailed(Kind.UNREACHABLE, f"cannot reach {server.url}: {_cause(error)}")
@@ -195,7 +195,7 @@ def _untrusted(server: PrometheusServer, error: Exception) -> SignalFailed:
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost reason, which is the one that says something."""
+    """The innermost reason, which is the specific one."""
     text = str(_innermost(error))
     return text.rpartition(": ")[2] if "HTTPConnection" in text or "HTTPSConnection" in text else text
 
@@ -253,7 +253,7 @@ class PrometheusSession(requests.Session):
             self.cert = (server.cert_file, server.key_file) if server.key_file else server.cert_file
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """None: redirects are not followed, as they would carry credentials elsewhere."""
+        """Always None: redirects are not followed, as they would send credentials elsewhere."""
 
     def request(self, method: str | bytes, url: str | bytes, *arguments: Any, **options: Any) -> requests.Response:
         """The answer, read whole; SignalFailed when there is none, or it is not a success with JSON."""
@@ -270,7 +270,7 @@ class PrometheusSession(requests.Session):
 
 
 def secret(path: str, *, of_header: bool = False) -> str:
-    """What is in a file, without the line's end; SignalFailed if it cannot be read, or would end the header that it is for."""
+    """The content of a file without its end of line; SignalFailed if it cannot be read or cannot stand in a header."""
     try:
         with Path(path).open("rb") as file:
             raw = file.read(_LONGEST_SECRET + 1)

@@ -31,10 +31,10 @@ from wharfinger.signals.failure import on_one_line
 from wharfinger.signals.query import Query
 
 PORTION = 100
-"""Things done at a stretch: a quarter of a millisecond of work."""
+"""Things between two pauses: a quarter of a millisecond of work."""
 
 REST = 0.0005
-"""Seconds between two stretches."""
+"""Seconds of a pause."""
 
 T = TypeVar("T")
 _turn = threading.Lock()
@@ -42,13 +42,13 @@ _turn = threading.Lock()
 
 @contextmanager
 def in_turn() -> Iterator[None]:
-    """A context in which no other thread is."""
+    """A context that one thread enters at a time."""
     with _turn:
         yield
 
 
 def in_portions(things: Iterable[T]) -> Iterator[T]:
-    """The things, with a rest after every portion."""
+    """The things, with a pause after every portion."""
     for count, thing in enumerate(things, 1):
         yield thing
         if count % PORTION == 0:
@@ -56,7 +56,7 @@ def in_portions(things: Iterable[T]) -> Iterator[T]:
 
 
 AMBIGUOUS = ""
-"""Stands for an address that several nodes have."""
+"""The entry of an address that several nodes have."""
 
 _MEANT = frozenset({"InternalIP", "Hostname", "InternalDNS", "ExternalIP"})
 
@@ -66,7 +66,7 @@ Addresses = Sequence[tuple[str, tuple[NodeAddress, ...]]]
 class NodeNames:
     """The nodes of a cluster in row order, as they were in one `layout` of its rows.
 
-    Everything is worked out when it is first asked for, by whoever asks; what `former` ones worked out is used again where it still holds.
+    Indexes are built at first use, in the thread that needs them; those of `former` are reused where they still hold.
     """
 
     def __init__(self, layout: int, names: Sequence[str], nodes: Sequence[Node], former: NodeNames | None = None) -> None:
@@ -84,7 +84,7 @@ class NodeNames:
         return {name: row for row, name in enumerate(self.names)}
 
     def of(self, text: str) -> str | None:
-        """The name of the node that a text means; None if it means none, or more than one."""
+        """The name of the node that a text means: by name or address, with or without a port. None if no node or more than one fits."""
         if text in self.rows:
             return text
         host = _host(text)
@@ -95,7 +95,7 @@ class NodeNames:
 
     @cached_property
     def _by_address(self) -> tuple[Addresses, Mapping[str, str]]:
-        """The addresses of nodes, and the node that each of them means."""
+        """The addresses of nodes, and the node of each address."""
         addresses = [(name, node.status.addresses) for name, node in in_portions(zip(self.names, self._nodes, strict=True))]
         former, self._former = self._former, None
         known = None if former is None else vars(former).get("_by_address")
@@ -117,7 +117,7 @@ def _host(text: str) -> str:
 
 
 AHEAD = 5.0
-"""Seconds that a clock may be ahead without a word about it."""
+"""Seconds that a clock may be ahead without a warning."""
 
 _SHOWN = 200
 _NEVER_NEGATIVE = frozenset({Kind.CPU, Kind.MEMORY, Kind.COUNT, Kind.DURATION})
@@ -133,13 +133,13 @@ class Series(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Oddity:
-    """How many series had something the matter with them, and one of them."""
+    """How many series had a problem, and one example."""
 
     count: int = 0
     example: str = ""
 
     def found(self, example: str) -> None:
-        """None; counted."""
+        """Counts one more series; the first one is the example."""
         if not self.count:
             self.example = on_one_line(example, _SHOWN)
         self.count += 1
@@ -147,11 +147,11 @@ class Oddity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mapped:
-    """The samples of a signal by node, as a column too, and what was left out of them.
+    """The samples of a signal by node and as a column, and the series that were left out.
 
-    `unlabelled` series do not have the label, `unmatched` ones mean no node, `doubled` ones mean a node that has another value already, and
-    `invalid` values are no possible numbers, or of no known time. Those `ahead` of the time they came at count from then on. `warnings` are
-    what the server itself says.
+    `unlabelled` series lack the label, `unmatched` ones name no node, `doubled` ones name a node that already has another value, and
+    `invalid` values are impossible numbers, or have no time. Those `ahead` of the time of the answer count from then on. `warnings` are
+    those of the server itself.
     """
 
     samples: Samples
@@ -167,7 +167,7 @@ class Mapped:
 
     @property
     def oddities(self) -> Iterator[tuple[str, Oddity]]:
-        """Those that there are, each with what it says of its series."""
+        """The oddities that occurred, each with its description."""
         for said, oddity in (
             ("without the label", self.unlabelled),
             ("of no node", self.unmatched),
@@ -180,7 +180,7 @@ class Mapped:
 
 
 def mapped(series: Iterable[Series], query: Query, nodes: NodeNames, *, came: float = math.inf, warnings: Sequence[str] = ()) -> Mapped:
-    """What an answer that came at a time says of the nodes."""
+    """The samples by node in an answer that came at a time (seconds since 1970)."""
     work = _Mapping(query, nodes, came)
     for each in in_portions(series):
         work.take(each)

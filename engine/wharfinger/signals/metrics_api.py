@@ -1,6 +1,6 @@
-"""The Kubernetes Metrics API, `metrics.k8s.io/v1beta1`: what kubelets measured of their nodes, for clusters without Prometheus.
+"""The Kubernetes Metrics API, `metrics.k8s.io/v1beta1`: measurements of nodes by their kubelets, for clusters without Prometheus.
 
-Each item carries its own time, which is the end of the window that it is an average of.
+Each item has its own time: the end of the window that it is an average of.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _whose = msgspec.json.Decoder(_Whose)
 
 
 def node_series(content: bytes, resource: str) -> list[Series]:
-    """The use of cpu in millicores, or of memory in bytes, of each node; SignalFailed if the list cannot be read, or nothing in it.
+    """The use of cpu in millicores, or of memory in bytes, of each node; SignalFailed if the list or all its items cannot be read.
 
-    One that cannot be read has a value that is no number, and the name of its node as far as that can be told: the others are as good.
+    An item that cannot be read becomes a series with the value NaN; the others stay valid.
     """
     try:
         items = _list.decode(content).items
@@ -68,7 +68,7 @@ def node_series(content: bytes, resource: str) -> list[Series]:
 
 
 def _name(raw: msgspec.Raw) -> str:
-    """The name of the node that an item is about, "?" where that cannot be read either."""
+    """The node name of an item, "?" if that cannot be read either."""
     try:
         return _whose.decode(raw).metadata.name or "?"
     except UNREADABLE:

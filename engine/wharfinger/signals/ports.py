@@ -1,4 +1,4 @@
-"""What signals need of the world: where answers come from, where samples go, and who is told."""
+"""The interfaces that signals use: a source of answers, a sink for samples, and an observer."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Answers queries of one kind."""
+    """Answers the queries of one source of metrics."""
 
     async def measured(self, query: Query, nodes: NodeNames) -> Mapped:
-        """The samples by node; SignalFailed when there are none to be had. Whatever takes long happens in threads."""
+        """The samples by node; SignalFailed when there are none. Slow work happens in threads."""
 
 
 class Sink(Protocol):
-    """The state that decisions read. Everything happens on its event loop."""
+    """The state that decisions read. All calls happen on its event loop."""
 
     def nodes(self) -> NodeNames:
         """The nodes as they are now."""
 
     def publish(self, key: str, found: Mapped) -> None:
-        """None; decisions read these samples of a signal from now on."""
+        """Gives decisions these samples of a signal."""
 
     def drop(self, key: str) -> None:
-        """None; nobody reads this signal any more."""
+        """Removes a signal that no policy reads any more."""
 
     def stir(self) -> None:
-        """None; what decisions make of the samples has changed without new ones: some have grown too old."""
+        """Announces that decisions may change without new samples: some have become too old."""
 
     def snapshot(self) -> Snapshot:
         """The cluster as decisions see it now."""

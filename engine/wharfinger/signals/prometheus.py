@@ -1,7 +1,4 @@
-"""Prometheus as a source: what its servers answer to instant queries, by `prometheus-api-client`.
-
-Everything here blocks, and is called in threads.
-"""
+"""Prometheus as a source: instant queries by `prometheus-api-client`. Everything here blocks and is called in threads."""
 
 from __future__ import annotations
 
@@ -20,20 +17,20 @@ from wharfinger.signals.query import PrometheusServer, Query
 
 
 class Prometheus:
-    """The servers of the settings. Each thread has connections of its own, which it keeps."""
+    """The servers of the settings. Each thread keeps its own connections."""
 
     def __init__(self, servers: Iterable[PrometheusServer]) -> None:
         self.servers: Mapping[str, PrometheusServer] = {server.name: server for server in servers}
         self._clients = threading.local()
 
     def measured(self, query: Query, nodes: NodeNames) -> Mapped:
-        """The samples of a query by node; SignalFailed when there are none to be had."""
+        """The samples of a query by node; SignalFailed when there are none."""
         client = self._client(query.server)
         try:
             return _asked(client, query, nodes)
         except SignalFailed as error:
             url = self.servers[query.server].url
-            if error.kind is Kind.ANSWER and url not in str(error):  # what an answer is like is found where nobody knows whose it is
+            if error.kind is Kind.ANSWER and url not in str(error):  # the decoder does not know the server
                 raise SignalFailed(error.kind, f"{url}: {error}") from error
             raise
 
@@ -51,7 +48,7 @@ class Prometheus:
 
 
 def _connected(server: PrometheusServer) -> Any:
-    from prometheus_api_client import PrometheusConnect  # noqa: PLC0415 — takes a second to import, and most runs need none
+    from prometheus_api_client import PrometheusConnect  # noqa: PLC0415 — takes a second to import, and most runs do not need it
 
     url = server.url.rstrip("/")
     session = PrometheusSession(server)
@@ -73,7 +70,7 @@ def _asked(client: Any, query: Query, nodes: NodeNames) -> Mapped:
 
 
 def _timed(values: Iterable[Series], times: Iterable[Series], label: str) -> Iterable[Series]:
-    """The values with the times that another query has for the same text of the node label; without a possible one, a value has none."""
+    """The values with the times that a second query gives for the same text of the node label; NaN if there is no possible time."""
     measured = {each.labels.get(label): each.value for each in in_portions(times) if each.value <= each.time + AHEAD}
     for series in values:
         yield series._replace(time=measured.get(series.labels.get(label), math.nan))

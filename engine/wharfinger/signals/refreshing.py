@@ -24,12 +24,12 @@ from wharfinger.signals.query import Query, SignalLimits, queries_of
 from wharfinger.signals.suspension import Suspension, Suspensions
 
 SPREAD = 0.1
-"""How much an interval may differ from what was asked for, as a part of it."""
+"""Largest random deviation of an interval, as a share of it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Standing:
-    """How a signal fares: what its last successful refresh found and when (monotonic), and what its last one failed with."""
+    """State of a signal: what its last successful refresh found and when (monotonic), and the error of the last failed one."""
 
     query: Query
     found: Mapped | None = None
@@ -43,7 +43,7 @@ class Standing:
 class Refresher:
     """Refreshes one signal."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 — what it asks, tells and waits with
+    def __init__(  # noqa: PLR0913, PLR0917 — its collaborators
         self, query: Query, source: Source, sink: Sink, clock: Clock, observer: SignalObserver, spread: Callable[[], float] = random.random
     ) -> None:
         self.standing = Standing(query=query)
@@ -55,21 +55,21 @@ class Refresher:
 
     @property
     def query(self) -> Query:
-        """What is asked."""
+        """The query of the signal."""
         return self.standing.query
 
     def follow(self, query: Query) -> None:
-        """None; from the next time on it is asked as often as this query of the same signal wants it."""
+        """Uses the interval of this query of the same signal from the next refresh on."""
         self.standing.query = query
 
     async def run(self) -> None:
-        """None, when cancelled: refreshes at once, and then at the interval."""
+        """Refreshes at once and then at the interval, until cancelled."""
         while True:
             await self.refresh()
             await self._clock.sleep(self.query.refresh * (1 + SPREAD * (2 * self._spread() - 1)))
 
     async def refresh(self) -> None:
-        """None, once there are new samples, or are not; both are told."""
+        """Asks once and publishes the samples; reports success or failure to the observer."""
         query, standing = self.query, self.standing
         began = self._clock.monotonic()
         try:
@@ -77,7 +77,7 @@ class Refresher:
             self._sink.publish(query.key, found)
         except SignalFailed as error:
             self._failed(error, began)
-        except Exception as error:  # noqa: BLE001 — whatever a source stumbles over, the next refresh comes
+        except Exception as error:  # noqa: BLE001 — a bug in a source must not end the refreshing
             self._failed(SignalFailed(Kind.ANSWER, f"{type(error).__name__}: {error}"), began)
         else:
             standing.found, standing.at, standing.failure = found, self._clock.monotonic(), None
@@ -99,16 +99,16 @@ class Refresher:
 
 
 LOOK = 1.0
-"""Seconds between two looks at how fresh the samples are."""
+"""Seconds between two checks of how fresh the samples are."""
 
 KEPT = 600.0
-"""Seconds that answers are kept of signals nobody asks for any more: a policy that is put back has its samples at once."""
+"""Seconds that answers of signals no longer in use are kept: a policy that is restored has its samples at once."""
 
 MOST_KEPT = 256
 
 
 class Signals:
-    """The signals of a process. `sources` are by the name that metrics call them."""
+    """The signals of a process. `sources` are by their names in policies."""
 
     def __init__(
         self,
@@ -133,17 +133,17 @@ class Signals:
 
     @property
     def standings(self) -> Sequence[Standing]:
-        """How each signal fares."""
+        """The state of each signal."""
         return [refresher.standing for refresher in self._refreshers.values()]
 
     @property
     def suspensions(self) -> Sequence[Suspension]:
-        """How each metric of each policy fared at the last look; those that no answer has come for yet are not among them."""
+        """The coverage of each metric of each policy at the last check; metrics without an answer yet are not included."""
         return tuple(self._suspensions.known.values())
 
     @property
     def metrics(self) -> Sequence[MetricStatus]:
-        """How every metric of the policies fares, as of the last look."""
+        """The status of every metric of the policies, as of the last check."""
         return [self._fares(policy.name, metric) for policy in self._policies for metric in policy.metrics]
 
     def _fares(self, policy: str, metric: typed.Metric) -> MetricStatus:
@@ -169,7 +169,7 @@ class Signals:
         )
 
     def follow(self, policies: Iterable[typed.Policy]) -> None:
-        """None; these are the policies from now on."""
+        """Starts and stops refreshers so that these policies have their signals."""
         self._policies = tuple(policies)
         queries = queries_of(self._policies, self._limits)
         for key in self._refreshers.keys() - queries.keys():
@@ -186,7 +186,7 @@ class Signals:
         self._observer.followed(queries)
 
     async def run(self) -> None:
-        """None, when cancelled: refreshes, and looks how fresh the samples are."""
+        """Refreshes the signals and checks how fresh the samples are, until cancelled."""
         self._running = True
         try:
             for key in self._refreshers:
@@ -202,9 +202,9 @@ class Signals:
             self._tasks.clear()
 
     def look(self) -> None:
-        """None; tells which metrics have been suspended or resumed since the last look."""
-        heard = frozenset(key for key, refresher in self._refreshers.items() if refresher.standing.attempts)
-        changed = self._suspensions.look(self._policies, self._sink.snapshot(), heard)
+        """Reports the metrics that have been suspended or resumed since the last check."""
+        answered = frozenset(key for key, refresher in self._refreshers.items() if refresher.standing.attempts)
+        changed = self._suspensions.look(self._policies, self._sink.snapshot(), answered)
         for found in changed:
             (self._observer.suspended if found.is_one else self._observer.resumed)(found)
         if changed:

@@ -1,4 +1,4 @@
-"""The sources of a process: Prometheus servers, and the Metrics API if there is somebody to read it."""
+"""The readers of every source of metrics: Prometheus servers, and the Metrics API where there is a connection."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from wharfinger.signals.prometheus import Prometheus
 
 AT_A_TIME = 4
-"""Questions to one server at a time, of which policies of the cluster have three at most, and those of all namespaces together likewise."""
+"""Concurrent queries to one server; policies of the cluster use at most three, those of all namespaces together too."""
 
 ReadNodeMetrics = Callable[[], Awaitable[bytes]]
 """The list of `metrics.k8s.io/v1beta1` NodeMetrics as JSON; SignalFailed when it cannot be read."""
 
 
 class PrometheusSource:
-    """Servers by name; each has threads of its own, so one that hangs delays no other."""
+    """Servers by name; each has its own threads, so one that hangs does not delay the others."""
 
     def __init__(self, servers: Iterable[PrometheusServer]) -> None:
         self._servers = {server.name: server for server in servers}
@@ -36,7 +36,7 @@ class PrometheusSource:
         self._prometheus: Prometheus | None = None
 
     async def measured(self, query: Query, nodes: NodeNames) -> Mapped:
-        """The samples by node; SignalFailed when there are none to be had."""
+        """The samples by node; SignalFailed when there are none."""
         workers = self._workers.get(query.server)
         if workers is None:
             known = ", ".join(sorted(self._workers)) or "none"
@@ -46,21 +46,21 @@ class PrometheusSource:
     def _measured(self, query: Query, nodes: NodeNames) -> Mapped:
         with self._making:
             if self._prometheus is None:
-                from wharfinger.signals.prometheus import Prometheus  # noqa: PLC0415 — a hundred modules, and most runs need none
+                from wharfinger.signals.prometheus import Prometheus  # noqa: PLC0415 — a hundred modules that most runs do not need
 
                 self._prometheus = Prometheus(self._servers.values())
         return self._prometheus.measured(query, nodes)
 
 
 class MetricsApiSource:
-    """What `kubectl top nodes` reads."""
+    """The Metrics API, which `kubectl top nodes` reads too."""
 
     def __init__(self, read: ReadNodeMetrics) -> None:
         self._read = read
         self._workers = Workers("metrics-api", 1, time.monotonic)
 
     async def measured(self, query: Query, nodes: NodeNames) -> Mapped:
-        """The samples by node; SignalFailed when there are none to be had."""
+        """The samples by node; SignalFailed when there are none."""
         content = await self._read()
         return await self._workers.run(partial(_of_api, content, query, nodes), query.asker)
 
@@ -71,17 +71,17 @@ def _of_api(content: bytes, query: Query, nodes: NodeNames) -> Mapped:
 
 
 class NoSource:
-    """A source that is not there, and why."""
+    """A source that is not available, with the reason."""
 
     def __init__(self, why: str) -> None:
         self._why = why
 
-    async def measured(self, query: Query, nodes: NodeNames) -> Mapped:  # noqa: ARG002 — nobody is asked
-        """Nothing: SignalFailed."""
+    async def measured(self, query: Query, nodes: NodeNames) -> Mapped:  # noqa: ARG002 — there is nothing to ask
+        """Raises SignalFailed with the reason."""
         raise SignalFailed(Kind.SETTINGS, self._why)
 
 
 def sources_of(servers: Iterable[PrometheusServer], read: ReadNodeMetrics | None = None) -> Mapping[str, Source]:
-    """The sources by the name that metrics call them."""
+    """The readers by the name of their source in policies."""
     api: Source = NoSource("there is no connection to the Metrics API") if read is None else MetricsApiSource(read)
     return {PROMETHEUS.name: PrometheusSource(servers), METRICS_API.name: api}

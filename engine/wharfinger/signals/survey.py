@@ -29,12 +29,12 @@ from wharfinger.signals.ports import Source
 from wharfinger.signals.query import Query, queries_of
 from wharfinger.signals.suspension import Suspension, look
 
-_COUNTABLE = 1e9  # from which on digits tell nobody anything
+_COUNTABLE = 1e9  # above it, all digits are no longer readable
 _TOO_FULL = 2.0  # times what there is: a burst may be measured above capacity for a moment
 
 
 def doubts(metric: typed.Metric, found: Mapped, snapshot: Snapshot) -> Iterator[str]:
-    """One sentence for each thing that is hard to believe of the values."""
+    """One sentence for each reason to doubt the values."""
     values = found.column.values[found.column.present]
     if not len(values):
         return
@@ -82,12 +82,12 @@ _DURATION = re.compile(r"([0-9]+)(ms|[smhdwy])")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 31536000.0}
 
 SLOW = 1.0
-"""Seconds from which on a query is called slow: it will be asked several times a minute."""
+"""Seconds above which a query is reported as slow: it is asked several times a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """One query: what it brought, or why nothing, and the seconds that took."""
+    """One query: its samples or its failure, and the seconds it took."""
 
     query: Query
     found: Mapped | None
@@ -97,7 +97,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """One metric of a policy: its query's answer, how it fares on the nodes (None: there are none), and what is wrong in sentences."""
+    """One metric of a policy: the answer to its query, its coverage (None: no nodes are known), and what is wrong, in sentences."""
 
     policy: str
     metric: typed.Metric
@@ -108,7 +108,7 @@ class Surveyed:
 
 
 async def asked(queries: Iterable[Query], sources: Mapping[str, Source], nodes: NodeNames, clock: Clock) -> Mapping[str, Answered]:
-    """The answers by key, all asked for at the same time, as far as their sources allow."""
+    """The answers by key; all queries are sent at the same time, as far as their sources allow."""
 
     async def ask(query: Query) -> Answered:
         began = clock.monotonic()
@@ -124,9 +124,9 @@ async def asked(queries: Iterable[Query], sources: Mapping[str, Source], nodes: 
 
 
 async def young(answer: Answered, seconds: float, sources: Mapping[str, Source], nodes: NodeNames) -> Sequence[str] | None:
-    """The nodes of an answer that had none yet as long ago as its query looks back; None where the server does not say.
+    """The nodes of an answer that had no series yet at the start of the time its query looks back; None if unknown.
 
-    A rate divides what it saw by its whole window, however little of it the series has been there.
+    A rate divides by its whole window, even if the series existed for a part of it only.
     """
     if answer.found is None:
         return None
@@ -148,7 +148,7 @@ def looks_back(metric: typed.Metric) -> float:
 async def survey(
     policies: Sequence[typed.Policy], sources: Mapping[str, Source], state: ClusterState | None, clock: Clock, *, slow: float = SLOW
 ) -> list[Surveyed]:
-    """How each metric of the policies fares, in their order; without a `state`, no node is known and nothing is said of nodes."""
+    """The findings for each metric of the policies, in their order; without a `state`, nothing is said about nodes."""
     nodes = NodeNames(*(ClusterState() if state is None else state).nodes_listed())
     answers = await asked(queries_of(policies).values(), sources, nodes, clock)
     metrics = [(policy.name, metric) for policy in policies for metric in policy.metrics]

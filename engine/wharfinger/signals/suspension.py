@@ -1,7 +1,7 @@
-"""Which metrics have too few fresh samples for a say, noticed as it changes.
+"""Which metrics are suspended because too few nodes have a fresh sample, and when that changes.
 
-Decisions work that out for themselves; here it is looked at once a second, for whoever runs the cluster, and for pods that wait: what
-rejected them may have no say any more.
+Decisions compute this for themselves. Here it is checked once a second, for operators, and for waiting pods: what
+rejected them may have no effect any more.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Suspension:
 
     @property
     def is_one(self) -> bool:
-        """Whether the rules that use the metric have no say."""
+        """True if the rules that use the metric have no effect."""
         return self.coverage < self.metric.min_coverage
 
     def __str__(self) -> str:
@@ -60,17 +60,17 @@ class Suspensions:
     def __init__(self) -> None:
         self.known: Mapping[tuple[str, str, str], Suspension] = {}
 
-    def look(self, policies: Iterable[typed.Policy], snapshot: Snapshot, heard: frozenset[str]) -> list[Suspension]:
-        """What has changed since the last look: metrics that are suspended now and were not, or the other way round.
+    def look(self, policies: Iterable[typed.Policy], snapshot: Snapshot, answered: frozenset[str]) -> list[Suspension]:
+        """The metrics that were suspended or resumed since the last check.
 
-        A metric nobody has `heard` of yet is not looked at: it waits for its first answer.
+        Only metrics whose signal is among `answered` are checked: the others wait for their first answer.
         """
         before = self.known
         now = {
             (policy.name, metric.name, metric.signal): replace(look(policy.name, metric, snapshot), authority=policy.authority)
             for policy in policies
             for metric in policy.metrics
-            if metric.signal in heard
+            if metric.signal in answered
         }
         now = {key: replace(found, since=_since(found, before.get(key), snapshot.now)) for key, found in now.items()}
         self.known = now
@@ -84,7 +84,7 @@ def _since(found: Suspension, before: Suspension | None, now: float) -> float | 
 
 
 def look(policy: str, metric: typed.Metric, snapshot: Snapshot) -> Suspension:
-    """How a metric fares on the nodes."""
+    """The coverage of a metric on the nodes."""
     samples = snapshot.metric(*metric.key.names)
     newest = -math.inf if samples is None else float(np.max(samples.times, where=samples.present, initial=-math.inf))
     oldest = math.inf if samples is None else float(np.min(samples.times, where=samples.present, initial=math.inf))

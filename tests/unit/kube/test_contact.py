@@ -24,7 +24,7 @@ def test_a_refusal_is_an_answer(status):
     moment = Moment()
     contact = Contact(moment)
     moment.at += 3600
-    contact.told(status)
+    contact.record(status)
     assert (contact.silence, contact.trouble) == (0.0, None)
 
 
@@ -37,11 +37,11 @@ def test_a_server_that_has_not_answered_for_long_is_away(told, said):
     contact = Contact(moment)
     moment.at += LONGEST - 1
     if told is not None:
-        contact.told(*told)
+        contact.record(*told)
     assert contact.trouble is None, "one failure is none of the server"
     moment.at += 1
     assert contact.trouble == f"no answer for 15 s{said and ': '}{said}"
-    contact.told(200)
+    contact.record(200)
     assert contact.trouble is None
 
 

@@ -22,7 +22,7 @@ STEP = 50
 
 def copied(snapshot: Snapshot) -> Generator[None, None, ClusterState]:
     """A generator of steps that returns the copy; the first step has to come while the snapshot is current."""
-    tables = snapshot._current()  # noqa: SLF001 — row by row would take twice as long, and everybody waits for this step
+    tables = snapshot._current()  # noqa: SLF001 — row by row would take twice as long, and this step blocks the loop
     nodes = list(tables.nodes.objects)
     pods = [placement.pod for members in tables.pods.by_row for placement in members.values()]
     nominated = [(pod, snapshot.names[row]) for row in snapshot.nominated_rows.tolist() for pod in snapshot.nominated(row)]
@@ -48,7 +48,7 @@ def copied(snapshot: Snapshot) -> Generator[None, None, ClusterState]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A state by reference: everything in it is a value that nobody changes.
+    """A state by reference: everything in it is a value that never changes.
 
     `pods` stand on the nodes of `names`, `assumed` or not, by row and in the order on it, then those whose node is not known: lists side by
     side, as a tuple for each of fifty thousand pods would take ten times as long. `nominations` are (pod, node).
@@ -66,7 +66,7 @@ class Checkpoint:
 
 def checkpoint_of(state: ClusterState) -> Checkpoint:
     """The state as it is; some milliseconds for tens of thousands of pods."""
-    tables = state._tables  # noqa: SLF001 — rows in order are nobody else's business
+    tables = state._tables  # noqa: SLF001 — only copies need rows in order
     names = tables.nodes.names
     placed = [placement for members in tables.pods.by_row for placement in members.values()]
     aside = list(state._aside)  # noqa: SLF001 — likewise
@@ -83,7 +83,7 @@ def checkpoint_of(state: ClusterState) -> Checkpoint:
 
 
 def put_back(state: ClusterState, pod: PodView, node: str, *, assumed: bool) -> None:
-    """None; the pod of a checkpoint takes its place in a state that has the nodes already."""
+    """Places a pod of a checkpoint in a state that already has the nodes."""
     if not assumed:
         state.add_pod(pod if pod.node_name == node else pod.placed_on(node))
     elif node in state._tables.nodes.row_of:  # noqa: SLF001 — likewise
@@ -93,6 +93,6 @@ def put_back(state: ClusterState, pod: PodView, node: str, *, assumed: bool) -> 
 
 
 def stand_at(state: ClusterState, revision: int) -> None:
-    """None; the state is complete, and goes on counting from that revision."""
+    """Sets the revision of a complete state, which counts on from there."""
     tables = state._tables  # noqa: SLF001 — likewise
     tables.revision = tables.layout_revision = revision
