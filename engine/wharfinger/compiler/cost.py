@@ -34,7 +34,7 @@ from wharfinger.language.semantics.catalogue import Volatility
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
 
-TYPICAL_PODS = 10_000  # the cluster that messages speak of
+TYPICAL_PODS = 10_000  # in the example of messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,10 +222,10 @@ def _is_kept(node: Node) -> bool:
     return node.volatility is Volatility.STATIC and not node.own
 
 
-LOOK = 4  # to look at a placed pod at all
-WEIGHED = 6  # a value of it, which is added up without rounding
-TEXT = 300  # a function of texts that is asked for each node
-MEMBER = 50  # the same of mere membership
+LOOK = 4  # to visit a placed pod
+WEIGHED = 6  # to add its value without rounding
+TEXT = 300  # a function of strings, evaluated for each node
+MEMBER = 50  # membership in a set of strings, likewise
 CALL = 10
 METRIC = 3
 REGEX = 20  # on a placed pod, whose annotations may be long
@@ -238,7 +238,7 @@ _POD_TEXTS = dict.fromkeys(_TEXTS, 10) | {_REGEX: 100}
 def weight(node: Node) -> int:
     """The operations of one step for each node."""
     name = node.op.name
-    if node.op is ops.LOOKUP:  # in a table that asks each text of the column once
+    if node.op is ops.LOOKUP:  # in a table that evaluates each string of the column once
         return MEMBER if node.args[0].op.name in {ops.MEMBERSHIP.name, "table satisfies"} else TEXT
     if name.startswith("call "):
         return TEXT if name in _TEXTS else CALL

@@ -335,7 +335,7 @@ class Interpreter:
         """The value of a let; evaluated once per place."""
         at = (place.row, None if place.item is None else place.item.uid)
         if ("let", name, at) not in self._memo:
-            for earlier in self._needed(name):  # in order, so that a long chain of lets does not nest
+            for earlier in self._needed(name):  # in order, so that a long chain of lets does not recurse
                 if ("let", earlier, at) not in self._memo:
                     self._memo["let", earlier, at] = self.at(self._lets[earlier], place)
         return self._memo["let", name, at]

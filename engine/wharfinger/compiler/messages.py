@@ -23,7 +23,7 @@ from wharfinger.model.objects.pod_view import PodView
 OPEN = "…"
 NONE = "<none>"
 MOST_NAMED = 3
-MOST_LETTERS = 1000  # of a message: what an event holds
+MOST_LETTERS = 1000  # of a message: the length of an event
 
 
 def shown(value: Any, type_: Type) -> str:

@@ -57,14 +57,14 @@ class Freshness:
         self._metrics = tuple(metrics)
         self._key: Hashable = None
         self._last: Snapshot | None = None
-        self._strings: StringTable | None = None  # whose cluster the key is of; held, so that no other table gets its identity
+        self._strings: StringTable | None = None  # of the cluster that the key is about; referenced so that no other table gets its id
         self._suspended: frozenset[str] = frozenset()
 
     def suspended(self, snapshot: Snapshot) -> frozenset[str]:
         """The names of the metrics whose coverage is below their `min_coverage`."""
         if not self._metrics or snapshot is self._last:
             return self._suspended
-        self._last = snapshot  # a snapshot can be read only while nothing changes, so its answer is always the same
+        self._last = snapshot  # a snapshot does not change, so neither does its result
         strings, key = snapshot.strings, (snapshot.metrics_revision, snapshot.layout_revision, snapshot.now)
         if strings is not self._strings or key != self._key:
             self._suspended = frozenset(m.name for m in self._metrics if coverage(snapshot, m) < m.min_coverage)

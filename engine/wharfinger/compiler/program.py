@@ -159,7 +159,7 @@ def _score(rule: typed.Score) -> str:
 
 __all__ = ["BaseWeight", "BoundPolicy", "CompiledFilter", "CompiledPolicy", "CompiledScore", "CompiledTieKey", "compile_policy"]
 
-MOST_CLUSTERS = 4  # clusters for which one compiled policy keeps columns at the same time
+MOST_CLUSTERS = 4  # for which a compiled policy keeps columns at the same time
 SCOPE = "scope"
 
 

@@ -157,7 +157,7 @@ class PolicyRoots:
         false = self._lower.negated(condition.node)
         if condition.present is None:
             return [(false, False)]
-        # A clause that says nothing of missing values has none, but for arithmetic that leaves the numbers.
+        # A clause without `on missing` has no missing values, except where arithmetic gives NaN.
         missing = [] if clause.missing_passes else [(self._lower.negated(condition.present), True)]
         return [(self._lower.conjunction(condition.present, false), False), *missing]
 
@@ -179,7 +179,7 @@ class PolicyRoots:
             self._root(group, "present", value.present)
 
 
-HEAVIEST = 1e9  # times 100 points, a float64 still tells millionths apart: the default quantum
+HEAVIEST = 1e9  # times 100 points, float64 still distinguishes millionths, the default quantum
 
 
 class Resolved:

@@ -37,7 +37,7 @@ class _Kept:
 
 
 class StaticColumns:
-    """A bounded cache of columns; what was not used the longest is dropped first."""
+    """A bounded cache of columns; the least recently used ones are dropped."""
 
     __slots__ = ("_kept",)
 
@@ -48,14 +48,14 @@ class StaticColumns:
         return len(self._kept)
 
     def get(self, key: Hashable, snapshot: Snapshot, evaluate: Callable[[Rows], Any]) -> NDArray[Any]:
-        """The column of a key for all rows; `evaluate` computes it for the rows that changed since it was last asked for."""
+        """The column of a key for all rows; `evaluate` computes it for the rows that changed since the last call."""
         kept = self._kept.get(key)
         changed = None if kept is None else snapshot.node_changes(kept.revision)
         if kept is None or changed is None:
             kept = self._kept[key] = _Kept(snapshot.revision, whole(evaluate(slice(None)), snapshot.n_nodes))
             self._drop_oldest(snapshot.n_nodes)
         elif len(changed):
-            kept.values = kept.values.copy()  # whoever read the old ones keeps them as they were
+            kept.values = kept.values.copy()  # readers of the former array keep it unchanged
             kept.values[changed] = evaluate(changed)
         kept.revision = snapshot.revision
         self._kept.move_to_end(key)
@@ -67,7 +67,7 @@ class StaticColumns:
 
 
 def whole(values: Any, n_nodes: int) -> NDArray[Any]:
-    """A column of its own, also where one value stands for all rows."""
+    """A new column; a single value is repeated for all rows."""
     return np.array(np.broadcast_to(values, (n_nodes,)))
 
 
@@ -75,7 +75,7 @@ _NO_ROWS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 
 
 class BoundPolicy:
-    """One policy, one pod, one cluster (any number of its snapshots)."""
+    """One policy for one pod on one cluster (any number of its snapshots)."""
 
     __slots__ = ("_frame", "_one_row", "_pod", "_policy", "_program", "_reasons", "_registers", "_start", "_static", "_strings")
 
@@ -93,11 +93,11 @@ class BoundPolicy:
 
     @property
     def strings(self) -> StringTable:
-        """The table that its codes are of; with another one it cannot be asked any more."""
+        """The string table whose codes it uses; it cannot be used with another one."""
         return self._strings
 
     def of(self, pod: PodView) -> BoundPolicy:
-        """Itself, from now on for this pod, which must be of the same template: only who is left out of selections changes."""
+        """Itself for another pod of the same template, from now on; only who is left out of selections changes."""
         if pod is not self._pod:
             self._pod = pod
             self._frame = None
@@ -107,29 +107,29 @@ class BoundPolicy:
 
     @property
     def one_row(self) -> OneRow:
-        """The same, asked about one node at a time; for the rules in the policy's `row_code`, of which there must be some."""
+        """The rules in the policy's `row_code` for one node at a time; there must be some."""
         if self._one_row is None:
-            assert self._policy.row_code is not None  # noqa: S101 — what is asked for here was seen there
+            assert self._policy.row_code is not None  # noqa: S101 — callers have checked `is_quick`
             self._one_row = OneRow(self._policy.row_code, self._start, self.static_column)
         return self._one_row
 
     def reasons(self, index: int) -> tuple[str, ...]:
-        """What filter number `index` says of nodes it rejects, one sentence per bit; what differs between nodes is `…`."""
+        """The reasons of filter number `index`, one sentence per bit; what differs between nodes is `…`."""
         found = self._reasons.get(index)
         if found is None:
             found = self._reasons[index] = self._policy.reasons.of(index, self._pod)
         return found
 
     def left_out(self, rule: Rule, snapshot: Snapshot) -> bool:
-        """Whether a rule has no say because one of its metrics is suspended."""
+        """True if a rule is left out because one of its metrics is suspended."""
         return bool(rule.metrics) and not rule.metrics.isdisjoint(self._policy.freshness.suspended(snapshot))
 
     def suspended(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """The metrics of the policy that too few nodes have; rules that use them have no say."""
+        """The metrics of the policy that too few nodes have; rules that use them are left out."""
         return tuple(sorted(self._policy.freshness.suspended(snapshot)))
 
     def filter_bits(self, index: int, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint64]:
-        """Why filter number `index` rejects nodes, (n_rows,) uint64: bit k is `filters[index].bits[k]`, 0 lets the node pass."""
+        """Why filter number `index` rejects nodes, `(n_rows,) uint64`: bit k stands for `filters[index].bits[k]`, 0 passes."""
         rule = self._policy.filters[index]
         frame = self._at(snapshot, rows)
         if self._left_out(rule, snapshot):
@@ -144,9 +144,9 @@ class BoundPolicy:
         return np.where(outputs[-1], bits, np.uint64(0)) if rule.guarded else bits
 
     def score(self, index: int, snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-        """The raw value of score number `index`, (n_rows,) float64, and its state, (n_rows,) uint8: 0 a value, 1 missing, 2 skipped.
+        """The raw values of score number `index`, `(n_rows,) float64`, and their states, `(n_rows,) uint8`.
 
-        Where the state is not 0, the value is.
+        A state is 0 for a value, 1 for missing, 2 for skipped. Where it is not 0, the value is 0.
         """
         rule = self._policy.scores[index]
         frame = self._at(snapshot, rows)
@@ -162,7 +162,7 @@ class BoundPolicy:
         return raw, state
 
     def _states(self, rule: CompiledScore, raw: NDArray[np.float64], outputs: list[Any]) -> NDArray[np.uint8] | None:
-        """The state of each value; None where all are values. A value that is not finite is as good as missing."""
+        """The state of each value, None if all are values. A value that is not finite is missing."""
         missing: Any = None
         if rule.plan.hazardous and not (finite := np.isfinite(raw)).all():
             missing = np.logical_not(finite)
@@ -177,7 +177,7 @@ class BoundPolicy:
         return np.where(outputs[-1], np.zeros(len(raw), dtype=np.uint8) if state is None else state, np.uint8(SKIPPED))
 
     def tie_key(self, index: int, snapshot: Snapshot, rows: Rows) -> NDArray[np.float64]:
-        """The value of key number `index` of the tie break, (n_rows,) float64; NaN where it is missing."""
+        """The value of key number `index` of the tie break, `(n_rows,) float64`; NaN where it is missing."""
         rule = self._policy.tie_break[index]
         frame = self._at(snapshot, rows)
         if self._left_out(rule, snapshot):
@@ -187,9 +187,10 @@ class BoundPolicy:
         return np.where(outputs[1], key, np.nan) if rule.optional else key
 
     def token(self, rule: Rule, snapshot: Snapshot) -> Hashable:
-        """Something that is equal for two snapshots if no row's answer can differ but for what changed on that row or in a node object.
+        """A token of what a rule depends on besides its own row and node objects.
 
-        Only GLOBAL rules depend on more than that. The token holds on to what it compares, so an old one never equals a new one by chance.
+        If two snapshots have equal tokens, the answer for a row can differ only by what changed on that row or in a node object. Only
+        GLOBAL rules depend on more. The token keeps references to what it compares, so an old one never equals a new one by chance.
         """
         watch = rule.plan.watch
         moment = snapshot.moment if watch.timed or rule.metrics else None
@@ -202,7 +203,7 @@ class BoundPolicy:
     # ── evaluation ──
 
     def _left_out(self, rule: Rule, snapshot: Snapshot) -> bool:
-        """Whether a rule has no say: one of its metrics is suspended, or its guard is not true for this pod."""
+        """True if a rule is left out: one of its metrics is suspended, or its guard is not true for this pod."""
         if self.left_out(rule, snapshot):
             return True
         return rule.pod_guard is not None and not self._start[rule.pod_guard]
@@ -210,7 +211,7 @@ class BoundPolicy:
     def _outputs(self, plan: schedule.Plan, frame: AtRows) -> list[Any]:
         """The outputs of a plan; each is a column or one value for all rows."""
         if plan.hazardous:
-            with np.errstate(all="ignore"):  # what is not present may be anything, also divided by zero
+            with np.errstate(all="ignore"):  # values that are not present are arbitrary, also as divisors
                 self._run(plan, frame)
         else:
             self._run(plan, frame)
@@ -227,7 +228,7 @@ class BoundPolicy:
         schedule.run(plan.rest, self._registers)
 
     def _at(self, snapshot: Snapshot, rows: Rows) -> AtRows:
-        """The frame of a question; a new one empties the registers."""
+        """The frame for these rows; a new one empties the registers."""
         frame = self._frame
         if frame is None or frame.snapshot is not snapshot or (frame.rows is not rows and not _all_rows(frame.rows, rows)):
             if snapshot.strings is not self._strings:
@@ -237,12 +238,12 @@ class BoundPolicy:
         return frame
 
     def static_column(self, part: schedule.StaticPart, snapshot: Snapshot) -> NDArray[Any]:
-        """The values of a static part for all rows, (n_nodes,); an array that nobody changes any more."""
+        """The values of a static part for all rows, `(n_nodes,)`; an array that is never modified."""
         key = (part.register, *(self._start[place] for place in part.depends), self._pod.template if part.of_pod else None)
 
         def evaluate(rows: Rows) -> Any:
             fresh = schedule.framed(self._start, AtRows(snapshot, self._pod, rows))
-            with np.errstate(all="ignore"):  # also where one row alone asks, whose own steps divide nothing
+            with np.errstate(all="ignore"):  # needed if the caller is code for one row, which sets no error state
                 schedule.run(part.steps, fresh)
             return fresh[part.register]
 
@@ -250,12 +251,12 @@ class BoundPolicy:
 
 
 def _column(output: Any, frame: AtRows, dtype: type[np.generic]) -> NDArray[Any]:
-    """An output as a column of its own, which whoever asked may write to."""
+    """An output as a new column, which the caller may modify."""
     if isinstance(output, np.ndarray) and output.ndim:
         return output.astype(dtype)
     return np.full(frame.n_rows, output, dtype=dtype)
 
 
 def _all_rows(a: Rows, b: Rows) -> bool:
-    """Whether both stand for all rows."""
+    """True if both stand for all rows."""
     return isinstance(a, slice) and isinstance(b, slice) and a == b

@@ -69,7 +69,7 @@ class _Text:
         self.names: dict[str, Any] = {"nan": math.nan, "inf": math.inf, "isfinite": math.isfinite}
         self.static: dict[int, StaticPart] = {}
         self._lines: list[str] = []
-        self._given: dict[int, str] = {}  # registers filled before the function runs, and static columns: the lines that fetch them
+        self._given: dict[int, str] = {}  # the lines that fetch registers filled before, and static columns
         self._written: set[int] = set()
 
     def filter(self, rule: CompiledFilter) -> str:
@@ -137,7 +137,7 @@ class OneRow:
         self._code = code
         self._start = start
         self._static = static
-        self._columns: list[Any] | None = None  # those of static parts, as they have been since the revision `_since`
+        self._columns: list[Any] | None = None  # of static parts, valid since the revision `_since`
         self._since = 0
         self._snapshot: Snapshot | None = None
         self._pod: PodView | None = None

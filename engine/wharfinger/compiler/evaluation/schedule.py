@@ -1,8 +1,8 @@
 """From the graph to flat tuples of steps over a list of registers.
 
-A register holds the value of one node. Constants are there from the beginning; what depends on the pod is filled in when a
-policy is bound; the rest is computed for a set of rows when somebody asks, each register at most once per set. There is no tree
-left to walk: evaluating a rule is one loop over its steps, and each step is one NumPy call.
+A register holds the value of one node. Constants are there from the beginning; what depends on the pod is filled in when a policy is bound;
+the rest is computed for a set of rows on demand, each register at most once per set. Evaluating a rule is one loop over its steps without
+any tree to walk, and each step is one NumPy call.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ GIVEN = {leaves.POD: POD, leaves.STRINGS: STRINGS, leaves.NOW_GIVEN: NOW}
 
 @dataclass(frozen=True, slots=True)
 class StaticPart:
-    """A subexpression that only changes with the node objects: kept for all rows between evaluations.
+    """A subexpression that only node objects change: its column is kept for all rows between evaluations.
 
-    `depends` are the registers of what it takes from the pod; `of_pod` says that it reads the pod itself. One that is another for each pod
-    (`own`) is not worth keeping.
+    `depends` are the registers of the values it takes from the pod; `of_pod`: it reads the pod itself. One that differs between pods of a
+    template (`own`) is not kept.
     """
 
     register: int
@@ -44,7 +44,7 @@ class StaticPart:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What else but its own row changes a plan: counts of selections (computed by `steps`), and if `timed` metrics and the time."""
+    """What changes a plan besides its own row: counts of selections (computed by `steps`) and, if `timed`, metrics and the time."""
 
     steps: tuple[Step, ...]
     selections: tuple[int, ...]
@@ -53,7 +53,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class RowStep:
-    """A step for one row: the register it fills, with what function of which registers (`framed`: of an `AtNode` first)."""
+    """A step for one row: register `register` becomes `function` of the registers `arguments` (if `framed`, of an `AtNode` first)."""
 
     register: int
     op: Op
@@ -64,11 +64,11 @@ class RowStep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to compute some nodes: `steps` for any rows, or for all rows `rest` after the static parts were looked up.
+    """How to compute some nodes: `steps` for any rows, or `rest` for all rows after the static parts were looked up.
 
-    `one_row` is `rest` for one row in plain Python, None where some operation has no such form. `hazardous` plans contain operations that
-    may divide by zero or overflow, which is not worth a warning: the result is not present then. `domains` are the topology keys of which
-    a node's domains decide the result alone; None where anything else about it does.
+    `one_row` is `rest` for one row in plain Python; None if an operation has no such form. `hazardous` plans contain operations that may
+    divide by zero or overflow; the result is not present then, so NumPy's warnings are switched off. `domains` are the topology keys whose
+    domains alone decide the result for a node; None if anything else about the node does.
     """
 
     outputs: tuple[int, ...]
@@ -83,9 +83,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A scheduled module: the registers as they are at first, the steps that a pod fills in, and a plan for each group of roots.
+    """A scheduled module: the initial registers, the steps that a pod fills in, and a plan for each group of roots.
 
-    `registers` is the register of each root by its name.
+    `registers` holds the register of each root by its name.
     """
 
     module: Module
@@ -100,14 +100,14 @@ class Program:
 
 
 def run(steps: Iterable[Step], registers: Registers) -> None:
-    """None; fills the registers of `steps` that are still empty."""
+    """Fills those registers of `steps` that are still empty."""
     for register, compute in steps:
         if registers[register] is None:
             registers[register] = compute(registers)
 
 
 def schedule(module: Module, groups: Mapping[str, Sequence[str]]) -> Program:
-    """The program that computes the roots of a module, those named together in `groups` in one plan."""
+    """The program that computes the roots of a module; roots named together in `groups` have one plan."""
     return _Scheduling(module).program(groups)
 
 
@@ -189,7 +189,7 @@ class _Scheduling:
         return tuple(steps)
 
     def _watch(self, nodes: Sequence[Node]) -> Watch:
-        """What changes some of the nodes besides their own rows: selections that are counted over domains, metrics and the time."""
+        """What changes some of the nodes besides their own rows: selections counted over domains, metrics and the time."""
         volatile = [node for node in nodes if node.volatility is Volatility.GLOBAL]
         selections_ = {arg.number: arg for node in volatile for arg in node.args if is_selection(arg)}
         needed = {inner.number for inner in self._run_nodes(list(selections_.values()))}
@@ -211,7 +211,7 @@ class _Scheduling:
 
 
 def _domains(nodes: Sequence[Node]) -> tuple[str, ...] | None:
-    """The topology keys that decide the values of all of some RUN nodes; None where one reads anything else of a node, or the time."""
+    """The topology keys that decide the values of these RUN nodes; None if one reads anything else of a node, or the time."""
     readers = [node for node in nodes if node.op.framed and not is_selection(node)]
     if any(node.op.topology is None for node in readers):
         return None
@@ -219,7 +219,7 @@ def _domains(nodes: Sequence[Node]) -> tuple[str, ...] | None:
 
 
 def _pod_values(node: Node) -> set[int]:
-    """The POD values that an operation takes, those that went into a lookup table included."""
+    """The POD values that an operation takes, including those that went into a lookup table."""
     found: set[int] = set()
     for arg in node.args:
         if arg.stage is not Stage.POD or arg.op is leaves.STRINGS:
@@ -229,7 +229,7 @@ def _pod_values(node: Node) -> set[int]:
 
 
 def _call(function: Callable[..., Any], places: Sequence[int]) -> Callable[[Registers], Any]:
-    """A call of `function` on registers; spelled out by arity, because this is the innermost loop."""
+    """A call of `function` on registers, with a case per number of arguments: this is the innermost loop."""
     if len(places) == 1:
         (a,) = places
         return lambda registers: function(registers[a])

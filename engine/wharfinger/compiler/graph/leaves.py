@@ -19,7 +19,7 @@ PARAM = Op(name="param")
 POD = Op(name="pod")
 ITEM = Op(name="it")
 STRINGS = Op(name="strings")
-NOW_GIVEN = Op(name="now")  # the time that `governs` is asked about
+NOW_GIVEN = Op(name="now")  # the time passed to `CompiledPolicy.governs`
 NOW = Op(name="now", vector=lambda frame: frame.now, row=lambda frame: frame.now, framed=True, key="snapshot")
 
 

@@ -34,7 +34,7 @@ class Lowering:
         self.metrics = {metric.name: metric for metric in policy.metrics}
         self._magnitudes = Magnitudes({let.name: let.value for let in policy.lets})
         self._lets: dict[str, Value] = {}
-        for let in policy.lets:  # each uses only earlier ones, so that a long chain of lets does not nest
+        for let in policy.lets:  # each uses only earlier ones, so a long chain of lets does not recurse
             self._lets[let.name] = self(let.value)
 
     def __call__(self, expr: typed.Expr) -> Value:

@@ -173,8 +173,10 @@ def _textual(lowering: Lowering, expr: typed.Call, nodes: list[Node], present: N
     return Value(lowering.graph.apply(operations.LOOKUP, (table, nodes[column]), rep), lowering.both(present, own))
 
 
+# ── selections of pods, and aggregates over them ─────────────────────────────────────────────────────────────────────────────────────────
+
 _NAMESPACE = next(each for each in attributes.ATTRIBUTES if (each.subject, each.path) == (Subject.ITEM, "namespace"))
-_NO_PLACE = Span(source=Source(name="", text=""), start=0, end=0)  # written by nobody
+_NO_PLACE = Span(source=Source(name="", text=""), start=0, end=0)  # of an expression that no policy text contains
 VOLATILITY = {typed.Per.NODE: Volatility.ROW, typed.Per.DOMAIN: Volatility.GLOBAL, typed.Per.CLUSTER: Volatility.GLOBAL}
 
 
@@ -291,4 +293,6 @@ def _extreme(lowering: Lowering, expr: typed.Aggregate, weighed: Node) -> Value:
 
     read = {typed.Per.NODE: per_node, typed.Per.DOMAIN: per_domain, typed.Per.CLUSTER: in_cluster}[expr.per]
     extreme = _read(lowering, expr, weighed, expr.reduction.value, read)
-    return Value(extreme, lowering.apply(operations.EQ, extreme, extreme, rep=Rep.BOOL))  # NaN, "none", is not equal to itself
+    return Value(
+        extreme, lowering.apply(operations.EQ, extreme, extreme, rep=Rep.BOOL)
+    )  # NaN stands for no value and is not equal to itself

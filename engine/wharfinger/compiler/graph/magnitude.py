@@ -24,7 +24,7 @@ class Magnitudes:
 
     def __init__(self, lets: Mapping[str, typed.Expr]) -> None:
         self._lets = lets
-        self._found: dict[int, Magnitude] = {}  # by the identity of an expression, which the policy keeps alive
+        self._found: dict[int, Magnitude] = {}  # by the id of an expression, which the policy references
         self._by_let: dict[str, Magnitude] = {}
 
     def of(self, expr: typed.Expr) -> Magnitude:

@@ -81,7 +81,7 @@ def _limits(intervals: Intervals, condition: typed.Expr, truth: bool) -> Iterato
             yield large, (intervals.of(small)[0], math.inf)
 
 
-# Whether the left side is the smaller one where the comparison is true. `<` is taken as `<=`, which errs on the wide side.
+# True if the left side is the smaller one where the comparison is true. `<` is taken as `<=`, which errs on the wide side.
 _BELOW = {typed.Op.LT: True, typed.Op.LE: True, typed.Op.GT: False, typed.Op.GE: False}
 
 
