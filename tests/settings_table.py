@@ -17,7 +17,7 @@ def settings() -> str:
     rows = [
         (f"`{'.'.join(found.path)}`", _meaning(found)) for found in settings_of(Settings) if found.path[0] not in {"apiVersion", "kind"}
     ]
-    return table(("field", "is"), rows)
+    return table(("field", "meaning"), rows)
 
 
 def _meaning(found: Setting) -> str:

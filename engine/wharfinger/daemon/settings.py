@@ -42,13 +42,13 @@ class AdmissionSettings(Part):
         default=ADMISSION_PORT, ge=0, le=65535, description="The port of the webhook, at the bind address"
     )
     client_ca_file: Annotated[FilePath | None, Flag("--admission-client-ca", "FILE")] = Field(
-        default=None, description="Who signs the client certificate of the API server"
+        default=None, description="The CA that signs the client certificate of the API server"
     )
     client_names: Annotated[tuple[str, ...], Flag("--admission-client-name", "NAME")] = Field(
         default=(), description="Common names that the client certificate may have; default: any; repeatable"
     )
     any_caller: Annotated[bool, Flag("--admission-any-caller/--no-admission-any-caller")] = Field(
-        default=False, description="Whether the webhook answers anybody"
+        default=False, description="Whether the webhook accepts clients without a certificate"
     )
 
     @model_validator(mode="after")
@@ -69,17 +69,23 @@ MEBIBYTE = 2**20
 class DecisionLogSettings(Part):
     """A log of decisions that can be replayed."""
 
-    path: Annotated[FilePath, Flag("--decision-log", "FILE")] = Field(description="Where decisions are recorded, for `wharf replay`")
-    max_mebibytes: int = Field(default=256, ge=1, le=1_000_000, description="The size at which another file is begun")
+    path: Annotated[FilePath, Flag("--decision-log", "FILE")] = Field(
+        description="The file in which decisions are recorded, for `wharf replay`"
+    )
+    max_mebibytes: int = Field(default=256, ge=1, le=1_000_000, description="The size in MiB at which a new file is started")
     max_files: int = Field(default=8, ge=1, le=10_000, description="How many files are kept")
 
 
 class TracingSettings(Part):
     """Traces of pods."""
 
-    endpoint: str = Field(description="A collector that takes [traces](seeing.md#traces) as OTLP over HTTP")
+    endpoint: str = Field(description="The URL of a collector that accepts [traces](seeing.md#traces) as OTLP over HTTP")
     sampling_ratio: float = Field(
-        default=0.01, ge=0, le=1, strict=True, description="The share of pods that are traced, of those that belong to no trace yet"
+        default=0.01,
+        ge=0,
+        le=1,
+        strict=True,
+        description="The share of pods that are traced; pods that belong to a trace already are not counted",
     )
 
     @field_validator("endpoint")
@@ -114,17 +120,19 @@ class ClientConnection(Part):
     """The API server, and the credentials for it."""
 
     kubeconfig: Annotated[FilePath | None, Flag("--kubeconfig", "FILE")] = Field(
-        default=None, description="How to connect; default: $KUBECONFIG, ~/.kube/config, the pod's account"
+        default=None, description="The kubeconfig file; default: $KUBECONFIG, ~/.kube/config, the pod's service account"
     )
     context: Annotated[str | None, Flag("--context", "NAME")] = Field(
-        default=None, min_length=1, description="Which context of the kubeconfig"
+        default=None, min_length=1, description="The context of the kubeconfig"
     )
 
 
 class Profile(Part):
     """How the pods of one `spec.schedulerName` are placed."""
 
-    scheduler_name: str = Field(default=SCHEDULER_NAME, min_length=1, description="Whose pods are scheduled; each name once")
+    scheduler_name: str = Field(
+        default=SCHEDULER_NAME, min_length=1, description="The scheduler name whose pods are placed; each name once"
+    )
     policies: tuple[FilePath, ...] = Field(default=(), description="Files and folders with policies, as `--policy`")
     shadow_policies: tuple[FilePath, ...] = Field(
         default=(), description="Policies that are compared with every decision and change none, as `--shadow`"
@@ -134,8 +142,8 @@ class Profile(Part):
     )
     kube_scheduler_configuration: FilePath | None = Field(
         default=None,
-        description="A file with weights and arguments of the built-in plugins ([configuration.md](configuration.md)); its profile of the "
-        "same name counts, or its only one",
+        description="A file with weights and arguments of the built-in plugins ([configuration.md](configuration.md)); its profile "
+        "with the same name is used, or its only one",
     )
 
 
@@ -147,9 +155,9 @@ class LeaderElection(Part):
     )
     resource_namespace: str = Field(default="kube-system", min_length=1, description="The namespace of the Lease")
     resource_name: str = Field(default="wharfinger", min_length=1, description="The name of the Lease")
-    lease_duration: Duration = Field(default=15.0, description="How long others wait before they take a Lease that is not renewed")
-    renew_deadline: Duration = Field(default=10.0, description="How long the leader tries to renew before it gives up")
-    retry_period: Duration = Field(default=2.0, description="The time between two tries")
+    lease_duration: Duration = Field(default=15.0, description="The time after which other replicas take a Lease that is not renewed")
+    renew_deadline: Duration = Field(default=10.0, description="The time after which a leader that cannot renew the Lease stops")
+    retry_period: Duration = Field(default=2.0, description="The time between two attempts to get or renew the Lease")
 
     @model_validator(mode="after")
     def _in_order(self) -> LeaderElection:
@@ -161,15 +169,15 @@ class LeaderElection(Part):
 class Limits(Part):
     """How much is in progress at a time, and for how long."""
 
-    binds: int = Field(default=256, ge=1, le=10_000, description="Pods that are being bound at a time")
-    writes: int = Field(default=32, ge=1, le=10_000, description="Statuses that are being written at a time")
-    connections: int = Field(default=64, ge=1, le=1_000, description="Connections to the API server besides the watches")
-    grace_period: Duration = Field(default=10.0, ge=0, description="How long a stop waits for what is in progress")
+    binds: int = Field(default=256, ge=1, le=10_000, description="The maximum number of concurrent bindings")
+    writes: int = Field(default=32, ge=1, le=10_000, description="The maximum number of concurrent status updates")
+    connections: int = Field(default=64, ge=1, le=1_000, description="The maximum number of connections to the API server, without watches")
+    grace_period: Duration = Field(default=10.0, ge=0, description="The time to finish started work after SIGTERM")
     policy_budget: Duration = Field(
         default=0.02,
         ge=0,
-        description="The time of one decision that one policy may take; one that takes more several times in a row is "
-        "[suspended](operations.md#what-happens-when-something-breaks), and the pods that it governs wait; 0 sets no limit",
+        description="The time that one policy may take of a decision; a policy that takes more several times in a row is "
+        "[suspended](operations.md#policies), and the pods that it governs wait; 0 sets no limit",
     )
 
 
@@ -177,19 +185,22 @@ class SignalSettings(Part):
     """How often metrics of policies are queried, and how many queries there may be."""
 
     min_refresh: Duration = Field(
-        default=5.0, ge=1, le=3600, description="No query is sent more often ([signals](signals.md#how-much-is-asked))"
+        default=5.0, ge=1, le=3600, description="The shortest time between two runs of a query ([signals](signals.md#how-much-is-asked))"
     )
     queries_of_asker: int = Field(
-        default=64, ge=1, le=10_000, description="Distinct queries of one policy of the cluster, or of all policies of one namespace"
+        default=64,
+        ge=1,
+        le=10_000,
+        description="The maximum number of distinct queries of one policy of the cluster, or of all policies of one namespace",
     )
-    queries: int = Field(default=512, ge=1, le=10_000, description="Distinct queries of all policies together")
+    queries: int = Field(default=512, ge=1, le=10_000, description="The maximum number of distinct queries of all policies")
 
 
 class Logging(Part):
     """What is logged, and how."""
 
     format: Annotated[Literal["console", "json"], Flag("--log-format")] = Field(
-        default="console", description="How the log is written: lines for people, or one JSON object per line"
+        default="console", description="The format of the log: lines for people, or one JSON object per line"
     )
     level: Annotated[Literal["debug", "info", "warning", "error"], Flag("--log-level")] = Field(
         default="info", description="The lowest level that is logged"
@@ -207,17 +218,17 @@ class Settings(Part):
         default=None, description="A ConfigMap with policies for every profile, read through the API server"
     )
     state_directory: Annotated[FilePath | None, Flag("--state-dir", "FOLDER")] = Field(
-        default=None, description="Where the last good version of every policy is kept for the next start"
+        default=None, description="A folder that keeps the last good version of each policy for the next start"
     )
     leader_election: LeaderElection = LeaderElection()
     limits: Limits = Limits()
     prometheus: Mapping[str, Prometheus] = Field(default_factory=dict)
     signals: SignalSettings = SignalSettings()
     bind_address: Annotated[str, Flag("--bind-address", "ADDRESS")] = Field(
-        default="127.0.0.1", min_length=1, description="Where health and metrics are served"
+        default="127.0.0.1", min_length=1, description="The address on which health and metrics are served"
     )
     port: Annotated[int, Flag("--port", "PORT")] = Field(
-        default=PORT, ge=0, le=65535, description="The port of health and metrics; 0 serves nothing"
+        default=PORT, ge=0, le=65535, description="The port of health and metrics; 0 disables them"
     )
     admission: AdmissionSettings | None = None
     logging: Logging = Logging()
@@ -228,21 +239,21 @@ class Settings(Part):
     )
     tenant_policies: Annotated[Literal["Off", "Restricted", "Trusted"], Flag("--tenant-policies")] = Field(
         default="Restricted",
-        description="What policies of PolicyApps and PlacementPreviews may do: nothing, what concerns their namespace only, or what "
-        "policies of the cluster may",
+        description="What policies of namespaces may do: nothing, only what concerns their namespace, or what policies of the cluster may "
+        "([security.md](security.md))",
     )
     tenant_servers: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        default=(), description="Servers under `prometheus` that such policies may query ([security.md](security.md))"
+        default=(), description="The servers in `prometheus` that policies of namespaces may query; default: none"
     )
     tenant_libraries: tuple[FilePath, ...] = Field(
         default=(),
-        description="Files and folders with libraries that such policies may import by the names of the files, read at the start",
+        description="Files and folders of libraries that policies of namespaces may import by file name, read at the start; default: none",
     )
     remote_debugging: bool = Field(
-        default=False, description="Whether `/debug/cache` and `/debug/profile` answer others than the machine itself"
+        default=False, description="Whether `/debug/cache` and `/debug/profile` answer requests from other machines"
     )
     remote_ui: bool = Field(
-        default=False, description="Whether the live page, `/policies`, `/decisions` and `/explain` answer others than the machine itself"
+        default=False, description="Whether the live page, `/policies`, `/decisions` and `/explain` answer requests from other machines"
     )
     dry_run: Annotated[bool, Flag("--dry-run")] = Field(default=False, description="Decide and report, but write nothing to the API server")
 
