@@ -87,7 +87,7 @@ class Backoff:
 
 
 class Background:
-    """Tasks that run beside the scheduling loop. `failed` is called with what a task raised; a cancelled task has not failed."""
+    """Tasks that run next to the scheduling loop. `failed` is called with what a task raised; a cancelled task has not failed."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         self._failed = failed

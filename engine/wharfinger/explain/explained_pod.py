@@ -122,8 +122,8 @@ def _ways(chain: Chain, decision: Decision, snapshot: Snapshot, explanation: Exp
         if row is None or name == decision.node:
             continue
         if report.rejected_by:
-            said = (sentence for verdict in report.rejected_by for sentence in remedies.of(verdict.rule, decision.pod, snapshot, row))
-            sentences = tuple(said)
+            remedied = (sentence for verdict in report.rejected_by for sentence in remedies.of(verdict.rule, decision.pod, snapshot, row))
+            sentences = tuple(remedied)
         else:
             sentences = tuple(_behind(report, explanation.top[0]))
         if sentences:

@@ -1,7 +1,7 @@
 """What Kubernetes' own filters reject a node for, in amounts, and what would have to change for a node to take the pod.
 
 kube-scheduler's reasons name a resource or a taint at most; the amounts are what people look up next. A remedy is advice, not a promise:
-each sentence is about one filter alone, and what it proposes may be unwise. Where nothing better can be said than the reason already says,
+each sentence is about one filter alone, and what it proposes may be unwise. Where the reason says everything,
 there is no remedy.
 """
 

@@ -1,4 +1,4 @@
-"""What every source of policies has offered, entry by entry: what holds of it, what is built anew, and its record on disk."""
+"""What every source of policies has offered, entry by entry: what holds of it, what is built again, and its record on disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Entry:
     """What a source offers under a key, and the version that holds meanwhile.
 
     `candidate` is the last version that was accepted by itself; `held` the one that decides since `since`, or the one that was restored
-    from `stored`. They differ while `objection` says why the candidate cannot hold beside other policies. `announced` are state and
+    from `stored`. They differ while `objection` says why the candidate cannot hold together with other policies. `announced` are state and
     revision as they were last announced.
     """
 
@@ -44,7 +44,7 @@ class Entry:
 
     @property
     def mode(self) -> Mode:
-        """What the policy may do; said by the source, so it holds for former versions as well."""
+        """What the policy may do; set by the source, so it holds for former versions as well."""
         return self.text.mode
 
     def stale(self, texts: Mapping[str, bytes]) -> bool:

@@ -13,8 +13,7 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.language.semantics import typed
 from wharfinger.language.syntax import ast, test_steps
 from wharfinger.language.syntax.test_steps import Expectation
-from wharfinger.policies import scenario
-from wharfinger.policies.scenario import Attempt, Scenario
+from wharfinger.policies.scenario import Attempt, Scenario, literal
 from wharfinger.policies.test_report import Coverage, Failure, Report, Result
 
 _COMPARE: Mapping[ast.BinaryOp, Callable[[Any, Any], bool]] = {
@@ -28,65 +27,65 @@ _COMPARE: Mapping[ast.BinaryOp, Callable[[Any, Any], bool]] = {
 _TOLERANCE = 1e-9  # points are sums and quotients of floats; an author writes 33.3 for 33.333…
 
 
-def check(world: Scenario, step: test_steps.Expect) -> Failure | None:
+def check(scenario: Scenario, step: test_steps.Expect) -> Failure | None:
     """Why an expectation does not hold; None if it holds."""
-    attempt = _attempt(world, step)
+    attempt = _attempt(scenario, step)
     if attempt is None:
         return Failure(at=step.span, sentence="nothing has been placed that this could be about")
-    return _CHECKS[step.expectation](world, attempt, step)
+    return _CHECKS[step.expectation](scenario, attempt, step)
 
 
-def _attempt(world: Scenario, step: test_steps.Expect) -> Attempt | None:
+def _attempt(scenario: Scenario, step: test_steps.Expect) -> Attempt | None:
     """The placement that an `expect` is about: that of its subject pod, else of the pod before the colon, else the last one."""
     if step.expectation in _ABOUT_PODS:
-        return world.attempts.get(step.subject)
+        return scenario.attempts.get(step.subject)
     pod = getattr(step, "pod", None)
-    return world.attempts.get(pod) if pod is not None else world.last
+    return scenario.attempts.get(pod) if pod is not None else scenario.last
 
 
-def _on(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+def _on(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     wanted = [name for name, _ in step.nodes]
     if attempt.decision.node in wanted:
         return None
-    details = [line for name in wanted for line in _why_not(world, attempt, name)]
+    details = [line for name in wanted for line in _why_not(scenario, attempt, name)]
     return Failure(at=step.span, sentence=f"{_happened(attempt.decision)}, not on {' or '.join(wanted)}", details=tuple(details))
 
 
-def _not_on(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
-    del world
+def _not_on(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+    del scenario
     if attempt.decision.node not in [name for name, _ in step.nodes]:
         return None
     sentence = f"{_happened(attempt.decision)}, expected it not to be"
     return Failure(at=step.span, sentence=sentence, details=tuple(_score_lines(attempt.decision, [])))
 
 
-def _pending(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+def _pending(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     decision = attempt.decision
     if decision.node is not None:
         sentence = f"{_happened(decision)}, expected it to be pending"
         return Failure(at=step.span, sentence=sentence, details=tuple(_score_lines(decision, [])))
-    said = [decision.message, *(sentence for name in attempt.snapshot.names for _, sentence, _ in _rejections(world, attempt, name))]
+    said = [decision.message, *(sentence for name in attempt.snapshot.names for _, sentence, _ in _rejections(scenario, attempt, name))]
     return _message_missing(step, said)
 
 
-def _rejected(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
-    found = _rejections(world, attempt, step.subject)
-    rule = None if step.rule is None else f"{world.policy.name}/{step.rule}"
+def _rejected(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+    found = _rejections(scenario, attempt, step.subject)
+    rule = None if step.rule is None else f"{scenario.policy.name}/{step.rule}"
     by_rule = [sentence for name, sentence, _ in found if rule is None or name in (rule, step.rule)]
     if by_rule:
         return _message_missing(step, by_rule)
     by = "" if step.rule is None else f" by {step.rule}"
     others = [f"{name}: {sentence}" for name, sentence, _ in found]
-    asked = [clause.condition for each in world.policy.policy.filters if each.name == step.rule for clause in each.clauses]
+    asked = [clause.condition for each in scenario.policy.policy.filters if each.name == step.rule for clause in each.clauses]
     return Failure(
         at=step.span,
         sentence=f"{step.subject} was not rejected{by}" + (f", but by {'; '.join(others)}" if others else ": every filter let it pass"),
-        details=_operand_lines(world, attempt, asked, step.subject),
+        details=_operand_lines(scenario, attempt, asked, step.subject),
     )
 
 
-def _accepted(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
-    found = _rejections(world, attempt, step.subject)
+def _accepted(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+    found = _rejections(scenario, attempt, step.subject)
     if not found:
         return None
     details = [line for _, _, values in found for line in values]
@@ -94,9 +93,9 @@ def _accepted(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Fai
     return Failure(at=step.span, sentence=sentence, details=tuple(details))
 
 
-def _evicted(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+def _evicted(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     """The failure of an expectation that a pod was evicted, or was not; None if it holds."""
-    del world
+    del scenario
     wanted = step.expectation is Expectation.EVICTED
     if (step.subject in attempt.evicted) == wanted:
         return None
@@ -105,24 +104,24 @@ def _evicted(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Fail
     return Failure(at=step.span, sentence=f"{sentence}; {_happened(attempt.decision)}")
 
 
-def _score(world: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
+def _score(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Failure | None:
     assert step.op is not None and step.points is not None  # noqa: S101, PT018 — the grammar gives a `scores` both
-    wanted = scenario.literal(step.points)
-    name = f"{world.policy.name}/{step.rule}"
+    wanted = literal(step.points)
+    name = f"{scenario.policy.name}/{step.rule}"
     parts = {part.name: part for part in attempt.decision.scores_at(step.subject)}
     if name not in parts:
-        why = _rejections(world, attempt, step.subject)
+        why = _rejections(scenario, attempt, step.subject)
         reason = f"it was rejected by {why[0][0]}" if why else "the rule does not apply or has weight 0"
         return Failure(at=step.span, sentence=f"{step.subject} has no points of {step.rule}: {reason}")
     points = parts[name].points
     rounded = wanted if abs(points - wanted) <= _TOLERANCE * max(1.0, abs(wanted)) else points
     if _COMPARE[step.op](rounded, wanted):
         return None
-    asked = [score.value for score in world.policy.policy.scores if score.name == step.rule]
+    asked = [score.value for score in scenario.policy.policy.scores if score.name == step.rule]
     return Failure(
         at=step.span,
         sentence=f"{step.subject} has {layout.number(points)} points of {step.rule}, expected {step.op.value} {layout.number(wanted)}",
-        details=_operand_lines(world, attempt, asked, step.subject),
+        details=_operand_lines(scenario, attempt, asked, step.subject),
     )
 
 
@@ -140,20 +139,20 @@ def _happened(decision: Decision) -> str:
     )
 
 
-def _why_not(world: Scenario, attempt: Attempt, name: str) -> list[str]:
-    found = _rejections(world, attempt, name)
+def _why_not(scenario: Scenario, attempt: Attempt, name: str) -> list[str]:
+    found = _rejections(scenario, attempt, name)
     if not found:
         return _score_lines(attempt.decision, [name])
     return [line for rule, sentence, values in found for line in (f"{name} was rejected by {rule}: {sentence}", *values)]
 
 
-def _rejections(world: Scenario, attempt: Attempt, name: str) -> list[tuple[str, str, list[str]]]:
+def _rejections(scenario: Scenario, attempt: Attempt, name: str) -> list[tuple[str, str, list[str]]]:
     """(rule, sentence, lines with values) for every rejection of a node."""
     row = attempt.snapshot.row(name)
     if row is None:
         return []
     found: list[tuple[str, str, list[str]]] = []
-    filters = {f"{world.policy.name}/{rule.name}": rule for rule in world.policy.policy.filters}
+    filters = {f"{scenario.policy.name}/{rule.name}": rule for rule in scenario.policy.policy.filters}
     for rejection in attempt.decision.diagnosis.at(row):
         rule = filters.get(rejection.plugin)
         if rule is None:
@@ -161,17 +160,17 @@ def _rejections(world: Scenario, attempt: Attempt, name: str) -> list[tuple[str,
             continue
         for clause, answer in attempt.interpreter.filter(rule, row):
             if not conditions.passes(clause, answer):
-                lines = conditions.operands(attempt.interpreter, world.policy.policy, clause.condition, row)
+                lines = conditions.operands(attempt.interpreter, scenario.policy.policy, clause.condition, row)
                 found.append((rejection.plugin, attempt.interpreter.message(clause, row), lines))
     return found
 
 
-def _operand_lines(world: Scenario, attempt: Attempt, expressions: Iterable[typed.Expr], name: str) -> tuple[str, ...]:
+def _operand_lines(scenario: Scenario, attempt: Attempt, expressions: Iterable[typed.Expr], name: str) -> tuple[str, ...]:
     """The lines that show the values of expressions at a node."""
     row = attempt.snapshot.row(name)
     if row is None:
         return ()
-    policy = world.policy.policy
+    policy = scenario.policy.policy
     return tuple(line for expression in expressions for line in conditions.operands(attempt.interpreter, policy, expression, row))
 
 
@@ -238,25 +237,25 @@ def _run(policy: typed.Policy, test: ast.Test, coverage: Coverage, compiled: Onc
     return Result(policy=policy.name, title=test.title.value, at=test.span, failures=tuple(failures))
 
 
-def _failures(world: Scenario, test: ast.Test, coverage: Coverage) -> list[Failure]:
+def _failures(scenario: Scenario, test: ast.Test, coverage: Coverage) -> list[Failure]:
     failures: list[Failure] = []
     placed = expected = False
     for step in test.steps:
-        world.follow(step)
-        if isinstance(step, test_steps.Place) and world.last is not None:
+        scenario.follow(step)
+        if isinstance(step, test_steps.Place) and scenario.last is not None:
             placed = True
-            coverage.record(world.last)
-            if not world.last.governed:
-                failures.append(Failure(at=step.span, sentence=f"the policy does not govern {step.pod}: {_scope(world)}"))
+            coverage.record(scenario.last)
+            if not scenario.last.governed:
+                failures.append(Failure(at=step.span, sentence=f"the policy does not govern {step.pod}: {_scope(scenario)}"))
         elif isinstance(step, test_steps.Expect):
             expected = True
-            failure = check(world, step)
+            failure = check(scenario, step)
             failures += [] if failure is None else [failure]
     if not placed or not expected:
         failures.append(Failure(at=test.span, sentence="the test places or expects nothing"))
     return failures
 
 
-def _scope(world: Scenario) -> str:
-    scope = world.policy.policy.scope
+def _scope(scenario: Scenario) -> str:
+    scope = scenario.policy.policy.scope
     return "it is for all pods" if scope is None else f"for pods where {scope.span.text}"

@@ -98,7 +98,7 @@ class Coverage:
     """The answers of one policy's clauses, guards, scores and rules about victims."""
 
     def __init__(self, policy: typed.Policy) -> None:
-        """Nothing has been seen yet."""
+        """Begin without any answer."""
         self._policy = policy
         self._points = {id(part): _Point(rule, part.span, possible) for rule, part, possible in _parts(policy)}
 

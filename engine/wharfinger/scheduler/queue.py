@@ -239,7 +239,7 @@ class SchedulingQueue:
         """How many pods wait in each place, as `scheduler_pending_pods` names them, and `in_flight`."""
         return {**self._places.depths, "gated": sum(1 for queued in self._pods.values() if queued.place is Place.GATED)}
 
-    # ── what the cluster says ──
+    # ── changes of the cluster ──
 
     def add(self, pod: PodView, profile: Profile) -> None:
         """Queue a pod; one that is queued already is updated."""

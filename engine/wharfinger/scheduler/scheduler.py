@@ -35,41 +35,6 @@ if TYPE_CHECKING:
     from wharfinger.scheduler.queued_pods import QueuedPod
 
 
-def policies_between(old: Chain, new: Chain) -> tuple[CompiledPolicy, ...]:
-    """The policies that one of the chains has and the other does not have in that revision."""
-    before = {(policy.name, policy.revision): policy for policy in old.policies}
-    after = {(policy.name, policy.revision): policy for policy in new.policies}
-    return tuple((before | after)[key] for key in sorted(before.keys() ^ after.keys()))
-
-
-class Concerned:
-    """A test for queued pods: True if a change of policies concerns the pod.
-
-    `changed` are the changed policies by profile, `now` is the time of day.
-    """
-
-    def __init__(self, changed: Mapping[Profile, Sequence[CompiledPolicy]], now: float) -> None:
-        self._changed = changed
-        self._now = now
-        self._answers: dict[tuple[bytes, Profile], bool] = {}
-
-    def __call__(self, queued: QueuedPod) -> bool:
-        """True if another policy decides about the pod now. Pods of one template get one answer, unless a scope tells them apart."""
-        policies = self._changed.get(queued.profile, ())
-        if any(policy.scope_varies for policy in policies):
-            return self._governed(queued, policies)
-        key = (queued.pod.template, queued.profile)
-        if key not in self._answers:
-            self._answers[key] = self._governed(queued, policies)
-        return self._answers[key]
-
-    def _governed(self, queued: QueuedPod, policies: Sequence[CompiledPolicy]) -> bool:
-        try:
-            return any(policy.governs(queued.pod, self._now) for policy in policies)
-        except Exception:  # noqa: BLE001 — a policy that fails on this pod is reported when the pod is tried
-            return True
-
-
 SHORTER = 4
 """How many times shorter a slice is while policies are being built."""
 LONGEST_NAP = 1.0
@@ -275,3 +240,38 @@ class Scheduler:
                 await self._ports.events.drain()
         except TimeoutError as error:
             self._ports.observer.failed("stopping", error)
+
+
+def policies_between(old: Chain, new: Chain) -> tuple[CompiledPolicy, ...]:
+    """The policies that one of the chains has and the other does not have in that revision."""
+    before = {(policy.name, policy.revision): policy for policy in old.policies}
+    after = {(policy.name, policy.revision): policy for policy in new.policies}
+    return tuple((before | after)[key] for key in sorted(before.keys() ^ after.keys()))
+
+
+class Concerned:
+    """A test for queued pods: True if a change of policies concerns the pod.
+
+    `changed` are the changed policies by profile, `now` is the time of day.
+    """
+
+    def __init__(self, changed: Mapping[Profile, Sequence[CompiledPolicy]], now: float) -> None:
+        self._changed = changed
+        self._now = now
+        self._answers: dict[tuple[bytes, Profile], bool] = {}
+
+    def __call__(self, queued: QueuedPod) -> bool:
+        """True if another policy decides about the pod now. Pods of one template get one answer, unless a scope tells them apart."""
+        policies = self._changed.get(queued.profile, ())
+        if any(policy.scope_varies for policy in policies):
+            return self._governed(queued, policies)
+        key = (queued.pod.template, queued.profile)
+        if key not in self._answers:
+            self._answers[key] = self._governed(queued, policies)
+        return self._answers[key]
+
+    def _governed(self, queued: QueuedPod, policies: Sequence[CompiledPolicy]) -> bool:
+        try:
+            return any(policy.governs(queued.pod, self._now) for policy in policies)
+        except Exception:  # noqa: BLE001 — a policy that fails on this pod is reported when the pod is tried
+            return True

@@ -277,12 +277,12 @@ class _Attempts:
         """A result for every pod in queue order; `advance` is called after each first attempt."""
         n_nodes = self._state.snapshot().n_nodes
         gates = {place: gate for place, pod in enumerate(self._order) if (gate := self._chain.gate(pod)) is not None}
-        left = self._attempt([place for place in range(len(self._order)) if place not in gates], self._result_and(advance))
-        while self._mode is Mode.SEQUENTIAL and left and any(place not in left for place in self._results if place > min(left)):
-            again = self._attempt(sorted(left), self._result_if_placed)
-            if again == left:
+        unplaced = self._attempt([place for place in range(len(self._order)) if place not in gates], self._result_and(advance))
+        while self._mode is Mode.SEQUENTIAL and unplaced and any(place not in unplaced for place in self._results if place > min(unplaced)):
+            again = self._attempt(sorted(unplaced), self._result_if_placed)
+            if again == unplaced:
                 break
-            left = again
+            unplaced = again
         self._results |= {place: _gated(self._order[place], gate, n_nodes) for place, gate in gates.items()}
         return tuple(self._results[place] for place in range(len(self._order)))
 

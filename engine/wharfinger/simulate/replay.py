@@ -19,7 +19,7 @@ from wharfinger.language.report.wording import count
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.decision_log.lines import Line, LoggedAnswer, LoggedQuestion
 from wharfinger.scheduler.decision_log.reading import BrokenLog, LogReader, Place, Playback
-from wharfinger.scheduler.decision_log.recorder import told_of
+from wharfinger.scheduler.decision_log.recorder import logged_answer
 
 MOST_REASONS = 3
 
@@ -103,39 +103,38 @@ class Replay:
             raise BrokenLog(f"{self._reader.path}: no decision has been written to this decision log yet")
 
     def _decide(self, place: Place, line: Line, playback: Playback) -> Replayed | None:
-        pod, asked, told = playback.pod(line), line.asked, line.told
-        if asked is None or told is None or not playback.complete or asked.profile not in playback.chains:
+        pod, question, answer = playback.pod(line), line.asked, line.told
+        if question is None or answer is None or not playback.complete or question.profile not in playback.chains:
             raise BrokenLog("a decision of which something is missing")
         if self._only not in (None, pod.key):
             return None
-        if asked.revision != playback.state.revision:
-            raise BrokenLog(
-                f"the state is at revision {playback.state.revision} and was at {asked.revision} when this was decided: changes are missing"
-            )
-        chain = playback.chains[asked.profile]
-        decision = _decider(self._deciders, asked.profile, chain).decide(playback.state.snapshot(asked.now), pod)
-        difference = _difference(place, pod, told, told_of(decision))
-        change = None if self._others is None else self._changed(self._others, asked, told, pod, chain, playback)
-        return Replayed(pod=pod.key, profile=asked.profile, difference=difference, change=change)
+        if question.revision != playback.state.revision:
+            now, then = playback.state.revision, question.revision
+            raise BrokenLog(f"the state is at revision {now} and was at {then} when this was decided: changes are missing")
+        chain = playback.chains[question.profile]
+        decision = _decider(self._deciders, question.profile, chain).decide(playback.state.snapshot(question.now), pod)
+        difference = _difference(place, pod, answer, logged_answer(decision))
+        change = None if self._others is None else self._changed(self._others, question, answer, pod, chain, playback)
+        return Replayed(pod=pod.key, profile=question.profile, difference=difference, change=change)
 
     def _changed(  # noqa: PLR0913, PLR0917 — the question and both chains
-        self, others: Others, asked: LoggedQuestion, told: LoggedAnswer, pod: PodView, chain: Chain, playback: Playback
+        self, others: Others, question: LoggedQuestion, answer: LoggedAnswer, pod: PodView, chain: Chain, playback: Playback
     ) -> Change | None:
-        other = others(asked.profile, chain)
-        decision = _decider(self._other_deciders, asked.profile, other).decide(playback.state.snapshot(asked.now), pod)
-        if (decision.node, decision.nominated) == (told.node, told.nominated):
+        other = others(question.profile, chain)
+        decision = _decider(self._other_deciders, question.profile, other).decide(playback.state.snapshot(question.now), pod)
+        if (decision.node, decision.nominated) == (answer.node, answer.nominated):
             return None
         return Change(
             pod=pod.key,
-            at=asked.now,
-            profile=asked.profile,
-            node=told.node,
+            at=question.now,
+            profile=question.profile,
+            node=answer.node,
             other=decision.node,
-            nominated=told.nominated,
+            nominated=answer.nominated,
             other_nominated=decision.nominated,
-            feasible=told.feasible,
+            feasible=answer.feasible,
             other_feasible=decision.feasible,
-            reasons=tuple(_why(decision, told.node)),
+            reasons=tuple(_why(decision, answer.node)),
         )
 
 

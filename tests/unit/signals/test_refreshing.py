@@ -276,7 +276,7 @@ def several(name, count, namespace=None):
     return policy(name, "\n".join(template.format(number) for number in range(count)), "m0", namespace)
 
 
-def asked_of(policies, limits):
+def logged_question(policies, limits):
     return [query.text for query in queries_of(policies, limits).values() if not query.refused]
 
 
@@ -284,7 +284,7 @@ def test_of_each_asker_only_so_many_queries_are_asked_and_the_others_are_said():
     limits = SignalLimits(of_asker=2, of_all=100)
     policies = [several("a", 3), several("b", 1), several("c", 2, "team"), several("d", 2, "team"), several("e", 1, "other")]
 
-    assert asked_of(policies, limits) == ["a_0", "a_1", "b_0", "c_0", "c_1", "e_0"]
+    assert logged_question(policies, limits) == ["a_0", "a_1", "b_0", "c_0", "c_1", "e_0"]
     refused = {query.text: query.refused for query in queries_of(policies, limits).values() if query.refused}
     assert refused.keys() == {"a_2", "d_0", "d_1"}
     assert refused["a_2"] == "not asked: policy a has 3 distinct queries, and 2 are asked (signals.queriesOfAsker)"
@@ -295,7 +295,7 @@ def test_of_all_queries_those_of_the_cluster_come_first_and_then_one_of_each_nam
     limits = SignalLimits(of_asker=10, of_all=4)
     policies = [several("greedy", 5, "team"), several("other", 2, "other"), several("platform", 2)]
 
-    assert set(asked_of(policies, limits)) == {"platform_0", "platform_1", "greedy_0", "other_0"}
+    assert set(logged_question(policies, limits)) == {"platform_0", "platform_1", "greedy_0", "other_0"}
 
 
 def test_a_query_that_is_not_asked_is_a_failure_that_is_told():

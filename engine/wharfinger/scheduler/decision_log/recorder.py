@@ -146,7 +146,7 @@ class DecisionRecorder:
         if self._chains.get(profile) is not decision.chain:
             self._chains[profile] = decision.chain
             self._writer.put(("chain", profile, decision.chain))
-        self._writer.put(("decision", decision.pod, asked_of(profile, decision), told_of(decision)))
+        self._writer.put(("decision", decision.pod, logged_question(profile, decision), logged_answer(decision)))
 
     def _changed(self, entry: Entry) -> None:
         if not self._begun:
@@ -166,12 +166,12 @@ class DecisionRecorder:
         return True
 
 
-def asked_of(profile: str, decision: Decision) -> LoggedQuestion:
+def logged_question(profile: str, decision: Decision) -> LoggedQuestion:
     """The question of a decision."""
     return LoggedQuestion(profile=profile, now=decision.snapshot.now, revision=decision.snapshot_revision)
 
 
-def told_of(decision: Decision) -> LoggedAnswer:
+def logged_answer(decision: Decision) -> LoggedAnswer:
     """The result of a decision, as far as a replay compares it."""
     return LoggedAnswer(
         node=decision.node,
