@@ -104,7 +104,7 @@ class Rows:
         return column
 
     def drop(self, column: Column) -> None:
-        """Let go of a column that nobody reads any more."""
+        """Drop a column that is not read any more."""
         del self.columns[id(column)]
 
     def add(self) -> int:

@@ -1,7 +1,7 @@
-"""The counts of a selection of which some pods count otherwise for one moment: for the pod that is being decided.
+"""The counts of a selection in which some pods count differently for the pod that is being decided.
 
-A selection is kept as if nobody was decided. What the name of the pod to be placed changes concerns few placed pods, and they are corrected
-here; nothing is counted anew.
+A selection does not depend on the pod being decided. Where its name matters, it affects few placed pods; these are corrected here, without
+recounting.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class CorrectedSelection:
         self._by_node.setflags(write=False)
 
     def follow(self) -> object:
-        """Something new at each call: nobody keeps answers that are about one pod."""
+        """A new object at each call: answers about one pod must not be kept."""
         return object()
 
     @property

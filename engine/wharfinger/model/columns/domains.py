@@ -212,7 +212,7 @@ class DomainCounts:
         self._behind: set[int] = set()
 
     def fits(self, mask: Mask | None) -> bool:
-        """Whether these are still the counts of the current domains over that mask."""
+        """True if these are still the counts of the current domains over that mask."""
         if self.revision != self.topology.revision:
             return False
         if mask is None or self.mask is None:

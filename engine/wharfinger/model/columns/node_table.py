@@ -34,7 +34,7 @@ class ImageState:
 
 
 class Images:
-    """Size in bytes per (image name, row); names that somebody asked for have an index, the others need none."""
+    """Size in bytes per (image name, row); only names that were asked for have an index."""
 
     __slots__ = ("_by_name", "_by_row", "_states")
 
@@ -92,7 +92,7 @@ def _state(sizes: Mapping[int, int]) -> ImageState:
 
 
 SPARE: Final = 4096
-"""Codes that may stand for nothing any more before it is worth while to give new ones."""
+"""Unused codes that are kept before strings and taint sets are renumbered."""
 
 
 def name_hash(name: str) -> int:
@@ -239,9 +239,9 @@ class NodeTable:
         return code
 
     def tidy(self) -> None:
-        """Go over to new codes of strings, taint sets and resources, once more than half of the old ones may stand for nothing.
+        """Renumber strings, taint sets and resources once more than half of the codes may be unused.
 
-        To be called right after a change only: nobody may be in the middle of reading.
+        Only to be called right after a change, while no snapshot is being read.
         """
         self.resources.tidy()
         if len(self.strings) + len(self.taints) <= self._most_codes:

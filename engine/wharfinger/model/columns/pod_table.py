@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from wharfinger.model.columns import arrays
 from wharfinger.model.objects.pod_view import PodView
 
-LOG_LIMIT: Final = 1024  # comings and goings remembered; a reader further behind counts again, and who has gone is kept no longer
+LOG_LIMIT: Final = 1024  # additions and removals kept; a reader further behind recounts
 
 
 class PodClass:
-    """Pods that no question tells apart, except one about identity; `serial` is never used again, `number` is once the class is empty."""
+    """Pods that differ in identity only. `serial` is never reused, `number` is reused once the class is empty."""
 
     __slots__ = ("count", "example", "number", "serial")
 
@@ -48,18 +48,18 @@ class Placement:
 
 
 def started_at(pod: PodView) -> float:
-    """When a pod on a node began, in seconds since 1970: +inf while it has not, -inf when it runs and nothing says since when."""
+    """When a pod on a node started, in seconds since 1970: +inf if not yet, -inf if it runs and its start is unknown."""
     started = pod.started
     if started is not None:
         return started
     return -math.inf if pod.object.status.phase == "Running" else math.inf
 
 
-Change = tuple[Placement, int, int]  # the placement, its row then, and +1 (came) or -1 (went)
+Change = tuple[Placement, int, int]  # the placement, its row then, and +1 (added) or -1 (removed)
 
 
 class PodTable:
-    """Every placement, by uid and by row; `n_changes` counts comings and goings since the beginning."""
+    """Every placement, by uid and by row; `n_changes` counts additions and removals since the start."""
 
     __slots__ = ("_free_numbers", "_log", "_n_classes", "_rows", "_table", "by_row", "by_uid", "classes", "entries", "n_changes")
 
@@ -141,7 +141,7 @@ class PodTable:
             del self._log[:-LOG_LIMIT]
 
     def changes_since(self, n_changes: int) -> Iterable[Change] | None:
-        """The comings and goings after the first `n_changes`, oldest first; None when they are no longer known."""
+        """The additions and removals after the first `n_changes`, oldest first; None when they are no longer kept."""
         behind = self.n_changes - n_changes
         if behind > len(self._log):
             return None
@@ -152,7 +152,7 @@ class PodTable:
         self.by_row.append({})
 
     def row_removed(self, row: int, last: int) -> None:
-        """Follow the move of the last row's pods to `row`, which has none any more."""
+        """Move the pods of the last row to `row`, which has none any more."""
         if row != last:
             self.by_row[row] = self.by_row[last]
             rows = self._table[0].array

@@ -79,7 +79,7 @@ NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 _NONZERO_CPU: Final = -1
 _NONZERO_MEMORY: Final = -2
 SPARE: Final = 64
-"""Lanes that may stand for resources that nobody names any more before it is worth while to let go of them."""
+"""Lanes of resources without any use that are kept before the table is compacted."""
 PODS: Final = "pods"  # counted in places of its own: every pod takes exactly one
 
 
@@ -133,10 +133,9 @@ class ResourceTable:
         return self.allocatable, self.capacity, self.requested, self.has_allocatable, self.has_capacity
 
     def tidy(self) -> None:
-        """Let go of the resources that no node has and no placed pod asks for, once they may be more than half of all.
+        """Drop the resources that no node has and no placed pod requests, once they may be more than half of all.
 
-        To be called right after a change only: nobody may be in the middle of reading. What is read of such a resource is the same with a
-        lane and without one: nothing.
+        Only to be called right after a change, while no snapshot is being read. Such a resource reads the same with a lane and without.
         """
         if len(self.index) <= self._most_lanes:
             return

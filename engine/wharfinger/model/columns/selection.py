@@ -28,7 +28,7 @@ MOST_CELLS: Final = 2**24  # numbers kept by all selections of a cluster togethe
 CELLS_OF_CLASS: Final = 6  # what the memory of one template takes, an entry of a dict, in numbers
 MOST_DOMAIN_COUNTS: Final = 8  # (topology key, mask) pairs kept per selection
 FEWEST_SELECTIONS: Final = 500  # as many as one policy may have
-UNASKED: Final = math.nan  # compared by identity: a template that the predicate has not seen
+UNASKED: Final = math.nan  # compared by identity: not evaluated yet
 MOST_SELECTIONS: Final = 4096
 MOST_PASSING: Final = 64
 
@@ -61,7 +61,7 @@ class Selection:
         "version",
     )
 
-    def __init__(  # noqa: PLR0913 — what a selection is, in words
+    def __init__(  # noqa: PLR0913 — what defines a selection
         self, nodes: NodeTable, pods: PodTable, predicate: Predicate | None, *, per_pod: bool, value: Value | None, remembers: bool = True
     ) -> None:
         self._nodes = nodes
@@ -103,12 +103,12 @@ class Selection:
 
     @property
     def integral(self) -> bool:
-        """Whether everything that was counted so far adds exactly."""
+        """True if all sums so far are exact."""
         self._follow()
         return self._integral
 
     def weight(self, placement: Placement) -> float | None:
-        """What a placed pod counts, None for one that is not selected."""
+        """The weight of a placed pod; None if it is not selected."""
         if not self._per_pod:
             return self.class_weight(placement.group)
         weight = self._of_placements.get(placement, UNASKED)
@@ -119,7 +119,7 @@ class Selection:
         return weight
 
     def class_weight(self, group: PodClass) -> float | None:
-        """What each pod of a class counts, for a selection that is not told of single pods."""
+        """The weight of each pod of a class, for a selection that is not per pod."""
         if group.serial in self._memo:
             return self._memo[group.serial]
         if len(self._memo) > 2 * len(self._pods.classes) + 1024:
@@ -265,9 +265,9 @@ def _weight(predicate: Predicate | None, value: Value | None) -> Value:
 
 
 class Selections:
-    """The selections asked for lately; what has not been asked for the longest is forgotten first.
+    """The selections in use; the one not used for longest is dropped first.
 
-    Those that hardly anybody will ask for again (`passing`) have few places of their own, so that they displace nobody.
+    Those unlikely to be used again (`passing`) have a few places of their own, so that they displace no others.
     """
 
     __slots__ = ("_lasting", "_nodes", "_passing", "_pods")

@@ -70,7 +70,7 @@ def _resize_report(pod: objects.Pod) -> object:
 
 
 def status_counts(pod: objects.Pod) -> bool:
-    """Whether what the kubelet reports can change the requests of a pod: it is on a node, and the report is not just the spec again."""
+    """True if what the kubelet reports can change the requests of a pod: it is on a node, and the report is not just the spec again."""
     status = pod.status
     if not pod.spec.node_name or not (status.container_statuses or status.init_container_statuses or status.resources):
         return False

@@ -89,7 +89,7 @@ class Selector:
     nothing: bool = False
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels are selected."""
+        """True if labels are selected."""
         return not self.nothing and all(requirement.matches(labels) for requirement in self.requirements)
 
     def and_labels(self, labels: Mapping[str, str]) -> Selector:
@@ -154,7 +154,7 @@ class NodeTerm:
     fields: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Whether a node of that name and with these labels satisfies the term."""
+        """True if a node of that name and with these labels satisfies the term."""
         if not self.labels.matches(labels):
             return False
         # A node has no other field than its name; any other reads as empty.
@@ -183,7 +183,7 @@ class NodeChoice:
     terms: tuple[NodeTerm, ...]
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Whether a node of that name and with these labels is selected."""
+        """True if a node of that name and with these labels is selected."""
         return any(term.matches(labels, name) for term in self.terms)
 
 

@@ -17,7 +17,7 @@ KEEPING_AWAY = frozenset({NO_SCHEDULE, NO_EXECUTE})
 
 
 def tolerates(toleration: objects.Toleration, taint: objects.Taint) -> bool:
-    """Whether a toleration puts up with a taint: an empty effect stands for every effect, an empty key for every key."""
+    """True if a toleration puts up with a taint: an empty effect stands for every effect, an empty key for every key."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -28,7 +28,7 @@ def tolerates(toleration: objects.Toleration, taint: objects.Taint) -> bool:
 
 
 def tolerated(tolerations: Iterable[objects.Toleration], taint: objects.Taint) -> bool:
-    """Whether one of the tolerations puts up with a taint."""
+    """True if one of the tolerations puts up with a taint."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 

@@ -60,7 +60,7 @@ def parse_yaml(content: bytes, *, unique_keys: bool = False) -> Iterator[Any]:
 
 
 def _may_be_deep(content: bytes) -> bool:
-    """Whether there are enough brackets open at once, dashes in a row or spaces before a line; brackets in text count too, hence `may`."""
+    """True if there are enough brackets open at once, dashes in a row or spaces before a line; brackets in text count too, hence `may`."""
     letters = np.frombuffer(content, dtype=np.uint8)
     opening = np.isin(letters, np.frombuffer(b"[{", dtype=np.uint8)).astype(np.int32)
     closing = np.isin(letters, np.frombuffer(b"]}", dtype=np.uint8)).astype(np.int32)
@@ -212,7 +212,7 @@ def _type_of(kind: type[T]) -> inspect.Type:
 
 
 def _take_out(plain: Any, message: str) -> bool:
-    """Whether the value that a message of msgspec is about could be taken out of `plain`, so that what else is wrong can be found."""
+    """True if the value that a message of msgspec is about could be taken out of `plain`, so that what else is wrong can be found."""
     found = _PLACE.match(message)
     where = (found and found["where"]) or ""
     steps = [int(step[1:-1]) if step[0] == "[" else step for step in _STEP.findall(where)]

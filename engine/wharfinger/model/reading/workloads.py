@@ -137,7 +137,7 @@ def with_tolerations(spec: objects.PodSpec) -> objects.PodSpec:
 
 
 def runs_on(spec: objects.PodSpec, node: objects.Node) -> bool:
-    """Whether a daemon of this spec belongs on a node: its name, node selector and affinity, and taints; not its resources."""
+    """True if a daemon of this spec belongs on a node: its name, node selector and affinity, and taints; not its resources."""
     name, labels = node.metadata.name, node.metadata.labels
     if spec.node_name not in {"", name} or not selectors.of_labels(spec.node_selector).matches(labels):
         return False

@@ -16,7 +16,7 @@ from wharfinger.model.state.tables import ClusterTables, ObjectStore
 
 
 class Aside:
-    """The pods by node and by uid, so that no question goes through all of them."""
+    """Pods on unknown nodes, by node and by uid: the node has not been seen yet, or was removed. They count nowhere until it appears."""
 
     __slots__ = ("_by_node", "_node_of")
 
@@ -33,13 +33,13 @@ class Aside:
             yield from ((pod, node, assumed) for pod, assumed in pods.values())
 
     def put(self, pod: PodView, node: str, *, assumed: bool) -> None:
-        """Let a pod wait for a node; it waits for no other."""
+        """Keep a pod until its node appears, in place of an earlier entry."""
         self.take(pod.uid)
         self._by_node.setdefault(node, {})[pod.uid] = pod, assumed
         self._node_of[pod.uid] = node
 
     def take(self, uid: str) -> bool:
-        """Whether a pod was here, which is not any more."""
+        """Remove a pod; True if it was here."""
         node = self._node_of.pop(uid, None)
         if node is None:
             return False
@@ -50,14 +50,14 @@ class Aside:
         return True
 
     def take_all(self, node: str) -> list[tuple[PodView, bool]]:
-        """The pods that waited for a node, each with whether it is assumed; they are here no more."""
+        """Remove the pods of a node; returns each with whether it is assumed."""
         pods = self._by_node.pop(node, {})
         for uid in pods:
             del self._node_of[uid]
         return list(pods.values())
 
     def is_assumed(self, uid: str) -> bool:
-        """Whether a pod is here that is assumed."""
+        """True if a pod is here that is assumed."""
         node = self._node_of.get(uid)
         return node is not None and self._by_node[node][uid][1]
 
@@ -152,7 +152,7 @@ class ClusterState:
         self.add_node(node)
 
     def remove_node(self, name: str) -> bool:
-        """Whether there was such a node, which is gone now; its pods are kept aside in case it returns."""
+        """Remove a node; True if it was there. Its pods are kept aside in case it returns."""
         if name not in self._tables.nodes.row_of:
             return False
         orphans = self._tables.remove_node(name)
@@ -163,20 +163,20 @@ class ClusterState:
     # ── pods ──
 
     def add_pod(self, pod: kubernetes.Pod | PodView) -> None:
-        """Take over what the API server says of a pod: place it, confirm it, move it, or let go of it when it has finished."""
+        """Apply the pod as the API server has it: place, confirm or move it, or remove it when it has finished."""
         view = pod if isinstance(pod, PodView) else PodView(pod)
         if view.finished:
             self.remove_pod(view)
         elif view.node_name:
-            self._settle(view)
+            self._place(view)
         elif view.nominated_node and not self.is_placed(view.uid):
             self.nominate(view, view.nominated_node)
 
     def update_pod(self, pod: kubernetes.Pod | PodView) -> None:
-        """The same as `add_pod`: what counts is what the pod is now, not what it was."""
+        """The same as `add_pod`: only the current version of the pod counts."""
         self.add_pod(pod)
 
-    def _settle(self, pod: PodView) -> None:
+    def _place(self, pod: PodView) -> None:
         tables = self._tables
         pod.demand  # noqa: B018 - derived now, so that a pod that cannot be read leaves no trace
         placement = tables.pods.by_uid.get(pod.uid)
@@ -195,7 +195,7 @@ class ClusterState:
             tables.put(pod, row, assumed=False)
 
     def remove_pod(self, pod: kubernetes.Pod | PodView) -> bool:
-        """Whether the pod was here, in whatever state; it is gone now."""
+        """Remove a pod in any state; True if it was here."""
         uid = pod.uid if isinstance(pod, PodView) else PodView(pod).uid
         nominated = self._tables.denominate(uid)
         return self._let_go(uid) or nominated
@@ -212,7 +212,7 @@ class ClusterState:
         tables.denominate(pod.uid)
 
     def forget(self, pod: PodView) -> bool:
-        """Whether the pod was assumed; it counts nowhere any more. A pod that has been confirmed stays."""
+        """Remove an assumed pod; True if it was assumed. A confirmed pod stays."""
         placement = self._tables.pods.by_uid.get(pod.uid)
         if placement is not None:
             if placement.assumed:
@@ -228,11 +228,11 @@ class ClusterState:
         return self._aside.take(uid)
 
     def is_placed(self, uid: str) -> bool:
-        """Whether a pod is assumed or placed, on a known node or aside."""
+        """True if a pod is assumed or placed, on a known node or aside."""
         return uid in self._tables.pods.by_uid or uid in self._aside
 
     def is_assumed(self, uid: str) -> bool:
-        """Whether a pod is assumed and not confirmed yet."""
+        """True if a pod is assumed and not confirmed yet."""
         placement = self._tables.pods.by_uid.get(uid)
         if placement is not None:
             return placement.assumed
@@ -248,7 +248,7 @@ class ClusterState:
         self._tables.nominate(pod, node_name)
 
     def denominate(self, pod: PodView) -> bool:
-        """Whether the pod was nominated, which it no longer is."""
+        """Remove the nomination of a pod; True if it had one."""
         return self._tables.denominate(pod.uid)
 
     # ── everything else ──
@@ -264,7 +264,7 @@ class ClusterState:
             self._tables.objects.put(obj)
 
     def drop(self, kind: str, key: str) -> bool:
-        """Whether there was an object of that kind and key (`namespace/name` or `name`) among `objects`, which is gone now."""
+        """Remove an object of `objects` by kind and key (`namespace/name` or `name`); True if it was there."""
         self._tables.revision += 1
         return self._tables.objects.drop(kind, key)
 
@@ -287,7 +287,7 @@ class ClusterState:
 
 
 def _same(old: PodView, new: PodView) -> bool:
-    """Whether no question about the pod has another answer now."""
+    """True if nothing that decisions read of the pod has changed."""
     return (
         old.template == new.template
         and old.name == new.name

@@ -142,12 +142,12 @@ class Snapshot:
 
     @property
     def has_allocatable(self) -> NDArray[np.bool_]:
-        """Whether a node names the resource among its allocatable ones, (n_resources, n_nodes) bool."""
+        """True if a node names the resource among its allocatable ones, (n_resources, n_nodes) bool."""
         return self._current().nodes.resources.has_allocatable.view
 
     @property
     def has_capacity(self) -> NDArray[np.bool_]:
-        """Whether a node names the resource in its capacity, (n_resources, n_nodes) bool."""
+        """True if a node names the resource in its capacity, (n_resources, n_nodes) bool."""
         return self._current().nodes.resources.has_capacity.view
 
     @property
@@ -174,7 +174,7 @@ class Snapshot:
 
     @property
     def unschedulable(self) -> NDArray[np.bool_]:
-        """Whether each node is cordoned, (n_nodes,) bool."""
+        """True if each node is cordoned, (n_nodes,) bool."""
         return self._current().nodes.unschedulable.view
 
     def fact(self, name: str, read: Fact, *, text: bool = False) -> NDArray[np.float64] | NDArray[np.int32]:
@@ -237,7 +237,7 @@ class Snapshot:
 
         `key` stands for the predicate, the value and everything they depend on apart from the pod: they are called for a key that
         is new, and kept. Unless `per_pod`, both are asked once per template, so they may not look at what differs within one (name,
-        uid, times, node). What hardly anybody will ask for again is `passing`, and kept for a short while only.
+        uid, times, node). A selection that is unlikely to be used again is `passing`, and kept for a short while only.
         """
         return self._current().selections.of(key, predicate, per_pod=per_pod, value=value, passing=passing)
 

@@ -33,7 +33,7 @@ class Nominations:
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
         self._by_node: dict[str, dict[str, PodView]] = {}
-        self.version = 0  # changes with every nomination that comes or goes
+        self.version = 0  # changes with every nomination added or removed
 
     def __len__(self) -> int:
         return len(self._node_of)
@@ -54,7 +54,7 @@ class Nominations:
         self._by_node.setdefault(node_name, {})[pod.uid] = pod
 
     def drop(self, uid: str) -> str | None:
-        """The node that the pod was nominated to and no longer is, or None."""
+        """Remove the nomination of a pod; returns its node, or None."""
         node_name = self._node_of.pop(uid, None)
         if node_name is not None:
             self.version += 1
@@ -106,7 +106,7 @@ class ObjectStore:
         self._touch(kind)
 
     def drop(self, kind: str, key: str) -> bool:
-        """Whether there was such an object, which is gone now."""
+        """Remove an object; True if it was there."""
         obj = self._by_kind.get(kind, {}).pop(key, None)
         if obj is None:
             return False
@@ -142,7 +142,7 @@ class ObjectStore:
         return tuple(found[key] for key in sorted(found) if key.startswith(prefix))
 
     def group(self, kind: type[T], grouping: Callable[[T], Hashable], group: Hashable) -> Sequence[T]:
-        """The objects of a kind that `grouping` puts into a group, sorted by key; groups are kept up to date from the first question on.
+        """The objects of a kind that `grouping` puts into a group, sorted by key; groups are kept up to date from the first call on.
 
         `grouping` is a function of a module, the same object at every call: it names the way of grouping.
         """
@@ -211,7 +211,7 @@ class ClusterTables:
         return row
 
     def update_node(self, node: objects.Node) -> None:
-        """Take over a node's new object; a mere heartbeat does not count as a change of its row."""
+        """Apply a node's new object; a heartbeat does not count as a change of its row."""
         row = self.nodes.row_of[node.metadata.name]
         self._see_node(node)
         self.revision += 1
@@ -223,7 +223,7 @@ class ClusterTables:
             self.nodes.tidy()
 
     def remove_node(self, name: str) -> list[Placement]:
-        """The placements of the pods that were on the node, which is gone now, and they with it."""
+        """Remove a node and its pods; returns the placements of these."""
         row = self.nodes.row_of[name]
         orphans = list(self.pods.by_row[row].values())
         for placement in orphans:
@@ -271,7 +271,7 @@ class ClusterTables:
         self._touch(node_name)
 
     def nominated_rows(self) -> NDArray[np.intp]:
-        """The nodes that some pod is nominated to, ascending; found anew only when nominations or rows have changed."""
+        """The rows that some pod is nominated to, ascending; recomputed only when nominations or rows have changed."""
         at = (self.nominations.version, self.layout_revision)
         if self._nominated_at != at:
             rows = [self.nodes.row_of[name] for name in self.nominations.nodes() if name in self.nodes.row_of]
@@ -280,7 +280,7 @@ class ClusterTables:
         return self._nominated
 
     def denominate(self, uid: str) -> bool:
-        """Whether the pod was nominated, which it no longer is."""
+        """Remove the nomination of a pod; True if it had one."""
         node_name = self.nominations.drop(uid)
         if node_name is None:
             return False
