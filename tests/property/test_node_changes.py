@@ -26,6 +26,7 @@ VALUES: dict[str, Any] = {
     "spec.taints": (objects.Taint(key="k", effect="NoSchedule"),),
     "status.capacity": {"cpu": "3"},
     "status.allocatable": {"cpu": "3"},
+    "status.images": (objects.ContainerImage(names=("a",), size_bytes=1),),
     "status.conditions": (objects.NodeCondition(type="Ready", status="True"),),
 }
 FIELDS = [*VALUES, *(path for part, kind in PARTS.items() for name in kind.__struct_fields__ if (path := f"{part}.{name}") not in VALUES)]
