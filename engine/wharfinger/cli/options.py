@@ -96,7 +96,9 @@ SchedulerName = Annotated[
 
 Kubeconfig = Annotated[
     str | None,
-    typer.Option("--kubeconfig", metavar="FILE", help="How to connect; default: $KUBECONFIG, ~/.kube/config, the pod's account."),
+    typer.Option(
+        "--kubeconfig", metavar="FILE", help="The kubeconfig file; default: $KUBECONFIG, ~/.kube/config, the pod's service account."
+    ),
 ]
 Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="Which context of the kubeconfig.")]
 

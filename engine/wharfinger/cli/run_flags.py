@@ -23,7 +23,9 @@ _CONFIG = Annotated[str | None, typer.Option("--config", metavar="FILE", help="A
 _OF_PROFILE = {
     "scheduler_name": Annotated[
         str | None,
-        typer.Option("--scheduler-name", metavar="NAME", help="Whose pods are scheduled: spec.schedulerName; default: wharfinger."),
+        typer.Option(
+            "--scheduler-name", metavar="NAME", help="The scheduler name (spec.schedulerName) whose pods are placed; default: wharfinger."
+        ),
     ],
     "policy": options.Policies,
     "shadow": Annotated[
