@@ -7,23 +7,29 @@ from pathlib import Path
 
 from wharfinger.framework import extension, registry
 
+SETTINGS = Path(__file__).parents[3] / "docs" / "configuration.md"
 PAGE = Path(__file__).parents[3] / "docs" / "kubernetes-parity.md"
-ROW = re.compile(r"^\| (\w+) \| ([\w, ]+) \|([ \d]*)\|(.*)\|$", re.MULTILINE)
+ROW = re.compile(r"^\| (\w+) \| ([A-Z][\w, ]+?)(?: \(weight (\d+)\))? \|$", re.MULTILINE)
 
 
 def listed():
-    rows = ROW.findall(PAGE.read_text(encoding="utf-8"))
-    return {name: (points, weight.strip(), set(re.findall(r"`(\w+)`", arguments))) for name, points, weight, arguments in rows}
+    return {name: (points, weight) for name, points, weight in ROW.findall(PAGE.read_text(encoding="utf-8"))}
 
 
-def test_every_plugin_is_listed_in_order_with_points_weight_and_arguments():
+def test_every_plugin_is_listed_in_order_with_points_and_weight():
     expected = {
         plugin.name: (
             ", ".join(extension.points(plugin)),
             str(plugin.default_weight) if issubclass(plugin, extension.ScorePlugin) else "",
-            {field.alias for field in plugin.arguments_model.model_fields.values()},
         )
         for _, plugin in sorted(registry.built_in(), key=lambda found: registry.DEFAULT_ORDER.index(found[1].name))
     }
     assert listed() == expected
     assert list(listed()) == list(expected)
+
+
+def test_every_argument_is_listed_with_its_plugin():
+    section = SETTINGS.read_text(encoding="utf-8").partition("### Plugin arguments")[2].partition("\n## ")[0]
+    found = {row[0]: set(row[1:]) for line in section.splitlines() if line.startswith("| `") and (row := re.findall(r"`(\w+)`", line))}
+    for _, plugin in registry.built_in():
+        assert {field.alias for field in plugin.arguments_model.model_fields.values()} <= found.get(plugin.name, set()), plugin.name
