@@ -52,7 +52,7 @@ _HOMES = {
     "ChainConfig": "framework.configuration.chain_settings",
     "Cluster": "simulate.cluster",
     "CompiledPolicy": "compiler.program",
-    "Decision": "framework.decision",
+    "Decision": "framework.evaluation.decision",
     "Explanation": "explain.explanation",
     "InvalidObject": "errors",
     "PolicyError": "language.report.diagnostics",
