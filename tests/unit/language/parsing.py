@@ -1,10 +1,10 @@
 """Short ways to parse in tests."""
 
+from wharfinger.language.formatting.expressions import one_line
 from wharfinger.language.parse.parser import parse, parse_expression
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.report.source import Source
 from wharfinger.language.syntax import ast
-from wharfinger.language.syntax.format_expressions import one_line
 
 
 def source(text):

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.unit.language.parsing import codes, expression, parsed, source
+from wharfinger.language.formatting.expressions import one_line
+from wharfinger.language.formatting.format import canonical, format_file, format_source
 from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.syntax.format import canonical, format_file, format_source
-from wharfinger.language.syntax.format_expressions import one_line
 
 MESSY = """\
 # Licence.

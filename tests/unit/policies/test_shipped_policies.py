@@ -9,9 +9,9 @@ from wharfinger import shipped
 from wharfinger.builtins import CATALOGUE
 from wharfinger.framework.chain import assemble
 from wharfinger.language import load
+from wharfinger.language.formatting import format as formatter
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.report.source import Source
-from wharfinger.language.syntax import format as formatter
 from wharfinger.policies import compiling, policy_tests
 from wharfinger.policies.test_report import covered_fraction
 

@@ -13,10 +13,10 @@ import typer
 from wharfinger.cli import options, streams
 from wharfinger.errors import UsageError
 from wharfinger.language import files, load
+from wharfinger.language.formatting import format as formatter
 from wharfinger.language.report import render
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.report.source import Source
-from wharfinger.language.syntax import format as formatter
 
 
 def command(

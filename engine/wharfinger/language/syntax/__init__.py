@@ -1,4 +1,4 @@
-"""The syntax tree, and the formatter that writes it back as text.
+"""The nodes of the syntax tree.
 
-`ast` and `test_steps` are the nodes; nothing about names or types is decided in them. Start reading at `ast`.
+Nothing about names or types is decided in them. Start reading at `ast`; `test_steps` has the lines of embedded tests.
 """

@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wharfinger.language.formatting.expressions import STEP
+from wharfinger.language.formatting.statements import Statement, statements
 from wharfinger.language.parse import tokens
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.report.source import Source, Span
 from wharfinger.language.syntax import ast
-from wharfinger.language.syntax.format_expressions import STEP
-from wharfinger.language.syntax.format_statements import Statement, statements
 
 
 @dataclass(slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from wharfinger.language.formatting.expressions import STEP, WIDTH, key, name, one_line, pretty, pretty_object, string
 from wharfinger.language.syntax import ast, test_steps
-from wharfinger.language.syntax.format_expressions import STEP, WIDTH, key, name, one_line, pretty, pretty_object, string
 from wharfinger.language.syntax.test_steps import Expectation
 
 
