@@ -2,8 +2,7 @@
 
 from wharfinger.language.check import check
 from wharfinger.language.parse.parser import parse
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Catalogue
 

@@ -21,7 +21,7 @@ from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.policies import compiling
+from wharfinger.policies import candidate
 from wharfinger.scheduler import configuration_file
 from wharfinger.simulate.cluster import Cluster, load_cluster, load_pods
 from wharfinger.simulate.dry_run import DryRun, Mode, dry_run
@@ -37,7 +37,7 @@ def load_policies(*paths: str | Path, params: Mapping[str, Any] | None = None) -
     found, diagnostics = load.load_policies(paths, CATALOGUE)
     if diagnostics.has_errors:
         raise PolicyError(diagnostics)
-    return compiling.compile_all([policy for policy in found if policy is not None], params or {})
+    return candidate.compile_all([policy for policy in found if policy is not None], params or {})
 
 
 def load_snapshot(*paths: str | Path, pods: Sequence[str | Path] = (), skip_invalid: bool = False, strict: bool = False) -> Cluster:

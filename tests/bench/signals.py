@@ -20,8 +20,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.language.check import check
 from wharfinger.language.parse.parser import parse
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.types import Kind
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.signals.answer import vector

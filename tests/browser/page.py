@@ -30,8 +30,7 @@ from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.simulate.workloads import node_manifests
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.web import decisions, policies
-from wharfinger.web.app import application
-from wharfinger.web.health import Checks
+from wharfinger.web.app import Checks, application
 from wharfinger.web.server import Server
 from wharfinger.web.ui import pages
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
 from tests.cluster.waiting import eventually
-from wharfinger.web.ui.feed import MOST_WATCHERS
+from wharfinger.web.ui.pages import MOST_WATCHERS
 
 EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>"
 PIXEL = """([x, y]) => { const map = document.getElementById("map"), ratio = map.width / map.clientWidth;

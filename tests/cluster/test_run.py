@@ -13,7 +13,7 @@ from tests.cluster.process import WharfProcess, run_to_end
 from tests.cluster.programs import free_ports
 from tests.cluster.soundness import assert_sound
 from tests.cluster.waiting import eventually
-from wharfinger.kube.resources import SCHEDULING
+from wharfinger.kube.wire import SCHEDULING
 
 NAME = "wharfinger"
 SSD_ONLY = """policy "ssd-only"

@@ -9,9 +9,8 @@ from tests.docs import pages
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.load import load_policies
 from wharfinger.language.parse.parser import parse
-from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.report.render import render
-from wharfinger.language.report.source import Source
 from wharfinger.policies import policy_tests
 
 PAGE = Path(__file__).parents[2] / "grammar" / "LANGUAGE.md"

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.check.declarations import nodes_in
 from wharfinger.language.parse.parser import parse_expression
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.catalogue import Function
 from wharfinger.language.semantics.types import NUMERIC, Kind
 from wharfinger.language.syntax import ast

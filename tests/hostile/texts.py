@@ -16,8 +16,7 @@ from wharfinger.language.parse.file_nodes import MOST_ITEMS
 from wharfinger.language.parse.parser import parse_expression
 from wharfinger.language.parse.tokens import Lexer
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.types import Kind
 from wharfinger.language.syntax import ast
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.unit.framework import fleet
-from wharfinger.builtins import CATALOGUE, text_kernels
+from wharfinger.builtins import CATALOGUE, texts
 from wharfinger.framework import chain
 from wharfinger.framework.evaluation.cycle import Decider, decide
 from wharfinger.framework.evaluation.decision import Decision
@@ -80,7 +80,7 @@ def kernels(seed: int) -> Iterator[bytes]:
     """What every function of numbers says of columns of many lengths."""
     chance = np.random.default_rng(seed)
     for function in CATALOGUE.functions():
-        if function.context or isinstance(function.vector, text_kernels.Kernel) or not function.parameters:
+        if function.context or isinstance(function.vector, texts.Kernel) or not function.parameters:
             continue
         if any(not parameter.kinds & NUMERIC for parameter in function.parameters):
             continue

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from wharfinger.language.parse import grammar
 from wharfinger.language.parse.tokens import FOREIGN, Lexer, spelling
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = {

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from wharfinger.builtins import CATALOGUE
-from wharfinger.language.report.source import Source, Span
+from wharfinger.language.report.diagnostics import Source, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies
 from wharfinger.language.semantics.catalogue import Subject

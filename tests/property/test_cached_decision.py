@@ -21,9 +21,8 @@ from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.verdict import SKIP, DefaultNormalize, NodeSet, Reason, Rejected, Verdicts, single
-from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.report.render import render
-from wharfinger.language.report.source import Source
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.columns.node_table import NodeTable

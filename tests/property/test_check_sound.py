@@ -16,8 +16,7 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.language.check.context import Work
 from wharfinger.language.check.truth import Truths
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.intervals import Intervals

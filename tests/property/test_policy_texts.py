@@ -15,9 +15,8 @@ from wharfinger.language.files import decode
 from wharfinger.language.formatting.format import canonical, format_file
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.report.render import FORMATS, render
-from wharfinger.language.report.source import Source
 from wharfinger.language.syntax import ast
 
 many = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

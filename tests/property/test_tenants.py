@@ -33,8 +33,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.operator.judgement import Judge, eligible, violations
 from wharfinger.operator.object_cache import ObjectCache
-from wharfinger.operator.preview import PreviewReconciler
-from wharfinger.operator.preview_question import Questions
+from wharfinger.operator.preview import PreviewReconciler, Questions
 from wharfinger.policies.candidate import sample_of, tried
 
 NOW = 1_010.0

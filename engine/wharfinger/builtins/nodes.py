@@ -11,7 +11,7 @@ from wharfinger.builtins.signature import NOT_NEGATIVE, AtNode, AtRows, always, 
 from wharfinger.language.semantics.catalogue import Function, Parameter, Volatility
 from wharfinger.language.semantics.types import Kind, Shape
 from wharfinger.model import objects
-from wharfinger.model.objects import tolerations
+from wharfinger.model.objects import matching
 from wharfinger.model.objects.pod_view import PodView
 
 
@@ -74,7 +74,7 @@ def tolerates(pod: PodView, taint: str) -> bool:
     if found is None:
         return False
     written = objects.Taint(key=found["key"], value=found["value"] or "", effect=found["effect"])
-    return tolerations.tolerated(pod.object.spec.tolerations, written)
+    return matching.tolerated(pod.object.spec.tolerations, written)
 
 
 def _taints(context: AtNode, _node: object, effect: str) -> float:

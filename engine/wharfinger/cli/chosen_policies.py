@@ -12,7 +12,7 @@ from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.language import load
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics import typed
-from wharfinger.policies import compiling
+from wharfinger.policies import candidate
 from wharfinger.scheduler import configuration_file
 
 
@@ -26,7 +26,7 @@ def loaded(paths: Sequence[str] | None) -> list[typed.Policy]:
 
 def compiled(paths: Sequence[str] | None, assignments: Sequence[str] | None) -> tuple[CompiledPolicy, ...]:
     """The compiled policies of `--policy` with the values of `--param`; none when no path is given."""
-    return compiling.compile_all(loaded(paths) if paths else [], options.params(assignments))
+    return candidate.compile_all(loaded(paths) if paths else [], options.params(assignments))
 
 
 def chosen(path: str | None, scheduler_name: str | None) -> ChainConfig | None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wharfinger.builtins import CATALOGUE, text_kernels
+from wharfinger.builtins import CATALOGUE, texts
 from wharfinger.compiler import rules as victims
 from wharfinger.compiler.evaluation import selections as selection_parts
 from wharfinger.compiler.evaluation.selections import Lookup
@@ -25,8 +25,7 @@ from wharfinger.compiler.graph.ir import Module, Node, Stage, ordered
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.rules import PolicyRoots
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Diagnostics, PolicyError, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import Authority
 from wharfinger.language.semantics.catalogue import Volatility
@@ -231,7 +230,7 @@ METRIC = 3
 REGEX = 20  # on a placed pod, whose annotations may be long
 _REGEX = "call matches_regex"
 _WEIGHTS = {ops.IS_PRESENT.name: 0, ops.VALUE_OF: 0, ops.LOOKUP_PRESENT.name: 1, ops.SELECT.name: 0}
-_TEXTS = frozenset(f"call {function.name}" for function in CATALOGUE.functions() if isinstance(function.vector, text_kernels.Kernel))
+_TEXTS = frozenset(f"call {function.name}" for function in CATALOGUE.functions() if isinstance(function.vector, texts.Kernel))
 _POD_TEXTS = dict.fromkeys(_TEXTS, 10) | {_REGEX: 100}
 
 

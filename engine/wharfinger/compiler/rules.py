@@ -24,7 +24,7 @@ from wharfinger.compiler.graph.lower_calls import visible
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.normalize import default_spread
 from wharfinger.errors import UsageError
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.language.syntax.ast import MissingAction, Normalize

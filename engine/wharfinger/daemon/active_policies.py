@@ -14,12 +14,10 @@ from wharfinger.policies.candidate import Sample, sample_of
 from wharfinger.policies.shadow import Shadows
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.scheduler import Scheduler
-from wharfinger.signals.failure import Kind, SignalFailed
-from wharfinger.signals.metrics_api import PATH
-from wharfinger.signals.ports import SignalObserver
+from wharfinger.signals.ports import Kind, SignalFailed, SignalObserver
 from wharfinger.signals.query import SignalLimits
 from wharfinger.signals.refreshing import Signals
-from wharfinger.signals.sources import ReadNodeMetrics, sources_of
+from wharfinger.signals.sources import PATH, ReadNodeMetrics, sources_of
 
 POLICIES = "Policies"
 """The kind that the scheduler waits for until every source of policies was read."""

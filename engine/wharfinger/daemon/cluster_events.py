@@ -8,11 +8,10 @@ from wharfinger.framework.policy_status import Finding, PolicyObserver, PolicySt
 from wharfinger.framework.ports import NORMAL, WARNING, Event
 from wharfinger.kube.events import EventRecorder
 from wharfinger.policies.store import PolicyStore
-from wharfinger.signals.failure import SignalFailed
 from wharfinger.signals.mapping import Mapped
-from wharfinger.signals.ports import SignalObserver
+from wharfinger.signals.ports import SignalFailed, SignalObserver
 from wharfinger.signals.query import Query
-from wharfinger.signals.suspension import Suspension
+from wharfinger.signals.refreshing import Suspension
 
 RELOAD = "Reload"
 

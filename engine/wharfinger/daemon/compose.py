@@ -25,7 +25,7 @@ from wharfinger.kube.connection import Connection, Limits, keep_asking
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.events import EventSettings
 from wharfinger.kube.lease import LeaseSettings
-from wharfinger.kube.resources import SCHEDULING
+from wharfinger.kube.wire import SCHEDULING
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.operator.compose import StorePolicies
 from wharfinger.policies.budget import BudgetSettings

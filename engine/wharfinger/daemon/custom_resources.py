@@ -9,7 +9,7 @@ from wharfinger.kube.connection import Connection
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.compose import CustomResources, Reconcilers
 from wharfinger.operator.controller import ReconcileObserver
-from wharfinger.operator.policy_status import Policies
+from wharfinger.operator.scheduling_policy import Policies
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.telemetry.logs import Log
 

@@ -16,17 +16,16 @@ from wharfinger.daemon.live_board import LiveBoard
 from wharfinger.framework.policy_status import MetricStatus
 from wharfinger.kube import wire
 from wharfinger.kube.connection import Connection
-from wharfinger.kube.resources import NODES, PODS, Resource
+from wharfinger.kube.wire import NODES, PODS, Resource
 from wharfinger.model import objects
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.policies.shadow import ShadowReport
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.cache_comparison import compare
 from wharfinger.telemetry.policies import ReloadHistory
-from wharfinger.web.health import Checks
+from wharfinger.web.app import Checks
 from wharfinger.web.policies import Policies
-from wharfinger.web.ui.feed import Feed
-from wharfinger.web.ui.pages import LivePage
+from wharfinger.web.ui.pages import Feed, LivePage
 
 if TYPE_CHECKING:
     from wharfinger.daemon.compose import Daemon

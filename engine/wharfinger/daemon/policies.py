@@ -31,7 +31,7 @@ from wharfinger.language.load import policy_files
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
 from wharfinger.language.semantics.authority import TenantPolicies, TenantRights
-from wharfinger.policies import compiling
+from wharfinger.policies import candidate
 from wharfinger.policies.folder import FolderSource
 from wharfinger.policies.last_known_good import LastKnownGood
 from wharfinger.policies.ledger import Supply
@@ -52,11 +52,11 @@ def compiled(profile: Profile) -> tuple[CompiledPolicy, ...]:
         if fault := _fault_of(path):
             raise UsageError(f"profile {profile.scheduler_name}: {path}: {fault}")
     if not profile.policies:
-        return compiling.compile_all((), profile.params)
+        return candidate.compile_all((), profile.params)
     found, diagnostics = load.load_policies(list(profile.policies), CATALOGUE)
     if diagnostics.has_errors:
         raise PolicyError(diagnostics)
-    return compiling.compile_all([policy for policy in found if policy is not None], profile.params)
+    return candidate.compile_all([policy for policy in found if policy is not None], profile.params)
 
 
 def _fault_of(path: str) -> str:

@@ -18,8 +18,7 @@ from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.background_tasks import Tasks
 from wharfinger.daemon.compose import Daemon, connection_of
 from wharfinger.daemon.custom_resources import Operator
-from wharfinger.daemon.gauges import read_from
-from wharfinger.daemon.observation import Observation, decisions_shown, observation_of
+from wharfinger.daemon.observation import Observation, decisions_shown, observation_of, read_from
 from wharfinger.daemon.pages import Health, cache_report, live_page, policies_shown
 from wharfinger.daemon.policies import policies_of, remote_sources, rights_of
 from wharfinger.daemon.settings import Settings
@@ -32,11 +31,10 @@ from wharfinger.kube.connection import Connection
 from wharfinger.kube.refusals import Backoff
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.policies.store import PolicyStore
-from wharfinger.telemetry.event_loop import LoopSteps
 from wharfinger.telemetry.logs import Log
-from wharfinger.telemetry.policies import TelemetryPolicyObserver
-from wharfinger.telemetry.requests import TelemetryReconcileObserver, requests_seen, reviews_seen
-from wharfinger.telemetry.signals import TelemetrySignalObserver
+from wharfinger.telemetry.metrics import TelemetryReconcileObserver, requests_seen, reviews_seen
+from wharfinger.telemetry.policies import TelemetryPolicyObserver, TelemetrySignalObserver
+from wharfinger.telemetry.timing import LoopSteps
 from wharfinger.web import decisions, policies
 from wharfinger.web.app import application
 from wharfinger.web.debug import Debug

@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from wharfinger.daemon import settings_fields
 from wharfinger.daemon.prometheus_settings import Prometheus
 from wharfinger.daemon.settings_fields import Duration, FilePath, Flag, Part
-from wharfinger.framework.configuration.faults import exactly
+from wharfinger.framework.configuration.chain_settings import exactly
 
 ADMISSION_PORT = 10262
 

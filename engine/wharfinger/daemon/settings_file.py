@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from wharfinger.daemon.settings import API_VERSION, KIND, Settings
 from wharfinger.errors import UsageError
-from wharfinger.framework.configuration import faults, kubernetes_profiles
+from wharfinger.framework.configuration import chain_settings, kubernetes_profiles
 from wharfinger.framework.configuration.kubernetes_profiles import without_nulls
 from wharfinger.scheduler.configuration_file import only_document
 
@@ -30,7 +30,7 @@ def validated(document: Mapping[str, Any], where: str, folder: Path | None = Non
     try:
         return Settings.model_validate(document, context={"folder": folder})
     except ValidationError as error:
-        raise UsageError("\n".join(f"{where}: {line}" for line in faults.sentences(error, Settings))) from error
+        raise UsageError("\n".join(f"{where}: {line}" for line in chain_settings.sentences(error, Settings))) from error
 
 
 def written(settings: Settings) -> str:

@@ -17,7 +17,7 @@ from wharfinger import shipped
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Source
 from wharfinger.language.semantics import describe, typed, types
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
 from wharfinger.model.objects.pod_view import PodView

@@ -16,7 +16,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.typed import Op
 from wharfinger.model.columns.resource_table import taken_ports
-from wharfinger.model.objects import tolerations
+from wharfinger.model.objects import matching
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.objects.quantity import format_amount
@@ -146,7 +146,7 @@ def _resources(pod: PodView, node: NodeView) -> Iterator[Pair]:
 
 
 def _taints(pod: PodView, node: NodeView) -> Iterator[Pair]:
-    for taint in tolerations.untolerated(pod.object.spec.tolerations, node.taints):
+    for taint in matching.untolerated(pod.object.spec.tolerations, node.taints):
         shown = (f"{taint.key}={taint.value}" if taint.value else taint.key) + f":{taint.effect}"
         yield f"taint {shown}", f"the pod would have to tolerate {shown}, or the node lose that taint"
 

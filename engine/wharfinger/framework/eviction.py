@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from wharfinger.errors import InvalidObject
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
-from wharfinger.model.objects import selectors
+from wharfinger.model.objects import matching
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
@@ -24,7 +24,7 @@ class Budgets:
     __slots__ = ("_by_namespace",)
 
     def __init__(self, store: ObjectStore) -> None:
-        self._by_namespace: dict[str, list[tuple[selectors.Selector, objects.PodDisruptionBudget]]] = {}
+        self._by_namespace: dict[str, list[tuple[matching.Selector, objects.PodDisruptionBudget]]] = {}
         for budget in store.all(objects.PodDisruptionBudget):
             selector = _selector(budget)
             if not selector.nothing:
@@ -54,13 +54,13 @@ class Budgets:
                 yield budget
 
 
-def _selector(budget: objects.PodDisruptionBudget) -> selectors.Selector:
+def _selector(budget: objects.PodDisruptionBudget) -> matching.Selector:
     """What a budget selects; for this purpose an empty selector, like an absent or unreadable one, selects nothing."""
     try:
-        selector = selectors.label_selector(budget.spec.selector)
+        selector = matching.label_selector(budget.spec.selector)
     except InvalidObject:
-        return selectors.NOTHING
-    return selectors.NOTHING if selector == selectors.EVERYTHING else selector
+        return matching.NOTHING
+    return matching.NOTHING if selector == matching.EVERYTHING else selector
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Kubernetes node selectors evaluated over columns.
 
 Used wherever Kubernetes matches a `NodeSelector` against nodes: node affinity, the inclusion policies of topology spread, the node
-affinity of persistent volumes. Terms are compiled once per pod template (model/objects/selectors.py); matching one is a few comparisons of
+affinity of persistent volumes. Terms are compiled once per pod template (model/objects/matching.py); matching one is a few comparisons of
 label codes, and `Gt` and `Lt` parse each distinct label value once.
 """
 
@@ -17,7 +17,7 @@ from wharfinger.errors import InvalidObject
 from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.model import objects
 from wharfinger.model.columns import strings
-from wharfinger.model.objects import selectors
+from wharfinger.model.objects import matching
 
 if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 NAME_FIELD = "metadata.name"
 
 
-def parse_terms(selector: objects.NodeSelector | None) -> tuple[selectors.NodeTerm, ...] | None:
+def parse_terms(selector: objects.NodeSelector | None) -> tuple[matching.NodeTerm, ...] | None:
     """The terms of a selector that can match a node at all; None where there is no selector, which then asks for nothing."""
-    return None if selector is None else selectors.node_selector(selector).terms
+    return None if selector is None else matching.node_selector(selector).terms
 
 
-def parse_term(term: objects.NodeSelectorTerm) -> selectors.NodeTerm | None:
+def parse_term(term: objects.NodeSelectorTerm) -> matching.NodeTerm | None:
     """One term ready for matching, or None if it can match no node because it is empty or not valid."""
     try:
-        return selectors.node_term(term)
+        return matching.node_term(term)
     except InvalidObject:
         return None
 
 
-def equalities(labels: Mapping[str, str]) -> selectors.NodeTerm:
+def equalities(labels: Mapping[str, str]) -> matching.NodeTerm:
     """The term that asks for each of these labels with its value, as `nodeSelector` does; without labels it matches every node."""
-    return selectors.NodeTerm(selectors.of_labels(labels))
+    return matching.NodeTerm(matching.of_labels(labels))
 
 
-def any_term(terms: Iterable[selectors.NodeTerm], snapshot: Snapshot, rows: Rows) -> Mask:
+def any_term(terms: Iterable[matching.NodeTerm], snapshot: Snapshot, rows: Rows) -> Mask:
     """Which rows match one of the terms, `(n_rows,) bool`."""
     matched = np.zeros(row_count(snapshot, rows), np.bool_)
     for term in terms:
@@ -51,7 +51,7 @@ def any_term(terms: Iterable[selectors.NodeTerm], snapshot: Snapshot, rows: Rows
     return matched
 
 
-def matches(term: selectors.NodeTerm, snapshot: Snapshot, rows: Rows) -> Mask:
+def matches(term: matching.NodeTerm, snapshot: Snapshot, rows: Rows) -> Mask:
     """Which rows match all requirements of a term, `(n_rows,) bool`."""
     matched = matches_labels(term.labels, snapshot, rows)
     for requirement in term.fields:
@@ -59,7 +59,7 @@ def matches(term: selectors.NodeTerm, snapshot: Snapshot, rows: Rows) -> Mask:
     return matched
 
 
-def matches_labels(selector: selectors.Selector, snapshot: Snapshot, rows: Rows) -> Mask:
+def matches_labels(selector: matching.Selector, snapshot: Snapshot, rows: Rows) -> Mask:
     """Which rows a selector over node labels selects, `(n_rows,) bool`."""
     if selector.nothing:
         return np.zeros(row_count(snapshot, rows), np.bool_)
@@ -83,14 +83,14 @@ def named(name: str, snapshot: Snapshot, rows: Rows) -> Mask:
     return np.asarray(places == row)
 
 
-def _field(requirement: selectors.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
+def _field(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
     wanted = requirement.values[0]
     known = requirement.key == NAME_FIELD  # a node has no other field, which reads as the empty string
     equal = named(wanted, snapshot, rows) if known else np.full(row_count(snapshot, rows), not wanted, np.bool_)
     return equal if requirement.operator == "In" else ~equal
 
 
-def _one_of(requirement: selectors.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
+def _one_of(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
     codes = snapshot.label(requirement.key)[rows]
     found = np.zeros(len(codes), np.bool_)
     for value in requirement.values:
@@ -100,28 +100,28 @@ def _one_of(requirement: selectors.Requirement, snapshot: Snapshot, rows: Rows) 
     return found
 
 
-def _none_of(requirement: selectors.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
+def _none_of(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
     return ~_one_of(requirement, snapshot, rows)
 
 
-def _exists(requirement: selectors.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
+def _exists(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
     return np.asarray(snapshot.label(requirement.key)[rows] != strings.ABSENT)
 
 
-def _absent(requirement: selectors.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
+def _absent(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
     return np.asarray(snapshot.label(requirement.key)[rows] == strings.ABSENT)
 
 
-def _compared(requirement: selectors.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
+def _compared(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
     bound = int(requirement.values[0])
     greater = requirement.operator == "Gt"
     distinct, places = np.unique(snapshot.label(requirement.key)[rows], return_inverse=True)
-    numbers = [selectors.parse_int64(snapshot.strings.text(code) or "") for code in distinct.tolist()]
+    numbers = [matching.parse_int64(snapshot.strings.text(code) or "") for code in distinct.tolist()]
     verdict = [number is not None and (number > bound if greater else number < bound) for number in numbers]
     return np.asarray(np.array(verdict, np.bool_)[places])
 
 
-_OPERATORS: Mapping[str, Callable[[selectors.Requirement, Snapshot, Rows], Mask]] = {
+_OPERATORS: Mapping[str, Callable[[matching.Requirement, Snapshot, Rows], Mask]] = {
     "In": _one_of,
     "NotIn": _none_of,
     "Exists": _exists,

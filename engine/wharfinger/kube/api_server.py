@@ -15,12 +15,11 @@ from dataclasses import dataclass
 import msgspec
 
 from wharfinger.framework.ports import AlwaysLeader, Binder, Clock, ClusterSource, EventSink, Leadership, PodWriter, VolumeWriter
-from wharfinger.kube.binder import ApiBinder
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.events import EventRecorder, EventSettings
 from wharfinger.kube.lease import LeaseElection, LeaseSettings
 from wharfinger.kube.reflector import Informers, ReflectorSettings, Report
-from wharfinger.kube.writes import ApiVolumeWriter, ApiWriter
+from wharfinger.kube.writes import ApiBinder, ApiVolumeWriter, ApiWriter
 
 _STREAMED_LISTS_SINCE = (1, 34)  # the feature WatchList is on by default from here on
 

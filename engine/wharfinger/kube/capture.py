@@ -17,7 +17,7 @@ from wharfinger.framework.ports import Clock
 from wharfinger.kube import refusals, wire
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.refusals import Backoff
-from wharfinger.kube.resources import SCHEDULING, Resource
+from wharfinger.kube.wire import SCHEDULING, Resource
 from wharfinger.model.reading import snapshot_file
 
 PAGE = 500

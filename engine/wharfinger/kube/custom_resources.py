@@ -37,7 +37,7 @@ from wharfinger.crd.fields import API_VERSION, GROUP, MANAGED_BY, MANAGER, VERSI
 from wharfinger.framework.ports import Reference, WriteFailed
 from wharfinger.kube.connection import JSON, MERGE_PATCH, Connection
 from wharfinger.kube.reflector import ReflectorSettings
-from wharfinger.kube.resources import Resource
+from wharfinger.kube.wire import Resource
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import KubeStruct, ObjectMeta
 

@@ -16,7 +16,7 @@ from wharfinger.framework.policy_status import PolicySink, PolicyText
 from wharfinger.framework.ports import Clock, Reference
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.reflector import Reflector, ReflectorSettings, Report
-from wharfinger.kube.resources import Resource
+from wharfinger.kube.wire import Resource
 from wharfinger.language.files import NONE_MEANT, SUFFIX
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import KubeStruct, ObjectMeta

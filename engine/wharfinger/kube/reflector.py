@@ -29,7 +29,7 @@ from wharfinger.framework.ports import Clock, ClusterSink, UnreadableSink, stepp
 from wharfinger.kube import refusals, wire
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.refusals import Backoff
-from wharfinger.kube.resources import SCHEDULING, Resource
+from wharfinger.kube.wire import SCHEDULING, Resource
 from wharfinger.model import objects
 
 Report = Callable[[str, BaseException], None]

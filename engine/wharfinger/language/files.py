@@ -15,8 +15,7 @@ from wharfinger.errors import UsageError
 from wharfinger.language.check import import_key
 from wharfinger.language.parse.tokens import MOST_TOKENS
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source, Span
+from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
 from wharfinger.language.syntax import ast
 
 MOST_BYTES = 256 * 1024

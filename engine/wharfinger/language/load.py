@@ -33,8 +33,7 @@ from wharfinger.language.files import (
 )
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source, Span
+from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
 from wharfinger.language.report.wording import listed
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority

@@ -21,8 +21,7 @@ from wharfinger.errors import InvalidObject, WharfingerError
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import KINDS, ObjectWriter, PlainObject, collection
 from wharfinger.language.parse.parser import parse
-from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, PolicyError, Source
 from wharfinger.language.syntax import ast
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.metadata import ObjectMeta

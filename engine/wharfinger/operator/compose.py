@@ -16,16 +16,14 @@ from wharfinger.kube.events import EventRecorder
 from wharfinger.kube.reflector import Informers
 from wharfinger.kube.refusals import NotFound
 from wharfinger.language.semantics.authority import TenantRights
-from wharfinger.operator.app_drift import AppDrift
 from wharfinger.operator.app_objects import app_key_of
+from wharfinger.operator.app_status import AppDrift
 from wharfinger.operator.controller import Controller, ReconcileObserver, run_all
 from wharfinger.operator.judgement import Judge
 from wharfinger.operator.object_cache import AppPods, ObjectCache, key_of
 from wharfinger.operator.policy_app import PolicyAppReconciler
-from wharfinger.operator.policy_source import KIND, SchedulingPolicySource
-from wharfinger.operator.policy_status import Policies, PolicyStatusReconciler
-from wharfinger.operator.preview import PreviewReconciler
-from wharfinger.operator.preview_question import Questions
+from wharfinger.operator.preview import PreviewReconciler, Questions
+from wharfinger.operator.scheduling_policy import KIND, Policies, PolicyStatusReconciler, SchedulingPolicySource
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.scheduler import Scheduler
 

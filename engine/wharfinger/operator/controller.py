@@ -8,6 +8,8 @@ while a worker has it comes back when the worker is done. So no two workers have
     (absent) ──▶ waiting (dirty) ──▶ being worked on ──▶ (absent)
                      ▲                   │ add: dirty again
                      └──────── done ─────┘
+
+The conditions of a status are here too, and writing it only when it has changed.
 """
 
 from __future__ import annotations
@@ -16,13 +18,16 @@ import asyncio
 import heapq
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import datetime
+from typing import Any, Protocol
 
+from wharfinger.crd.fields import Condition
 from wharfinger.event_loop import until
 from wharfinger.framework.ports import Clock, Leadership, Observer, WriteFailed
 from wharfinger.kube import refusals
+from wharfinger.model.objects.metadata import time_text
 
 
 class ReconcileObserver:
@@ -256,3 +261,43 @@ async def _resume_as_leader(controllers: Iterable[Controller], clock: Clock, lea
                 controller.resume()
         led = leads
         await clock.sleep(_LOOK_AGAIN)
+
+
+_LONGEST = 4000
+_LONGEST_SUMMARY = 160
+
+
+def condition(kind: str, holds: bool | None, reason: str, message: str = "") -> Condition:
+    """A statement without its times; `holds` None is unknown."""
+    status = {True: "True", False: "False", None: "Unknown"}[holds]
+    return Condition.model_validate({"type": kind, "status": status, "reason": reason, "message": cut(message, _LONGEST)})
+
+
+def ready(holds: bool | None, reason: str, message: str = "") -> Condition:
+    """The condition `Ready`, of which kubectl shows the reason and the message: the most important message, in one short line."""
+    lines = message.splitlines()
+    return condition("Ready", holds, reason, cut(lines[0], _LONGEST_SUMMARY) if lines else "")
+
+
+def dated(wanted: Sequence[Condition], before: Mapping[str, Any], generation: int, now: float) -> list[dict[str, Any]]:
+    """The conditions as they are written: each keeps the time of its last transition while its status stays the same."""
+    known = {each.get("type"): each for each in before.get("conditions") or () if isinstance(each, Mapping)}
+    written = []
+    for each in wanted:
+        old = known.get(each.type, {})
+        since = old.get("lastTransitionTime") if old.get("status") == each.status else None
+        written.append({**each.plain(), "observedGeneration": generation, "lastTransitionTime": since or time_text(now)})
+    return written
+
+
+def cut(text: str, most: int) -> str:
+    """The text, cut to at most so many characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def seconds_of(text: Any) -> float | None:
+    """Seconds since 1970 of such a time, None for what is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
+    except ValueError:
+        return None

@@ -24,7 +24,7 @@ from wharfinger.kube.custom_resources import SchedulingPolicy
 from wharfinger.language.load import TextSet
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model.reading import decode
-from wharfinger.operator.policy_source import text_of
+from wharfinger.operator.scheduling_policy import text_of
 from wharfinger.policies.candidate import Outcome, build
 
 MOST_MEMORY = 768 * 2**20

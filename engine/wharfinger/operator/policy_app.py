@@ -22,9 +22,9 @@ from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.report.wording import count
 from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.operator import app_objects, app_status
-from wharfinger.operator.app_drift import AppDrift, Drift
 from wharfinger.operator.app_objects import NoPolicy, NotOurs, apply_if_different, is_app_of, living, remove
-from wharfinger.operator.conditions import dated
+from wharfinger.operator.app_status import AppDrift, Drift
+from wharfinger.operator.controller import dated
 from wharfinger.operator.object_cache import AppPods, ObjectCache, key_of
 
 LOOK_AGAIN = 5.0

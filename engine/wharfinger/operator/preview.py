@@ -2,41 +2,235 @@
 
 The decisions are those of a dry run, on a copy of the live cluster at one moment, computed in short slices between which the scheduler
 runs. A preview is answered again when the cluster has changed, and deleted when it has expired.
+
+The question of a preview is its pods and the policies that decide: those of the scheduler, or one of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import structs
 from pydantic import ValidationError
 
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler import cost
+from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.crd.fields import Condition
-from wharfinger.crd.placement_preview import MOST_PLACEMENTS, MOST_RULES, NearestMiss, PlacementCount, PlacementPreviewSpec, RuleCount
-from wharfinger.errors import UnknownObject, WharfingerError
+from wharfinger.crd.placement_preview import (
+    MOST_PLACEMENTS,
+    MOST_PODS,
+    MOST_RULES,
+    NearestMiss,
+    PlacementCount,
+    PlacementPreviewSpec,
+    PreviewPolicy,
+    RuleCount,
+    WorkloadRef,
+)
+from wharfinger.crd.policy_app import PolicyAppSpec
+from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
 from wharfinger.event_loop import in_slices
-from wharfinger.framework.chain import Chain
+from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.ports import Clock, WriteFailed
 from wharfinger.kube import refusals
-from wharfinger.kube.custom_resources import ObjectWriter, PlacementPreview
+from wharfinger.kube.custom_resources import ObjectWriter, PlacementPreview, collection
 from wharfinger.kube.refusals import ApiError
-from wharfinger.language.report.diagnostics import PolicyError
+from wharfinger.language.load import TextSet
+from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
+from wharfinger.language.semantics.authority import Authority
 from wharfinger.model import objects
-from wharfinger.model.objects.metadata import time_text
+from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.copies import copied
+from wharfinger.model.reading import decode, manifest_fields, workloads
+from wharfinger.model.reading.files import Objects
+from wharfinger.model.reading.workloads import Admission
+from wharfinger.model.state.cluster_state import ClusterState, copied
 from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.operator import app_objects
 from wharfinger.operator.app_objects import remove
-from wharfinger.operator.conditions import condition, cut, dated, ready
+from wharfinger.operator.controller import condition, cut, dated, ready
 from wharfinger.operator.judgement import Judge
 from wharfinger.operator.object_cache import ObjectCache
-from wharfinger.operator.preview_question import Questions
 from wharfinger.simulate import dry_run
+
+_KINDS: Mapping[str, tuple[str, type[objects.AnyObject]]] = {
+    "Deployment": ("/apis/apps/v1/namespaces/{}/deployments/{}", objects.Deployment),
+    "StatefulSet": ("/apis/apps/v1/namespaces/{}/statefulsets/{}", objects.StatefulSet),
+    "ReplicaSet": ("/apis/apps/v1/namespaces/{}/replicasets/{}", objects.ReplicaSet),
+    "Job": ("/apis/batch/v1/namespaces/{}/jobs/{}", objects.Job),
+}
+_MOST_COMPILED = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The pods in question and what comes along with them; `note` is sentences about how they are taken."""
+
+    pods: tuple[PodView, ...]
+    made: tuple[objects.AnyObject, ...]
+    chain: Chain
+    note: str = ""
+
+
+class Questions:
+    """Turns specs into questions."""
+
+    def __init__(self, judge: Judge, writer: ObjectWriter) -> None:
+        self._judge = judge
+        self._writer = writer
+        self._compiled: dict[str, CompiledPolicy] = {}
+
+    async def of(self, meta: ObjectMeta, spec: PlacementPreviewSpec) -> Asked:
+        """The question of a preview.
+
+        UnknownObject, UsageError, PolicyError or InvalidObject where it cannot be asked, ApiError as the writer.
+        """
+        expansion = self._expanded(await self._workload(meta, spec))
+        _of_class(expansion.pods, self._cluster())
+        if not self._judge.rights.trusted:
+            _reach_no_others(expansion.pods)
+        chain, note = self._chain(expansion.pods)
+        if spec.policies is None:  # policies of other namespaces do not count, and the revision of all policies is not shown
+            policies = [policy for policy in chain.policies if policy.authority.covers(meta.namespace)]
+        else:
+            policies = [await self._policy(each, meta.namespace) for each in spec.policies]
+            _one_of_each_name(policies)
+        chain = with_policies(chain, policies)
+        unknown = manifest_fields.unknown_template_fields(spec.template, "spec.template") if spec.template else ()
+        return Asked(
+            pods=tuple(map(PodView, expansion.pods)), made=expansion.made, chain=chain, note="\n".join(filter(None, [*unknown, note]))
+        )
+
+    # ── the pods ──
+
+    async def _workload(self, meta: ObjectMeta, spec: PlacementPreviewSpec) -> objects.AnyObject:
+        if spec.workload_ref is not None:
+            found, kind = await self._referred(meta.namespace, spec.workload_ref)
+        else:
+            found = {"metadata": {"name": meta.name, "namespace": meta.namespace}, "spec": {"template": spec.template or {}}}
+            kind = objects.ReplicaSet
+        if spec.replicas is not None:
+            counts = ("parallelism", "completions") if kind is objects.Job else ("replicas",)
+            found = {**found, "spec": {**(found.get("spec") or {}), **dict.fromkeys(counts, spec.replicas)}}
+        return decode.convert(found, kind)
+
+    async def _referred(self, namespace: str, ref: WorkloadRef) -> tuple[dict[str, Any], type[objects.AnyObject]]:
+        try:
+            if ref.kind == "PolicyApp":
+                app = await self._writer.get(f"{collection('PolicyApp', namespace)}/{ref.name}")
+                meta = msgspec.convert(app["metadata"], ObjectMeta)
+                return app_objects.deployment(meta, PolicyAppSpec.model_validate(app["spec"])), objects.Deployment
+            path, kind = _KINDS[ref.kind]
+            return await self._writer.get(path.format(namespace, ref.name)), kind
+        except refusals.NotFound:
+            raise UnknownObject(f"there is no {ref.kind} {ref.name} in namespace {namespace}") from None
+
+    def _expanded(self, workload: objects.AnyObject) -> workloads.Expansion:
+        """The pods of a workload, which are made between two decisions: a user who may scale it must not block the scheduler."""
+        try:
+            return workloads.expand(Objects(by_kind={type(workload): (workload,)}), self._cluster(), most=MOST_PODS)
+        except InvalidObject as error:
+            raise UsageError(f"{error}; say in spec.replicas how many to place") from error
+
+    def _cluster(self) -> Objects:
+        """The priority classes that the pods are looked up in."""
+        store = self._judge.snapshot().objects
+        return Objects(by_kind={objects.PriorityClass: store.all(objects.PriorityClass)})
+
+    # ── who decides ──
+
+    def _chain(self, pods: Sequence[objects.Pod]) -> tuple[Chain, str]:
+        asked = pods[0].spec.scheduler_name if pods else ""
+        chain = self._judge.chain_of(asked)
+        if chain is not None:
+            return chain, ""
+        name, chain = self._judge.first()
+        return chain, f"the pods are another scheduler's ({asked}); the answer is for {name}" if asked else ""
+
+    async def _policy(self, wanted: PreviewPolicy, namespace: str) -> CompiledPolicy:
+        if wanted.source is None:
+            policies = (policy for chain in self._judge.chains() for policy in chain.policies)
+            known = {policy.name: policy for policy in policies if policy.authority.covers(namespace)}
+            if wanted.name not in known:
+                raise UnknownObject(f'there is no active policy "{wanted.name}"')
+            return known[wanted.name]
+        authority = self._judge.rights.of(namespace)
+        key = hashlib.sha256(repr((authority, wanted.source, sorted(wanted.params.items()))).encode()).hexdigest()
+        if key not in self._compiled:
+            if len(self._compiled) >= _MOST_COMPILED:
+                self._compiled.pop(next(iter(self._compiled)))
+            self._compiled[key] = await asyncio.to_thread(compiled, wanted.source, dict(wanted.params), authority)
+        return self._compiled[key]
+
+
+def _of_class(pods: Sequence[objects.Pod], cluster: Objects) -> None:
+    """Raises UsageError for pods with another priority than that of their class, which no API server would accept.
+
+    With a free choice of numbers one could find out the priorities of the pods that would be evicted, one comparison at a time.
+    """
+    if not pods:
+        return
+    pod = pods[0]  # all are of one template
+    found = Admission(cluster.of(objects.PriorityClass)).admit(structs.replace(pod, spec=structs.replace(pod.spec, priority=None)))
+    if found.spec.priority != pod.spec.priority:
+        raise UsageError(
+            f"the pods' priority is {pod.spec.priority}, where their class gives {found.spec.priority}; leave out `priority`, and name a "
+            "class in `priorityClassName`"
+        )
+
+
+def _one_of_each_name(policies: Sequence[CompiledPolicy]) -> None:
+    """Raises UsageError for two policies of one name."""
+    names = Counter(policy.name for policy in policies)
+    twice = next((name for name, times in names.items() if times > 1), None)
+    if twice is not None:
+        raise UsageError(f'two of the policies to try are called "{twice}"; rename one of them')
+
+
+def _reach_no_others(pods: Sequence[objects.Pod]) -> None:
+    """Raises UsageError for pods whose affinity looks at pods of other namespaces.
+
+    The answer would show whether a pod there has a label, to users who may not create such pods: Kubernetes has a
+    quota for that (the scope CrossNamespacePodAffinity), which holds when pods are made, and a preview makes none.
+    """
+    for pod in pods:
+        if any(term.namespace_selector is not None or set(term.namespaces) - {pod.metadata.namespace} for term in _terms(pod)):
+            raise UsageError(
+                "the pods' affinity reaches other namespaces, which a preview tells nothing about; leave out `namespaces` and "
+                "`namespaceSelector`, or set `tenantPolicies: Trusted`"
+            )
+
+
+def _terms(pod: objects.Pod) -> Iterator[objects.PodAffinityTerm]:
+    affinity = pod.spec.affinity
+    for found in () if affinity is None else (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if found is not None:
+            yield from found.required_during_scheduling_ignored_during_execution
+            yield from (weighted.pod_affinity_term for weighted in found.preferred_during_scheduling_ignored_during_execution)
+
+
+def compiled(text: str, params: Mapping[str, str], authority: Authority) -> CompiledPolicy:
+    """The policy of a text that imports libraries at most, as that of `authority`.
+
+    PolicyError or UsageError where there is none, or it costs too much.
+    """
+    diagnostics = Diagnostics()
+    policy = TextSet(texts={"policy": text.encode()}, imports=False).check("policy", CATALOGUE, diagnostics, authority).policy
+    if diagnostics.has_errors:
+        raise PolicyError(diagnostics)
+    if policy is None:
+        raise UsageError("the text holds no `policy` line")
+    return cost.affordable(compile_policy(policy, params))
+
 
 _MOST_REASONS = 8
 

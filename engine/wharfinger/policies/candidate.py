@@ -1,8 +1,7 @@
-"""One text of a source to a policy that may decide: parsed, checked, its tests run, compiled, tried on a part of the live cluster.
+"""One text of a source becomes a policy that may decide: parsed, checked, tested, compiled with its params, tried on a part of the cluster.
 
-The sample of the cluster is taken on the event loop in a moment, by reference; the thread that compiles makes a cluster of it, so that
-scheduling neither waits for it nor changes it meanwhile. A policy that rejects every node is what its author may want, so it is not
-refused; a warning says it as long as it is so. Nothing raises: whatever is wrong with a text, or goes wrong with it, becomes a finding.
+The sample of the cluster is taken on the event loop by reference; the thread that compiles builds a cluster from it, so scheduling does
+not wait. A policy that rejects every node may be intended: it is accepted with a warning. Nothing raises: every problem is a finding.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ import numpy as np
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
-from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.errors import WharfingerError
+from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.explain import policy_warnings
 from wharfinger.framework.evaluation import lineup
 from wharfinger.framework.policy_status import Finding, PolicyText
 from wharfinger.framework.registry import default_registry
 from wharfinger.language.load import TextSet
-from wharfinger.language.report import render
+from wharfinger.language.report import render, wording
 from wharfinger.language.report.codes import Severity
 from wharfinger.language.report.diagnostics import Diagnostic, Diagnostics
 from wharfinger.language.report.wording import count
@@ -35,8 +34,28 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.policies import policy_tests
-from wharfinger.policies.compiling import own_params
-from wharfinger.policies.test_report import Failure
+from wharfinger.policies.policy_tests import Failure
+
+
+def compile_all(policies: Sequence[typed.Policy], params: Mapping[str, Any]) -> tuple[CompiledPolicy, ...]:
+    """The compiled policies. A value in `params` is set wherever a policy declares it: `name` in every policy, `policy.name` in one.
+
+    Raises UnknownObject for a param that no policy has, PolicyError for a policy that costs too much to decide.
+    """
+    known = {name for policy in policies for param in policy.params for name in (param.name, f"{policy.name}.{param.name}")}
+    for name in params:
+        if name not in known:
+            meant = wording.closest(name, known)
+            raise UnknownObject(f"no policy has a param {name}" + (f"; did you mean {meant}?" if meant else ""))
+    return tuple(cost.affordable(compile_policy(policy, own_params(policy, params))) for policy in policies)
+
+
+def own_params(policy: typed.Policy, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The values among `params` that are for one policy; `policy.name` takes precedence over `name`."""
+    declared = [param.name for param in policy.params]
+    own = {name: params[name] for name in declared if name in params}
+    return own | {name: params[f"{policy.name}.{name}"] for name in declared if f"{policy.name}.{name}" in params}
+
 
 MOST_NODES = 300
 MOST_PLACED = 2000

@@ -13,7 +13,7 @@ from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread, in_slices
 from wharfinger.explain.explained_pod import ExplainedPod, explained
 from wharfinger.language.report import wording
-from wharfinger.model.state.copies import copied
+from wharfinger.model.state.cluster_state import copied
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import Series
+from wharfinger.signals.ports import Kind, SignalFailed
 
 MOST_SERIES = 200_000
 

@@ -26,7 +26,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import DecodeError, HTTPError, InsecureRequestWarning, ReadTimeoutError
 
 from wharfinger.signals.answer import UNREADABLE, vector
-from wharfinger.signals.failure import Kind, SignalFailed, on_one_line
+from wharfinger.signals.ports import Kind, SignalFailed, on_one_line
 from wharfinger.signals.query import PrometheusServer
 
 

@@ -27,7 +27,7 @@ from wharfinger.language.semantics.types import Kind
 from wharfinger.model.columns.metric_table import MetricColumn, Samples, column_of
 from wharfinger.model.objects import Node
 from wharfinger.model.objects.cluster import NodeAddress
-from wharfinger.signals.failure import on_one_line
+from wharfinger.signals.ports import on_one_line
 from wharfinger.signals.query import Query
 
 PORTION = 100

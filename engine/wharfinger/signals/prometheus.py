@@ -10,9 +10,9 @@ from typing import Any
 
 import urllib3
 
-from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.http import PrometheusAdapter, PrometheusSession, failed
 from wharfinger.signals.mapping import AHEAD, Mapped, NodeNames, Series, in_portions, in_turn, mapped
+from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import PrometheusServer, Query
 
 

@@ -1,13 +1,17 @@
-"""Metrics and log lines about policies, and the history of reloads that the live page shows."""
+"""Metrics and log lines about policies and their metrics' samples, and the history of reloads that the live page shows."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from wharfinger.framework.policy_status import Finding, PolicyObserver, PolicyStatus, Result, SourceStatus
+from wharfinger.signals.mapping import Mapped
+from wharfinger.signals.ports import SignalFailed, SignalObserver
+from wharfinger.signals.query import Query
+from wharfinger.signals.refreshing import Suspension
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import Metrics
@@ -145,3 +149,61 @@ class ReloadHistory(PolicyObserver):
                 report=status.told[:LONGEST_REPORT],
             )
         )
+
+
+class TelemetrySignalObserver(SignalObserver):
+    """Counts, measures, and logs what changes: the first failure of several, and new oddities of series."""
+
+    def __init__(self, metrics: Metrics, log: Log) -> None:
+        self._log = log
+        self._seconds = metrics.histogram(Metric.SIGNAL_REFRESH_DURATION)
+        self._failures = metrics.counter(Metric.SIGNAL_FAILURES)
+        self._suspensions = metrics.counter(Metric.SIGNAL_SUSPENSIONS)
+        self._failing: dict[str, str] = {}
+        self._odd: dict[str, frozenset[str]] = {}
+        self._suspended: set[tuple[str, str]] = set()
+
+    def followed(self, queries: Mapping[str, Query]) -> None:
+        """Forgets other signals, and removes the series of their metrics."""
+        self._failing = {key: kind for key, kind in self._failing.items() if key in queries}
+        self._odd = {key: odd for key, odd in self._odd.items() if key in queries}
+        used = {user for query in queries.values() for user in query.users}
+        for policy, metric in [each for each in self._suspended if f"{each[0]}.{each[1]}" not in used]:
+            self._suspensions.remove(policy, metric)
+            self._suspended.discard((policy, metric))
+
+    def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
+        """Measures a refresh, and logs it if the signal failed before or has new kinds of unusable series."""
+        self._seconds.labels(query.place).observe(seconds)
+        if self._failing.pop(query.key, None) is not None:
+            self._log.info("signal answered again", **_named_signal(query))
+        odd = dict(found.oddities)
+        for said in odd.keys() - self._odd.get(query.key, frozenset()):
+            self._log.warning("signal has odd series", **_named_signal(query), what=said, series=odd[said].count, example=odd[said].example)
+        self._odd[query.key] = frozenset(odd)
+
+    def refresh_failed(self, query: Query, error: SignalFailed, seconds: float) -> None:
+        """Counts and measures a failure, and logs it unless the refresh before failed in the same way."""
+        self._seconds.labels(query.place).observe(seconds)
+        self._failures.labels(query.place, error.kind.value).inc()
+        if self._failing.get(query.key) != error.kind.value:
+            self._failing[query.key] = error.kind.value
+            self._log.warning("signal not refreshed", **_named_signal(query), kind=error.kind.value, why=str(error))
+
+    def suspended(self, what: Suspension) -> None:
+        """Counts and logs a suspension."""
+        self._suspensions.labels(what.policy, what.metric.name).inc()
+        self._suspended.add((what.policy, what.metric.name))
+        self._log.warning("metric suspended", **_told(what))
+
+    def resumed(self, what: Suspension) -> None:
+        """Logs that a metric is used again."""
+        self._log.info("metric resumed", **_told(what))
+
+
+def _named_signal(query: Query) -> dict[str, Any]:
+    return {"metrics": ", ".join(query.users), "server": query.place, "query": query.text}
+
+
+def _told(what: Suspension) -> dict[str, Any]:
+    return {"policy": what.policy, "metric": what.metric.name, "why": str(what), "coverage": round(what.coverage, 3)}

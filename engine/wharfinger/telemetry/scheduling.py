@@ -21,7 +21,7 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import Log, redacted
 from wharfinger.telemetry.metrics import Metrics
-from wharfinger.telemetry.stopwatch import DecisionStopwatch, Efforts
+from wharfinger.telemetry.timing import DecisionStopwatch, Efforts
 
 OTHER = "other"
 

@@ -1,15 +1,26 @@
-"""The web application of the scheduler: its routes, error answers, and `/metrics`.
+"""The web application of the scheduler: its routes, error answers, health checks and `/metrics`.
 
-/healthz /livez /readyz   health, as Kubernetes' components answer it   (health.py)
+/healthz /livez /readyz   health, as Kubernetes' components answer it
 /metrics                  Prometheus
 /debug/profile            CPU profile of the event loop                 (debug.py)
 /debug/cache              the cache compared with the API server        (debug.py)
+
+The format of health checks is that of staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go, Kubernetes 1.36, with one difference:
+reasons are not withheld, as clients that may ask for the health may know why a check fails.
+
+    GET /readyz                       200 ok
+    GET /readyz?verbose               200 [+]informer-sync ok … readyz check passed
+    GET /readyz?exclude=informer-sync
+    GET /readyz/informer-sync         that check alone
 """
 
 from __future__ import annotations
 
+import asyncio
 import gzip
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, gzip_accepted
@@ -21,10 +32,95 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from wharfinger.web import debug as looking_inside
-from wharfinger.web import health
 from wharfinger.web.debug import Debug
-from wharfinger.web.health import Checks
 from wharfinger.web.request_rate import Shared
+
+Check = Callable[[], "str | Awaitable[str | None] | None"]
+"""A check: None when all is well, else the reason why not; what it raises is a reason too."""
+
+PATIENCE = 5.0
+"""Seconds that a check may take."""
+
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checks:
+    """Checks by name, in the order of the answer.
+
+    `live`: whether the process is worth keeping (`/livez`, and `/healthz`, its old name). `ready`: whether it does its work.
+    """
+
+    live: Mapping[str, Check] = field(default_factory=dict)
+    ready: Mapping[str, Check] = field(default_factory=dict)
+
+
+def health_routes(checks: Checks) -> list[Route]:
+    """The routes of `/healthz`, `/livez` and `/readyz`."""
+    by_path = {"healthz": checks.live, "livez": checks.live, "readyz": checks.ready}
+    return [route for name, own in by_path.items() for route in _routes(name, {"ping": _ping, **own})]
+
+
+def _ping() -> None:
+    """Well as soon as it can be asked."""
+
+
+def _routes(name: str, checks: Mapping[str, Check]) -> list[Route]:
+    async def all_checks(request: Request) -> Response:
+        return await _answer(name, checks, request)
+
+    async def one_check(request: Request) -> Response:
+        return await _answer_one(checks, request.path_params["check"])
+
+    return [Route(f"/{name}", all_checks), Route(f"/{name}/{{check}}", one_check)]
+
+
+async def _answer(name: str, checks: Mapping[str, Check], request: Request) -> Response:
+    excluded = dict.fromkeys(word for words in request.query_params.getlist("exclude") for word in words.split(",") if word)
+    lines, failed = [], False
+    for own, check in checks.items():
+        if own in excluded:
+            lines.append(f"[+]{own} excluded: ok")
+            continue
+        reason = await outcome(check)
+        failed = failed or reason is not None
+        lines.append(f"[+]{own} ok" if reason is None else f"[-]{own} failed: {reason}")
+    unknown = [f'"{word}"' for word in excluded if word not in checks]
+    if unknown:
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {', '.join(unknown)}")
+    if failed:
+        return _text("\n".join([*lines, f"{name} check failed", ""]), 500)
+    return _text("\n".join([*lines, f"{name} check passed", ""]) if "verbose" in request.query_params else "ok")
+
+
+async def _answer_one(checks: Mapping[str, Check], own: str) -> Response:
+    check = checks.get(own)
+    if check is None:
+        return _text(f"there is no check {own}; there are {', '.join(checks)}\n", 404)
+    reason = await outcome(check)
+    return _text("ok") if reason is None else _text(f"internal server error: {reason}\n", 500)
+
+
+async def outcome(check: Check) -> str | None:
+    """None when all is well, else the reason in one line; a check that takes too long or fails has one too."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            found = check()
+            reason = await found if inspect.isawaitable(found) else found
+    except TimeoutError:
+        return f"no answer within {PATIENCE:g} s"
+    except Exception as error:  # noqa: BLE001 — a check that breaks is a check that fails
+        return f"{type(error).__name__}: {_one_line(str(error))}"
+    return None if reason is None else _one_line(reason)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _text(content: str, status: int = 200) -> Response:
+    return PlainTextResponse(content, status, headers=_HEADERS)
+
 
 _SMALL = 1400  # bytes; what goes into one packet anyway is not worth compressing
 
@@ -56,7 +152,7 @@ def application(
     checks: Checks, registry: CollectorRegistry, debug: Debug | None = None, extra_routes: Sequence[BaseRoute] = ()
 ) -> Starlette:
     """The application; without `debug` nothing under `/debug` is there."""
-    routes: list[BaseRoute] = [*health.routes(checks), route(registry), *extra_routes]
+    routes: list[BaseRoute] = [*health_routes(checks), route(registry), *extra_routes]
     if debug is not None:
         routes += looking_inside.routes(debug)
     app = Starlette(

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.property import clusters
-from wharfinger.builtins import CATALOGUE, text_kernels
+from wharfinger.builtins import CATALOGUE, texts
 from wharfinger.builtins.signature import AtNode, AtRows
 from wharfinger.language.semantics.catalogue import Function
 from wharfinger.language.semantics.typed import MetricKey
@@ -77,7 +77,7 @@ def test_of_arguments_alone(function: Function) -> None:
     def agree(data: st.DataObject, n_rows: int) -> None:
         given_ = arguments(function, data.draw, n_rows)
         strings = StringTable()
-        textual = isinstance(function.vector, text_kernels.Kernel)
+        textual = isinstance(function.vector, texts.Kernel)
         columns = [
             np.array([strings.code(value) if textual else value for value in argument]) if isinstance(argument, list) else argument
             for argument in given_

@@ -14,8 +14,7 @@ from wharfinger.builtins.catalogue import SCORE_PLUGINS
 from wharfinger.builtins.nodes import tolerates
 from wharfinger.builtins.texts import regex_fault
 from wharfinger.framework import extension, registry
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.catalogue import Function, Subject
 from wharfinger.language.semantics.types import NUMERIC, Kind
 from wharfinger.model import objects

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.signals.scripted import scripted, vector
-from wharfinger.kube.resources import SCHEDULING
+from wharfinger.kube.wire import SCHEDULING
 
 WHARF = Path(sys.executable).with_name("wharf")
 NODE = {"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}}

@@ -12,8 +12,7 @@ from wharfinger.compiler import cost
 from wharfinger.compiler.evaluation.selections import Lookup
 from wharfinger.compiler.program import compile_policy
 from wharfinger.language import load
-from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, PolicyError, Source
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies
 
 POLICIES = Path(__file__).parents[3] / "policies"

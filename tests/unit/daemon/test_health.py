@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 
 from wharfinger.daemon.pages import Health
-from wharfinger.web.health import outcome
+from wharfinger.web.app import outcome
 
 
 def told(health):

@@ -16,7 +16,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import Mode, PolicyStatus, Result, SourceStatus
 from wharfinger.language import load
 from wharfinger.model import objects
-from wharfinger.policies import compiling
+from wharfinger.policies import candidate
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.telemetry.policies import MOST, ReloadHistory
@@ -106,7 +106,7 @@ def test_nodes_are_coloured_by_a_metric(tmp_path):
     (tmp_path / "load.policy").write_text(MEASURED)
     (typed,), diagnostics = load.load_policies([str(tmp_path / "load.policy")], CATALOGUE)
     assert typed is not None, list(diagnostics)
-    setting = Setting(assemble(compiling.compile_all([typed], {})))
+    setting = Setting(assemble(candidate.compile_all([typed], {})))
     setting.put(node("a"), node("b"))
     assert "metric:load/busy" in {coloring["key"] for coloring in setting.parts()["summary"]["shades"]}
     assert setting.board.picture("metric:load/busy", known=-1).coloring.note == "there are no samples yet"

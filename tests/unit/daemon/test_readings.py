@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.unit.compiler.texts import compiled
 from tests.unit.scheduler.running import node, pod, running
-from wharfinger.daemon.gauges import read_from
+from wharfinger.daemon.observation import read_from
 from wharfinger.framework.chain import assemble
 from wharfinger.telemetry.metrics import Metrics
 

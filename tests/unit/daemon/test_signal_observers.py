@@ -10,12 +10,12 @@ from tests.unit.signals.test_refreshing import policy
 from wharfinger.daemon.cluster_events import SignalEvents, SignalObservers
 from wharfinger.framework.ports import Reference
 from wharfinger.language.semantics.authority import CLUSTER, Authority
-from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import NodeNames, Series, mapped
+from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import queries_of
-from wharfinger.signals.suspension import Suspension
+from wharfinger.signals.refreshing import Suspension
 from wharfinger.telemetry.metrics import Metrics
-from wharfinger.telemetry.signals import TelemetrySignalObserver
+from wharfinger.telemetry.policies import TelemetrySignalObserver
 
 POLICY = policy()
 (METRIC,) = POLICY.metrics

@@ -13,9 +13,8 @@ from wharfinger.compiler.program import compile_policy
 from wharfinger.framework import chain, registry
 from wharfinger.framework.extension import Arguments, FilterPlugin, Plugin, ScorePlugin
 from wharfinger.framework.verdict import SKIP, NodeSet, Reason, Rejected, Verdicts
-from wharfinger.language.report.diagnostics import Diagnostics
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.report.render import render
-from wharfinger.language.report.source import Source
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.kube.conftest import RealClock, until
 from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.framework.ports import BindFailed
-from wharfinger.kube.binder import ApiBinder
+from wharfinger.kube.writes import ApiBinder
 from wharfinger.model.objects import ObjectMeta, Pod
 from wharfinger.model.objects.pod_view import PodView
 

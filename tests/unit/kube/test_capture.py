@@ -10,7 +10,7 @@ from tests.unit.kube.conftest import RealClock
 from tests.unit.kube.scripted_server import Answer, refused
 from wharfinger.errors import UsageError
 from wharfinger.kube import capture
-from wharfinger.kube.resources import SCHEDULING
+from wharfinger.kube.wire import SCHEDULING
 from wharfinger.model.reading import files
 
 PODS, NODES, CLASSES = "/api/v1/pods", "/api/v1/nodes", "/apis/storage.k8s.io/v1/storageclasses"

@@ -18,12 +18,11 @@ from tests.unit.web.certificates import signed_by_itself
 from wharfinger.framework.ports import BindFailed, WriteFailed
 from wharfinger.kube import credentials as credentials_of
 from wharfinger.kube import refusals
-from wharfinger.kube.binder import ApiBinder
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.custom_resources import ObjectWriter
 from wharfinger.kube.exchange import Exchanges
-from wharfinger.kube.writes import ApiWriter
+from wharfinger.kube.writes import ApiBinder, ApiWriter
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode

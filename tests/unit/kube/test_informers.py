@@ -9,7 +9,7 @@ import pytest
 from tests.unit.kube.conftest import RealClock, Recorder, running, until
 from tests.unit.kube.scripted_server import QUIET, Answer, Stream, refused
 from wharfinger.kube.reflector import Informers
-from wharfinger.kube.resources import NODES, PODS, SCHEDULING, Resource
+from wharfinger.kube.wire import NODES, PODS, SCHEDULING, Resource
 from wharfinger.model import objects
 
 SERVICES = Resource(kind=objects.Service, path="/api/v1/services")

@@ -10,7 +10,7 @@ from tests.unit.kube.conftest import RealClock, Recorder, running, steady, until
 from tests.unit.kube.scripted_server import QUIET, Answer, ScriptedServer, Seen, Stream, refused
 from wharfinger.kube import refusals
 from wharfinger.kube.reflector import Reflector, ReflectorSettings
-from wharfinger.kube.resources import NODES, Resource
+from wharfinger.kube.wire import NODES, Resource
 from wharfinger.model import objects
 
 PATH = NODES.path

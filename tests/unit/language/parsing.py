@@ -2,8 +2,7 @@
 
 from wharfinger.language.formatting.expressions import one_line
 from wharfinger.language.parse.parser import parse, parse_expression
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.syntax import ast
 
 

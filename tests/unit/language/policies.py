@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tests.load_source import load_source
 from wharfinger.builtins import CATALOGUE
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics import typed
 
 

@@ -9,8 +9,7 @@ import lark
 import pytest
 
 from wharfinger.language.parse import grammar, interactive, tokens
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 
 
 def test_the_grammar_has_no_conflicts(caplog):

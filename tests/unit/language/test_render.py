@@ -6,9 +6,8 @@ import pytest
 
 from tests.unit.language.parsing import source
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Diagnostic, Diagnostics, Label
+from wharfinger.language.report.diagnostics import Diagnostic, Diagnostics, Label, Span
 from wharfinger.language.report.render import human, plain, render
-from wharfinger.language.report.source import Span
 
 TEXT = 'policy "p"\n\nfilter f {\n\trequire node.free.memory >= 2Gb else "漢字 é"\n}\n' + "\n" * 100 + "let a = " + "b + " * 100 + "c\n"
 FILE = source(TEXT)

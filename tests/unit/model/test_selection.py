@@ -6,8 +6,8 @@ import pytest
 from tests.unit.model import clusters
 from tests.work import calls
 from wharfinger.model.columns import pod_table, selection
-from wharfinger.model.columns.corrected import Corrections
 from wharfinger.model.columns.domains import exact_sum
+from wharfinger.model.columns.selection import Corrections
 
 ZONES = {"zone": "z1"}, {"zone": "z2"}
 

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.model import cases
 from wharfinger.errors import InvalidObject
 from wharfinger.model import objects
-from wharfinger.model.objects import selectors
+from wharfinger.model.objects import matching
 from wharfinger.model.reading import decode
 
 
@@ -13,22 +13,22 @@ from wharfinger.model.reading import decode
 def test_selects_as_kubernetes_selects(case):
     labels, name = case["labels"], case["name"]
     if "node" in case:
-        selector = selectors.node_selector(decode.convert(case["node"], objects.NodeSelector))
+        selector = matching.node_selector(decode.convert(case["node"], objects.NodeSelector))
         assert str(selector.matches(labels, name)).lower() == case["answer"]
         return
     given = decode.convert(case["selector"], objects.LabelSelector) if "selector" in case else None
     if case["answer"] == "err":
         with pytest.raises(InvalidObject, match="selector"):
-            selectors.label_selector(given)
+            matching.label_selector(given)
         return
-    assert str(selectors.label_selector(given).matches(labels)).lower() == case["answer"]
+    assert str(matching.label_selector(given).matches(labels)).lower() == case["answer"]
 
 
 def test_absent_selects_nothing_and_empty_everything():
-    assert selectors.label_selector(None) == selectors.NOTHING
-    assert not selectors.NOTHING.matches({})
-    assert selectors.label_selector(objects.LabelSelector()) == selectors.EVERYTHING
-    assert selectors.of_labels({}) == selectors.EVERYTHING
+    assert matching.label_selector(None) == matching.NOTHING
+    assert not matching.NOTHING.matches({})
+    assert matching.label_selector(objects.LabelSelector()) == matching.EVERYTHING
+    assert matching.of_labels({}) == matching.EVERYTHING
 
 
 def test_selectors_that_say_the_same_are_equal_and_share_a_hash():
@@ -37,16 +37,16 @@ def test_selectors_that_say_the_same_are_equal_and_share_a_hash():
         match_labels={"b": "2"},
         match_expressions=(objects.LabelSelectorRequirement(key="a", operator="In", values=("1", "1")),),
     )
-    assert selectors.label_selector(one) == selectors.label_selector(other)
-    assert hash(selectors.label_selector(one)) == hash(selectors.label_selector(other))
-    assert selectors.label_selector(one) != selectors.NOTHING
+    assert matching.label_selector(one) == matching.label_selector(other)
+    assert hash(matching.label_selector(one)) == hash(matching.label_selector(other))
+    assert matching.label_selector(one) != matching.NOTHING
 
 
 def test_added_labels_narrow():
-    selector = selectors.of_labels({"app": "web"}).and_labels({"version": "v1"})
+    selector = matching.of_labels({"app": "web"}).and_labels({"version": "v1"})
     assert selector.matches({"app": "web", "version": "v1"})
     assert not selector.matches({"app": "web"})
-    assert not selectors.NOTHING.and_labels({"version": "v1"}).matches({"version": "v1"})
+    assert not matching.NOTHING.and_labels({"version": "v1"}).matches({"version": "v1"})
 
 
 def test_prints_as_kubectl_would_take_it():
@@ -55,9 +55,9 @@ def test_prints_as_kubectl_would_take_it():
         objects.LabelSelectorRequirement(key="c", operator="Exists"),
         objects.LabelSelectorRequirement(key="d", operator="DoesNotExist"),
     )
-    selector = selectors.label_selector(objects.LabelSelector(match_labels={"a": "1"}, match_expressions=expressions))
+    selector = matching.label_selector(objects.LabelSelector(match_labels={"a": "1"}, match_expressions=expressions))
     assert str(selector) == "a in (1),b notin (x,y),c,!d"
-    assert (str(selectors.NOTHING), str(selectors.EVERYTHING)) == ("nothing", "everything")
+    assert (str(matching.NOTHING), str(matching.EVERYTHING)) == ("nothing", "everything")
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_prints_as_kubectl_would_take_it():
     ],
 )
 def test_label_keys(key, valid):
-    assert selectors.valid_key(key) is valid
+    assert matching.valid_key(key) is valid
 
 
 @pytest.mark.parametrize(("value", "valid"), [("", True), ("a", True), ("a.b_c-d", True), ("a ", False), ("x" * 64, False), ("é", False)])
 def test_label_values(value, valid):
-    assert selectors.valid_value(value) is valid
+    assert matching.valid_value(value) is valid
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,4 @@ def test_label_values(value, valid):
     ],
 )
 def test_whole_numbers_as_go_parses_them(text, number):
-    assert selectors.parse_int64(text) == number
+    assert matching.parse_int64(text) == number

@@ -13,7 +13,7 @@ from wharfinger.kube.custom_resources import PolicyApp
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.model.reading import decode
-from wharfinger.operator.app_drift import AppDrift, Drift
+from wharfinger.operator.app_status import AppDrift, Drift
 
 NOW = 1_700_000_000.0
 

@@ -4,7 +4,7 @@ import pytest
 
 from wharfinger.crd.policy_app import AppPhase, DriftedPod, PolicyAppSpec
 from wharfinger.operator.app_status import Governance, Observed, conditions_of, message_of, phase_of, status_of
-from wharfinger.operator.conditions import dated
+from wharfinger.operator.controller import dated
 
 SPEC = PolicyAppSpec(image="web:1", replicas=3)
 

@@ -9,7 +9,7 @@ from wharfinger.framework.policy_status import FormerText, Mode, PolicyStatus, R
 from wharfinger.kube.custom_resources import SchedulingPolicy
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.model.objects.metadata import ObjectMeta
-from wharfinger.operator.policy_source import last_known_good, remembered, text_of
+from wharfinger.operator.scheduling_policy import last_known_good, remembered, text_of
 
 SINCE = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 GOOD = {"source": 'policy "p"\n', "generation": 3, "since": "2026-01-02T03:04:05Z", "params": {"keep": "10%"}}

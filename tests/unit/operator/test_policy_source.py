@@ -11,7 +11,7 @@ from wharfinger.kube.custom_resources import PolicyApp, SchedulingPolicy
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies, TenantRights
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.operator.object_cache import ObjectCache
-from wharfinger.operator.policy_source import KIND, NOT_INSTALLED, SOURCE, SchedulingPolicySource, text_of
+from wharfinger.operator.scheduling_policy import KIND, NOT_INSTALLED, SOURCE, SchedulingPolicySource, text_of
 
 
 class Heard:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from wharfinger.framework.policy_status import Finding, MetricStatus, Mode, PolicyStatus, Result
-from wharfinger.operator.policy_status import conditions_of, ready_of
+from wharfinger.operator.scheduling_policy import conditions_of, ready_of
 
 
 def status(*findings, mode=Mode.ENFORCE, revision="r", held=1):

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.unit.simulate.clusters import chain_of, pods_of, state_of
-from wharfinger.model.state.copies import copied
+from wharfinger.model.state.cluster_state import copied
 from wharfinger.operator.preview import answered
 from wharfinger.simulate.dry_run import dry_run
 

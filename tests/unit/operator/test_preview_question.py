@@ -11,8 +11,7 @@ from wharfinger.framework.chain import assemble
 from wharfinger.language.semantics.authority import Authority, TenantPolicies, TenantRights
 from wharfinger.model import objects
 from wharfinger.model.objects.metadata import ObjectMeta
-from wharfinger.operator.preview import Answer, conditions_of
-from wharfinger.operator.preview_question import Questions
+from wharfinger.operator.preview import Answer, Questions, conditions_of
 
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main"}]}}
 

@@ -10,10 +10,9 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.framework.chain import assemble
 from wharfinger.language import load
 from wharfinger.language.formatting import format as formatter
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
-from wharfinger.policies import compiling, policy_tests
-from wharfinger.policies.test_report import covered_fraction
+from wharfinger.language.report.diagnostics import Diagnostics, Source
+from wharfinger.policies import candidate, policy_tests
+from wharfinger.policies.policy_tests import covered_fraction
 
 FOLDER = Path(__file__).parents[3] / "policies"
 FILES = sorted(FOLDER.glob("*.policy"))
@@ -45,7 +44,7 @@ def test_a_policy_is_formatted_and_named_after_its_file(file):
 
 def test_all_of_them_can_be_used_together():
     found, _ = load.load_policies([FOLDER], CATALOGUE)
-    chain = assemble(compiling.compile_all([policy for policy in found if policy is not None], {}))
+    chain = assemble(candidate.compile_all([policy for policy in found if policy is not None], {}))
     assert [policy.name for policy in chain.policies] == sorted(file.stem for file in FILES)
 
 

@@ -1,8 +1,7 @@
 import pytest
 
 from wharfinger.language.parse.parser import parse
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.syntax import test_steps
 from wharfinger.language.syntax.test_steps import NODE_FIELDS, POD_FIELDS
 from wharfinger.model import objects

@@ -9,8 +9,8 @@ import pytest
 from wharfinger.language.semantics.types import Kind as Measured
 from wharfinger.model.objects import Node
 from wharfinger.model.objects.metadata import ObjectMeta
-from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import NodeNames
+from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import Query
 from wharfinger.signals.sources import sources_of
 

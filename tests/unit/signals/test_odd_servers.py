@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from wharfinger.signals.failure import Kind
+from wharfinger.signals.ports import Kind
 
 from .scripted import body, scripted, vector
 from .test_prometheus import failure, measured, query

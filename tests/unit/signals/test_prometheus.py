@@ -11,8 +11,8 @@ from tests.unit.web.certificates import signed_by_itself
 from wharfinger.language.semantics.types import Kind as Measured
 from wharfinger.model.objects import Node
 from wharfinger.model.objects.metadata import ObjectMeta
-from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import NodeNames
+from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.prometheus import Prometheus
 from wharfinger.signals.query import Query
 

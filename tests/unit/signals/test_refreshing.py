@@ -8,14 +8,13 @@ from tests.in_memory import ManualClock
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.check import check
 from wharfinger.language.parse.parser import parse
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.authority import TenantPolicies, TenantRights
 from wharfinger.model.objects import Node
 from wharfinger.model.objects.metadata import ObjectMeta, time_text
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.signals.failure import Kind, SignalFailed
 from wharfinger.signals.mapping import NodeNames, Series, mapped
+from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import SignalLimits, queries_of
 from wharfinger.signals.refreshing import KEPT, Signals
 

@@ -8,8 +8,7 @@ from tests.load_source import load_source
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework.chain import assemble
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.authority import CLUSTER
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from wharfinger.telemetry.event_loop import BEAT, RECENT, LoopSteps
+from wharfinger.telemetry.timing import BEAT, RECENT, LoopSteps
 
 STEPS = "wharfinger_event_loop_step_seconds"
 LONGEST = "wharfinger_event_loop_longest_step_seconds"

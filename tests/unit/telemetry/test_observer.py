@@ -13,8 +13,8 @@ from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, ReservePlugin
 from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.verdict import Reason
-from wharfinger.telemetry import stopwatch
-from wharfinger.telemetry.requests import requests_seen
+from wharfinger.telemetry import timing
+from wharfinger.telemetry.metrics import requests_seen
 
 PROFILE = {"profile": "wharfinger"}
 ZONED = 'policy "zones"\nfilter zoned { require node.labels["zone"] == "east" else "is elsewhere" on missing reject }\n'
@@ -274,11 +274,11 @@ def test_counts_go_on_when_policies_are_adopted_anew(scene):
 
 @pytest.mark.parametrize(("chance", "shown"), [(0.0, 3), (0.99, 0)])
 def test_extension_points_and_plugins_show_the_decisions_that_chance_picks(scene, monkeypatch, chance, shown):
-    monkeypatch.setattr(stopwatch.random, "random", lambda: chance)
+    monkeypatch.setattr(timing.random, "random", lambda: chance)
     monkeypatch.setattr(
         scene.observer,
         "stopwatch",
-        lambda profile: stopwatch.DecisionStopwatch(scene.metrics, stopwatch.Efforts(scene.metrics), profile, chance=lambda: chance),
+        lambda profile: timing.DecisionStopwatch(scene.metrics, timing.Efforts(scene.metrics), profile, chance=lambda: chance),
     )
 
     async def story():

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from wharfinger.framework.evaluation.stopwatch import NO_LAPS, Effort, TimedLaps
 from wharfinger.telemetry.metrics import Metrics
-from wharfinger.telemetry.stopwatch import ONE_OF, DecisionStopwatch, Efforts
+from wharfinger.telemetry.timing import ONE_OF, DecisionStopwatch, Efforts
 
 
 def ticking():

@@ -5,8 +5,7 @@ import asyncio
 import httpx
 from prometheus_client import CollectorRegistry
 
-from wharfinger.web.app import application
-from wharfinger.web.health import Checks
+from wharfinger.web.app import Checks, application
 
 NEAR, FAR = ("127.0.0.1", 50000), ("192.0.2.7", 50000)
 

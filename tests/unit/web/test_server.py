@@ -11,9 +11,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from wharfinger.errors import UsageError
-from wharfinger.web.app import application
+from wharfinger.web.app import Checks, application
 from wharfinger.web.debug import Debug
-from wharfinger.web.health import Checks
 from wharfinger.web.server import Server
 
 

@@ -10,10 +10,9 @@ import pytest
 from tests.in_memory import ManualClock
 from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.errors import UnknownObject
-from wharfinger.web.ui import feed as feeding
+from wharfinger.web.ui import pages as feeding
 from wharfinger.web.ui.board import Channel, Coloring, Picture, Tiles, steps
-from wharfinger.web.ui.feed import EventStream, Feed, TooMany
-from wharfinger.web.ui.pages import LivePage, routes
+from wharfinger.web.ui.pages import EventStream, Feed, LivePage, TooMany, routes
 
 
 class Board:

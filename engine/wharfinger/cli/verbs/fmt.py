@@ -15,8 +15,7 @@ from wharfinger.errors import UsageError
 from wharfinger.language import files, load
 from wharfinger.language.formatting import format as formatter
 from wharfinger.language.report import render
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Diagnostics, Source
 
 
 def command(

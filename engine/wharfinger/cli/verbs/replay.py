@@ -16,7 +16,7 @@ from wharfinger.errors import UsageError
 from wharfinger.explain import layout
 from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.model.objects.metadata import time_text
-from wharfinger.policies.compiling import own_params
+from wharfinger.policies.candidate import own_params
 from wharfinger.simulate.replay import Change, Difference, Others, Replay
 
 

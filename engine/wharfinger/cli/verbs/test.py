@@ -15,7 +15,7 @@ import typer
 from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.explain import layout
 from wharfinger.policies import policy_tests
-from wharfinger.policies.test_report import Covered, Failure, Report, Result, covered_fraction
+from wharfinger.policies.policy_tests import Covered, Failure, Report, Result, covered_fraction
 
 GREEN, RED, RESET = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 

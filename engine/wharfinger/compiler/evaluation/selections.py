@@ -23,9 +23,8 @@ from wharfinger.compiler.graph import leaves, operations
 from wharfinger.compiler.graph.ir import IDENTITY, Graph, Node, Op, Rep, Stage, ordered
 from wharfinger.compiler.graph.operations import byte_code, expression
 from wharfinger.compiler.graph.passes import again, fold_constants, simplify
-from wharfinger.model.columns.corrected import CorrectedSelection, Corrections
 from wharfinger.model.columns.pod_table import Placement, PodClass
-from wharfinger.model.columns.selection import Selection
+from wharfinger.model.columns.selection import CorrectedSelection, Corrections, Selection
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 

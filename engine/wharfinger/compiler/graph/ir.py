@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics.catalogue import Volatility
 
 IDENTITY = "identity"  # marks operations that read what differs between pods of one template

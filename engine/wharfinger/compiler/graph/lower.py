@@ -12,8 +12,8 @@ from typing import Any
 from wharfinger.compiler.graph import leaves, operations
 from wharfinger.compiler.graph.ir import Graph, Node, Op, Rep, Stage, Value
 from wharfinger.compiler.graph.lower_calls import lower_aggregate, lower_call, lower_select
-from wharfinger.compiler.graph.magnitude import Magnitudes
-from wharfinger.language.report.source import Span
+from wharfinger.compiler.graph.passes import Magnitudes
+from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Subject
 from wharfinger.language.semantics.operators import OPERATORS

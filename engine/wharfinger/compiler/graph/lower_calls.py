@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from wharfinger.builtins import text_kernels
+from wharfinger.builtins import texts
 from wharfinger.builtins.signature import AtMoment, AtRows
 from wharfinger.compiler.graph import leaves, operations
 from wharfinger.compiler.graph.ir import CONST, Node, Op, Rep, Stage, Value
-from wharfinger.language.report.source import Source, Span
+from wharfinger.language.report.diagnostics import Source, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Function, Subject, Volatility
 from wharfinger.model import attributes
@@ -40,7 +40,7 @@ def lower_call(lowering: Lowering, expr: typed.Call) -> Value:
         return _unpacked(lowering, expr, _framed(lowering, expr, nodes), present)
     if about_a_pod or not any(node.stage is Stage.RUN for node in nodes):
         return _unpacked(lowering, expr, _scalar(lowering, expr, nodes), present)
-    if isinstance(function.vector, text_kernels.Kernel):
+    if isinstance(function.vector, texts.Kernel):
         return _textual(lowering, expr, nodes, present)
     return _unpacked(lowering, expr, _vector(lowering, expr, nodes), present)
 
@@ -146,7 +146,7 @@ def _unpacked(lowering: Lowering, expr: typed.Call, call: Node, present: Node | 
     return Value(lowering.graph.apply(operations.value_of(rep), (call,), rep), lowering.both(present, own))
 
 
-def _on_columns(kernel: text_kernels.Kernel, columns: list[int]) -> Callable[..., Any]:
+def _on_columns(kernel: texts.Kernel, columns: list[int]) -> Callable[..., Any]:
     """The kernel with `columns` as arrays of codes; one code for all rows is an array too."""
 
     def call(strings: StringTable, *arguments: Any) -> Any:
@@ -157,7 +157,7 @@ def _on_columns(kernel: text_kernels.Kernel, columns: list[int]) -> Callable[...
 
 def _textual(lowering: Lowering, expr: typed.Call, nodes: list[Node], present: Node | None) -> Value:
     """A function of strings: a lookup by code for one column, the kernel itself for several."""
-    kernel = cast("text_kernels.Kernel", expr.function.vector)
+    kernel = cast("texts.Kernel", expr.function.vector)
     rep = leaves.rep_of(expr.type, Stage.RUN)
     table_of = leaves.strings(lowering.graph)
     columns = [index for index, node in enumerate(nodes) if node.stage is Stage.RUN]

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from wharfinger.builtins import text_kernels
+from wharfinger.builtins import texts
 from wharfinger.compiler.graph.ir import Op, Rep
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.operators import OPERATORS, Operator
-from wharfinger.model.objects import selectors
+from wharfinger.model.objects import matching
 
 
 def written(name: str, source: str, vector: Callable[..., Any] | None = None, **more: Any) -> Op:
@@ -75,17 +75,17 @@ LOOKUP_PRESENT = Op(
 
 def table(name: str, test: Callable[[str], bool], key: Hashable) -> Op:
     """The operation that makes a lookup table of a test of strings, from the string table."""
-    return Op(name=f"table {name}", scalar=lambda strings: text_kernels.CodeTable(strings, test, bool), key=key)
+    return Op(name=f"table {name}", scalar=lambda strings: texts.CodeTable(strings, test, bool), key=key)
 
 
-MEMBERSHIP = Op(name="table member", scalar=lambda strings, members: text_kernels.CodeTable(strings, members.__contains__, bool))
+MEMBERSHIP = Op(name="table member", scalar=lambda strings, members: texts.CodeTable(strings, members.__contains__, bool))
 
 
 def requirement_test(requirement: typed.Requirement) -> Callable[[str], bool]:
     """The test of a present label's value: true if it satisfies the requirement; for NotIn, if it is among the values."""
     if requirement.op in (typed.SelectorOp.IN, typed.SelectorOp.NOT_IN):
         return frozenset(requirement.values).__contains__
-    return selectors.Requirement(requirement.key, requirement.op.value, requirement.values).matches_value
+    return matching.Requirement(requirement.key, requirement.op.value, requirement.values).matches_value
 
 
 # ── curves: piecewise linear, flat outside of their points ───────────────────────────────────────────────────────────────────────────────

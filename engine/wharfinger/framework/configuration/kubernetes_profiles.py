@@ -15,9 +15,8 @@ from pydantic.alias_generators import to_camel
 
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework import extension
-from wharfinger.framework.configuration import faults
-from wharfinger.framework.configuration.chain_settings import ChainConfig
-from wharfinger.framework.configuration.faults import exactly
+from wharfinger.framework.configuration import chain_settings
+from wharfinger.framework.configuration.chain_settings import ChainConfig, exactly
 from wharfinger.framework.registry import DEFAULT_ORDER, Registry
 from wharfinger.language.report import wording
 
@@ -123,7 +122,7 @@ class SchedulerConfiguration(Part):
 
 
 def read_arguments(
-    entries: Sequence[PluginConfig], at: faults.Path, registry: Registry, found: faults.Findings
+    entries: Sequence[PluginConfig], at: chain_settings.Path, registry: Registry, found: chain_settings.Findings
 ) -> dict[str, dict[str, Any]]:
     """The arguments by plugin name."""
     arguments: dict[str, dict[str, Any]] = {}
@@ -138,7 +137,7 @@ def read_arguments(
     return arguments
 
 
-def unknown_plugin(name: str, path: faults.Path, registry: Registry, found: faults.Findings) -> None:
+def unknown_plugin(name: str, path: chain_settings.Path, registry: Registry, found: chain_settings.Findings) -> None:
     """Records a note about a plugin of kube-scheduler that is not needed here, and a fault about any other unknown plugin."""
     if name in DEFAULT_ORDER:
         found.note(path, f"{name} does not run here; see the list of plugins")
@@ -148,7 +147,9 @@ def unknown_plugin(name: str, path: faults.Path, registry: Registry, found: faul
     found.fault(path, f"there is no plugin {name}; {hint}")
 
 
-def _of_plugin(plugin: type[extension.Plugin], args: dict[str, Any], at: faults.Path, found: faults.Findings) -> dict[str, Any]:
+def _of_plugin(
+    plugin: type[extension.Plugin], args: dict[str, Any], at: chain_settings.Path, found: chain_settings.Findings
+) -> dict[str, Any]:
     """The arguments without their type, checked by the plugin."""
     for name, expected in (("apiVersion", API_VERSION), ("kind", f"{plugin.name}Args")):
         if args.get(name, expected) != expected:
@@ -157,7 +158,7 @@ def _of_plugin(plugin: type[extension.Plugin], args: dict[str, Any], at: faults.
     try:
         plugin(plugin.arguments_model.model_validate(values))
     except ValidationError as error:
-        found.faults += faults.sentences(error, plugin.arguments_model, at)
+        found.faults += chain_settings.sentences(error, plugin.arguments_model, at)
     except WharfingerError as error:
         found.fault(at, str(error))
     return values
@@ -174,7 +175,7 @@ NARROW = "is a hard constraint and always holds: settings narrow the choice of n
 class PluginChoice:
     """What a profile enables and disables; faults are found while it is built."""
 
-    def __init__(self, plugins: Plugins, at: faults.Path, registry: Registry, found: faults.Findings) -> None:
+    def __init__(self, plugins: Plugins, at: chain_settings.Path, registry: Registry, found: chain_settings.Findings) -> None:
         self._plugins = plugins
         self._registry = registry
         self._found = found
@@ -203,7 +204,7 @@ class PluginChoice:
             if name in self._registry
         }
 
-    def _check(self, at: faults.Path) -> None:
+    def _check(self, at: chain_settings.Path) -> None:
         for point, chosen in (("multiPoint", self._plugins.multi_point), *self._plugins.points()):
             for word, entries in (("enabled", chosen.enabled), ("disabled", chosen.disabled)):
                 for index, entry in enumerate(entries):
@@ -227,26 +228,26 @@ class PluginChoice:
                 fix = "to drop its score, disable it under `score`" if self._scores(name) else "list it under `enabled`"
                 self._found.fault(path, f"{name} {NARROW}; {fix}")
 
-    def _check_point(self, point: str, chosen: PluginSet, at: faults.Path) -> None:
+    def _check_point(self, point: str, chosen: PluginSet, at: chain_settings.Path) -> None:
         for name, path in self._disabled_at(point, chosen, at, self._at(point)):
             if self._is_hard(name):
                 self._found.fault(path, f"{name} {NARROW}; remove it from `disabled`")
             elif point not in FREE:
                 self._found.fault(path, f"{name} cannot be switched off at one point; disable it under `multiPoint`")
 
-    def _check_pre_score(self, at: faults.Path) -> None:
+    def _check_pre_score(self, at: chain_settings.Path) -> None:
         for name, path in self._disabled_at("preScore", self._plugins.pre_score, at, ()):
             if name != EVERY and self._scores(name) and name not in self.disabled_scores():
                 self._found.fault(path, f"the score of {name} needs what it prepares here; disable it under `score` too")
 
-    def _check_queue_sort(self, at: faults.Path) -> None:
+    def _check_queue_sort(self, at: chain_settings.Path) -> None:
         sorting = self._at("queueSort")
         if sorting and set(sorting) <= self.disabled():
             self._found.fault((*at, "queueSort"), "no plugin is left that orders the queue; enable one")
 
     def _disabled_at(
-        self, point: str, chosen: PluginSet, at: faults.Path, all_there: list[str] | tuple[str, ...]
-    ) -> Iterator[tuple[str, faults.Path]]:
+        self, point: str, chosen: PluginSet, at: chain_settings.Path, all_there: list[str] | tuple[str, ...]
+    ) -> Iterator[tuple[str, chain_settings.Path]]:
         """(name, path) of the plugins that a point disables and does not enable again."""
         for index, entry in enumerate(chosen.disabled):
             path = (*at, point, "disabled", index)
@@ -307,12 +308,12 @@ def read_profiles(document: Any, registry: Registry) -> Profiles:
     try:
         read = SchedulerConfiguration.model_validate(without_nulls(document))
     except ValidationError as error:
-        raise UsageError("\n".join(faults.sentences(error, SchedulerConfiguration))) from error
-    found = faults.Findings()
+        raise UsageError("\n".join(chain_settings.sentences(error, SchedulerConfiguration))) from error
+    found = chain_settings.Findings()
     _notes(read, found)
     settings: dict[str, ChainConfig] = {}
     for index, profile in enumerate(read.profiles or (Profile(),)):
-        at: faults.Path = ("profiles", index)
+        at: chain_settings.Path = ("profiles", index)
         if profile.scheduler_name in settings:
             found.fault((*at, "schedulerName"), f"{profile.scheduler_name} has a profile already; give each its own name")
         settings[profile.scheduler_name] = _settings(profile, at, registry, found)
@@ -321,7 +322,7 @@ def read_profiles(document: Any, registry: Registry) -> Profiles:
     return Profiles(settings=settings, notes=tuple(found.notes))
 
 
-def _settings(profile: Profile, at: faults.Path, registry: Registry, found: faults.Findings) -> ChainConfig:
+def _settings(profile: Profile, at: chain_settings.Path, registry: Registry, found: chain_settings.Findings) -> ChainConfig:
     choice = PluginChoice(profile.plugins, (*at, "plugins"), registry, found)
     return ChainConfig(
         weights=choice.weights(),
@@ -331,7 +332,7 @@ def _settings(profile: Profile, at: faults.Path, registry: Registry, found: faul
     )
 
 
-def _notes(read: SchedulerConfiguration, found: faults.Findings) -> None:
+def _notes(read: SchedulerConfiguration, found: chain_settings.Findings) -> None:
     given = read.model_dump(by_alias=True, exclude_unset=True)
     if "percentageOfNodesToScore" in given:
         found.note(("percentageOfNodesToScore",), EVERY_NODE)

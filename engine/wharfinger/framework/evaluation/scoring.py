@@ -17,10 +17,9 @@ from wharfinger.framework import plugin_faults
 from wharfinger.framework.evaluation import best_rows
 from wharfinger.framework.evaluation.best_rows import Arrangements, BestRows, Classes
 from wharfinger.framework.evaluation.lineup import Lineup, ScoreTerm
-from wharfinger.framework.evaluation.points import NO_EXTENT, Extent
+from wharfinger.framework.evaluation.points import FIRST_GLOBAL, NO_EXTENT, ROW, STATIC, Extent, TierTotals
 from wharfinger.framework.evaluation.question import ALL, NO_ROWS, Changes, Question, union
 from wharfinger.framework.evaluation.stopwatch import NO_LAPS, Effort, Stopwatch
-from wharfinger.framework.evaluation.totals import FIRST_GLOBAL, ROW, STATIC, TierTotals
 from wharfinger.framework.extension import ScorePlugin
 from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.semantics.catalogue import Volatility

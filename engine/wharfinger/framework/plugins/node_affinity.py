@@ -28,7 +28,7 @@ from wharfinger.framework.verdict import (
 )
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
-from wharfinger.model.objects import selectors
+from wharfinger.model.objects import matching
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
@@ -57,8 +57,8 @@ class NodeAffinityArguments(Arguments):
 class RequiredNodeAffinity:
     """What a pod requires of its node: the equalities of `nodeSelector`, and one of the terms of its affinity (None: no such affinity)."""
 
-    selector: selectors.NodeTerm
-    terms: tuple[selectors.NodeTerm, ...] | None
+    selector: matching.NodeTerm
+    terms: tuple[matching.NodeTerm, ...] | None
 
     def matches(self, snapshot: Snapshot, rows: Rows) -> Mask:
         """Which rows have what is required, `(n_rows,) bool`."""
@@ -145,7 +145,7 @@ def _required_selector(affinity: objects.NodeAffinity | None) -> objects.NodeSel
     return affinity.required_during_scheduling_ignored_during_execution if affinity else None
 
 
-def _preferences(affinity: objects.NodeAffinity | None) -> tuple[tuple[int, selectors.NodeTerm | None], ...]:
+def _preferences(affinity: objects.NodeAffinity | None) -> tuple[tuple[int, matching.NodeTerm | None], ...]:
     """(weight, term) for each preference; a preference that can match no node still counts as one."""
     preferred = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
     return tuple((preference.weight, node_selection.parse_term(preference.preference)) for preference in preferred)

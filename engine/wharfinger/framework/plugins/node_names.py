@@ -14,7 +14,7 @@ from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts, single
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
-from wharfinger.model.objects import tolerations
+from wharfinger.model.objects import matching
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
@@ -56,7 +56,7 @@ class NodeUnschedulable(FilterPlugin):
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
         """Skip for a pod that tolerates the taint which goes with `spec.unschedulable`."""
-        return SKIP if tolerations.tolerated(pod.object.spec.tolerations, TAINT) else None
+        return SKIP if matching.tolerated(pod.object.spec.tolerations, TAINT) else None
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
         """True if the node may be scheduled on now, or its taints may have become tolerable."""

@@ -15,7 +15,7 @@ from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
 from wharfinger.framework.verdict import DefaultNormalize, Reason, Rows, Verdicts
 from wharfinger.language.semantics.catalogue import Volatility
-from wharfinger.model.objects import tolerations
+from wharfinger.model.objects import matching
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
@@ -36,14 +36,14 @@ class TaintToleration(FilterPlugin, ScorePlugin):
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
         """True if the pod tolerates the node as it is now."""
-        return change.now is None or not tolerations.untolerated(pod.object.spec.tolerations, change.now.spec.taints)
+        return change.now is None or not matching.untolerated(pod.object.spec.tolerations, change.now.spec.taints)
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """The verdicts for `rows`: bit 0 where a NoSchedule or NoExecute taint is not tolerated."""
         taint_sets = snapshot.taint_set[rows]
         known = _gather(cycle, (self.name, "filter"), snapshot, taint_sets)
         for taint_set in _missing(known, taint_sets):
-            known[taint_set] = bool(tolerations.untolerated(pod.object.spec.tolerations, snapshot.taints(taint_set)))
+            known[taint_set] = bool(matching.untolerated(pod.object.spec.tolerations, snapshot.taints(taint_set)))
         return Verdicts(REASONS, known[taint_sets].astype(np.uint8))
 
     def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
@@ -51,8 +51,8 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         taint_sets = snapshot.taint_set[rows]
         known = _gather(cycle, (self.name, "score"), snapshot, taint_sets)
         for taint_set in _missing(known, taint_sets):
-            soft = [each for each in pod.object.spec.tolerations if each.effect in {"", tolerations.PREFER_NO_SCHEDULE}]
-            known[taint_set] = len(tolerations.untolerated(soft, snapshot.taints(taint_set), {tolerations.PREFER_NO_SCHEDULE}))
+            soft = [each for each in pod.object.spec.tolerations if each.effect in {"", matching.PREFER_NO_SCHEDULE}]
+            known[taint_set] = len(matching.untolerated(soft, snapshot.taints(taint_set), {matching.PREFER_NO_SCHEDULE}))
         return known[taint_sets]
 
 

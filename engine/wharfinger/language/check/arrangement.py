@@ -10,8 +10,7 @@ from wharfinger.language.check.expressions.values import folded, literal_of, neg
 from wharfinger.language.check.missing import Causes, subject_of, ways_out, why
 from wharfinger.language.check.rules import RuleContext, tier_of, weight_of
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Label
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Label, Span
 from wharfinger.language.report.wording import listed
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import NUMERIC, Kind, Type

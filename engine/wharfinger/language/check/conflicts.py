@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Diagnostics, Label
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Diagnostics, Label, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.bounds import Interval
 from wharfinger.language.semantics.describe import describe

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Diagnostics, Label
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Diagnostics, Label, Span
 from wharfinger.language.report.wording import LetterBudget, closest
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority

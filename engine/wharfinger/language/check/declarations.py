@@ -14,8 +14,7 @@ from wharfinger.language.check.expressions.names import SUBJECTS
 from wharfinger.language.check.expressions.values import literal_of
 from wharfinger.language.check.metrics import metric_of
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Label
-from wharfinger.language.report.source import Source, Span
+from wharfinger.language.report.diagnostics import Label, Source, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER
 from wharfinger.language.semantics.bounds import ANYTHING, Interval

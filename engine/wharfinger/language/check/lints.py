@@ -15,8 +15,7 @@ from wharfinger.language.check.missing import Facts, Presence, default_text, gua
 from wharfinger.language.check.rules import possible
 from wharfinger.language.check.truth import ALWAYS, NEVER, QUESTION, Domain, Known, Truths, conjuncts, known_from, own_domain, restriction
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Label
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Label, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.describe import describe
 from wharfinger.language.semantics.typed import walk

@@ -25,8 +25,7 @@ from wharfinger.language.check.missing import NOTHING, Presence
 from wharfinger.language.check.rules import RuleContext, filter_of, score_of
 from wharfinger.language.check.tests import Testable, check_tests
 from wharfinger.language.report.codes import Code, Severity
-from wharfinger.language.report.diagnostics import Diagnostics, Label
-from wharfinger.language.report.source import Source, Span
+from wharfinger.language.report.diagnostics import Diagnostics, Label, Source, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPolicies
 from wharfinger.language.semantics.catalogue import Catalogue

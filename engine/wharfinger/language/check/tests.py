@@ -11,8 +11,7 @@ from wharfinger.language.check.arrangement import HARD
 from wharfinger.language.check.context import Context, constant, infer, is_unknown, type_text
 from wharfinger.language.check.expressions.values import assignable, unit_help
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Label
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Label, Span
 from wharfinger.language.report.wording import closest, listed
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import PLAIN, Kind, Type

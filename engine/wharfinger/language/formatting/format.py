@@ -13,8 +13,7 @@ from wharfinger.language.formatting.expressions import STEP
 from wharfinger.language.formatting.statements import Statement, statements
 from wharfinger.language.parse import tokens
 from wharfinger.language.parse.parser import parse
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source, Span
+from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
 from wharfinger.language.syntax import ast
 
 

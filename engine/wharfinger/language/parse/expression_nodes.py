@@ -15,8 +15,7 @@ from lark.visitors import Transformer_NonRecursive
 
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Diagnostics, Label
-from wharfinger.language.report.source import Source, Span
+from wharfinger.language.report.diagnostics import Diagnostics, Label, Source, Span
 from wharfinger.language.report.wording import closest
 from wharfinger.language.syntax import ast
 

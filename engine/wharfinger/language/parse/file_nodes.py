@@ -13,8 +13,7 @@ from wharfinger.language.parse.expression_nodes import OPERATORS, Object, produc
 from wharfinger.language.parse.rule_nodes import Element, PolicyHeader, Rules, Scope
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Diagnostics, Label
-from wharfinger.language.report.source import Source, Span
+from wharfinger.language.report.diagnostics import Diagnostics, Label, Source, Span
 from wharfinger.language.syntax import ast, test_steps
 from wharfinger.language.syntax.test_steps import Expectation
 

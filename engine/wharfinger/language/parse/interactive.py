@@ -17,7 +17,7 @@ from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from wharfinger.language.parse import grammar
 from wharfinger.language.parse.tokens import CLOSE, OPEN, Token, spelling
-from wharfinger.language.report.source import Source
+from wharfinger.language.report.diagnostics import Source
 
 # Families of terminals, in the order in which they are named. A family stands for its members where all of its witnesses are expected.
 FAMILIES: tuple[tuple[str, frozenset[str], frozenset[str]], ...] = (

@@ -20,8 +20,7 @@ from wharfinger.language.parse.interactive import CLAUSES, ITEMS, STEPS, Interac
 from wharfinger.language.parse.repairs import GIVE_UP, BrokenText
 from wharfinger.language.parse.tokens import CLOSE, OPEN, Lexer, Respelling, Token
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source, Span
+from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
 from wharfinger.language.syntax import ast
 
 MOST_FINDINGS = 100

@@ -13,8 +13,7 @@ from wharfinger.language.parse import grammar
 from wharfinger.language.parse.interactive import CLAUSES, CLOSER, ITEMS, STEPS, Open, Place, found
 from wharfinger.language.parse.tokens import CLOSE, Token, spelling
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Diagnostics, Label
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Diagnostics, Label, Span
 from wharfinger.language.report.wording import closest
 
 

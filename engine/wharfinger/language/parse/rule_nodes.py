@@ -23,7 +23,7 @@ from wharfinger.language.parse.expression_nodes import (
 )
 from wharfinger.language.parse.tokens import Token
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.syntax import ast
 
 

@@ -14,8 +14,7 @@ from functools import cache
 
 from wharfinger.language.parse import grammar
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Diagnostics
-from wharfinger.language.report.source import Source, Span
+from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
 from wharfinger.language.semantics.types import UNITS
 
 MOST_TOKENS = 30_000

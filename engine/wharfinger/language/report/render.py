@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wharfinger.language.report.codes import Severity
-from wharfinger.language.report.diagnostics import MOST_PER_FILE, Diagnostic, Diagnostics
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import MOST_PER_FILE, Diagnostic, Diagnostics, Span
 from wharfinger.language.report.wording import count
 
 TAB = "    "

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from wharfinger.language.report.source import Source, Span
+from wharfinger.language.report.diagnostics import Source, Span
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.language.semantics.catalogue import Attribute, Function, Subject
 from wharfinger.language.semantics.types import Type

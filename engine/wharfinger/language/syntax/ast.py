@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from msgspec import structs
 
 from wharfinger.errors import InvalidObject
 from wharfinger.model import objects
-from wharfinger.model.objects import quantity, requests, selectors, tolerations
+from wharfinger.model.objects import matching, quantity, requests
 from wharfinger.model.reading.files import Objects
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -139,13 +139,13 @@ def with_tolerations(spec: objects.PodSpec) -> objects.PodSpec:
 def runs_on(spec: objects.PodSpec, node: objects.Node) -> bool:
     """True if a daemon of this spec belongs on a node: its name, node selector and affinity, and taints; not its resources."""
     name, labels = node.metadata.name, node.metadata.labels
-    if spec.node_name not in {"", name} or not selectors.of_labels(spec.node_selector).matches(labels):
+    if spec.node_name not in {"", name} or not matching.of_labels(spec.node_selector).matches(labels):
         return False
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-    if required is not None and not selectors.node_selector(required).matches(labels, name):
+    if required is not None and not matching.node_selector(required).matches(labels, name):
         return False
-    return not tolerations.untolerated(spec.tolerations, node.spec.taints)
+    return not matching.untolerated(spec.tolerations, node.spec.taints)
 
 
 def pinned_to(spec: objects.PodSpec, node_name: str) -> objects.PodSpec:

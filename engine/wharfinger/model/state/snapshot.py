@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from wharfinger.errors import StaleSnapshot
 from wharfinger.language.report.wording import count
 from wharfinger.model import objects
-from wharfinger.model.columns.corrected import CorrectedSelection, Corrections
 from wharfinger.model.columns.domains import Topology
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
 from wharfinger.model.columns.node_table import Fact, ImageState
 from wharfinger.model.columns.pod_table import Placement, PodClass, Tally
-from wharfinger.model.columns.selection import Selection
+from wharfinger.model.columns.selection import CorrectedSelection, Corrections, Selection
 from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.objects.node_view import NodeView
 from wharfinger.model.objects.pod_view import PodView

@@ -27,7 +27,7 @@ from wharfinger.framework.registry import default_registry
 from wharfinger.model import objects
 from wharfinger.model.columns.metric_table import Samples
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.copies import Checkpoint
+from wharfinger.model.state.cluster_state import Checkpoint
 
 VERSION = 1
 MADE_BY = "wharfinger"

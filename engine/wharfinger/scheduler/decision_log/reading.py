@@ -26,8 +26,7 @@ from wharfinger.language.semantics.authority import CLUSTER, Authority, TenantPo
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
-from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.copies import put_back, stand_at
+from wharfinger.model.state.cluster_state import ClusterState, put_back, stand_at
 from wharfinger.scheduler.decision_log import files
 from wharfinger.scheduler.decision_log.lines import DECODE, HEAD, VERSION, Line
 

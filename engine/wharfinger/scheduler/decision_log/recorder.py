@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wharfinger.model import objects
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.model.state.copies import checkpoint_of
+from wharfinger.model.state.cluster_state import ClusterState, checkpoint_of
 from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedQuestion
 
 if TYPE_CHECKING:

@@ -8,25 +8,234 @@
 Labels, names and messages on the page come from anyone who may write to the cluster. So the page puts text into text nodes only, and its
 Content-Security-Policy allows our own files alone. Unless `remoteUi` is set, the page answers this machine only, and only for an address or
 `localhost` as host name: a page of another site cannot read it through a name that points here.
+
+Nothing is read while no page is open. Otherwise the data is read about once a second, in slices, and once for all pages. A page that
+cannot keep up is disconnected: the browser reconnects by itself and gets everything again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from wharfinger.errors import UnknownObject
+from wharfinger.errors import UnknownObject, WharfingerError
+from wharfinger.framework.ports import Clock
 from wharfinger.web.debug import is_ours, not_ours
-from wharfinger.web.ui.board import Board
-from wharfinger.web.ui.feed import EventStream, Feed, TooMany
+from wharfinger.web.ui.board import Board, Channel, message
+
+INTERVAL = 1.0
+"""Seconds between two looks, at least."""
+SHARE = 0.02
+"""The part of all time that looking may take: who looks at a huge cluster sees it move less often."""
+MOST_WATCHERS = 16
+MOST_CHANNELS = 6
+MOST_BEHIND = 4 * 2**20
+"""Bytes that may wait for one watcher."""
+
+
+class TooMany(WharfingerError):
+    """Too many pages are open."""
+
+
+class Watcher:
+    """One open page: what waits to be sent to it."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.gone = False
+        self._waiting: deque[bytes] = deque()
+        self._n_bytes = 0
+        self._news = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    def put(self, messages: Iterable[bytes]) -> None:
+        """Queues messages in order; if too much waits, the watcher is disconnected."""
+        for one in messages:
+            self._waiting.append(one)
+            self._n_bytes += len(one)
+        if self._n_bytes > MOST_BEHIND:
+            self.disconnect()
+        self._news.set()
+
+    def disconnect(self) -> None:
+        """Sends nothing more."""
+        self.gone = True
+        self._waiting.clear()
+        self._n_bytes = 0
+        self._news.set()
+        self._ended.set()
+
+    async def ended(self) -> None:
+        """Waits until the watcher was disconnected, also while a send to it blocks."""
+        await self._ended.wait()
+
+    async def next(self) -> bytes:
+        """The next bytes to send, b"" at the end."""
+        while not self._waiting and not self.gone:
+            self._news.clear()
+            await self._news.wait()
+        if self.gone:
+            return b""
+        found = b"".join(self._waiting)
+        self._waiting.clear()
+        self._n_bytes = 0
+        return found
+
+
+class Feed:
+    """Sends the data of a board to all watchers."""
+
+    def __init__(self, board: Board, clock: Clock, failed: Callable[[str, BaseException], None]) -> None:
+        self._board = board
+        self._clock = clock
+        self._failed = failed
+        self._watchers: list[Watcher] = []
+        self._channels: dict[str, Channel] = {}
+        self._parts: dict[str, bytes] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._watchers)
+
+    def join(self, coloring: str) -> Watcher:
+        """A new watcher of the nodes in that shade; TooMany when there are too many."""
+        if self._closed or len(self._watchers) >= MOST_WATCHERS:
+            raise TooMany(f"{len(self._watchers)} pages are open already, and no more can be")
+        watcher = Watcher(self._channel(coloring))
+        self._watchers.append(watcher)
+        watcher.put([*self._parts.values(), *watcher.channel.whole()])
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="live page")
+        return watcher
+
+    def _channel(self, coloring: str) -> Channel:
+        """The channel of a shade, which has looked at least once."""
+        channel = self._channels.get(coloring)
+        if channel is None:
+            if len(self._channels) >= MOST_CHANNELS:
+                raise TooMany(f"open pages look at {len(self._channels)} different things already, and no more can be")
+            channel = Channel(coloring)
+            channel.update(self._board)
+            self._channels[coloring] = channel
+        return channel
+
+    def leave(self, watcher: Watcher) -> None:
+        """Removes a watcher."""
+        watcher.disconnect()
+        if watcher in self._watchers:
+            self._watchers.remove(watcher)
+        if all(other.channel is not watcher.channel for other in self._watchers):
+            self._channels.pop(watcher.channel.key, None)
+        if not self._watchers:
+            self._parts.clear()
+            if self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    def close(self) -> None:
+        """Disconnects every watcher and takes no new one."""
+        self._closed = True
+        for watcher in list(self._watchers):
+            self.leave(watcher)
+
+    async def _run(self) -> None:
+        while True:
+            began = self._clock.monotonic()
+            try:
+                spent = await self._tell()
+            except Exception as error:  # noqa: BLE001 — a page that cannot be drawn now may be in a second
+                self._failed("live page", error)
+                spent = self._clock.monotonic() - began
+            await self._clock.sleep(max(INTERVAL, spent / SHARE))
+
+    async def _tell(self) -> float:
+        """Sends what has changed to all watchers; the seconds that it took, without those of other tasks."""
+        began, spent = self._clock.monotonic(), 0.0
+        for channel in list(self._channels.values()):
+            found = channel.update(self._board)
+            self._send(found, channel)
+            spent += self._clock.monotonic() - began
+            await self._clock.sleep(0)
+            began = self._clock.monotonic()
+        for part in self._board.parts():
+            if part is not None:
+                self._part(*part)
+            spent += self._clock.monotonic() - began
+            await self._clock.sleep(0)
+            began = self._clock.monotonic()
+        return spent
+
+    def _part(self, name: str, value: Any) -> None:
+        encoded = message(name, value)
+        if encoded != self._parts.get(name):
+            self._parts[name] = encoded
+            self._send([encoded])
+
+    def _send(self, messages: list[bytes], channel: Channel | None = None) -> None:
+        for watcher in self._watchers:
+            if messages and channel in (None, watcher.channel):
+                watcher.put(messages)
+
+
+RETRY = 2000
+"""Milliseconds after which a browser whose connection has ended comes back."""
+
+
+class EventStream(Response):
+    """The answer to a watcher of a feed; it ends with the connection, or when the watcher is disconnected."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, feed: Feed, watcher: Watcher, headers: Mapping[str, str]) -> None:
+        self._feed = feed
+        self._watcher = watcher
+        self.status_code = 200
+        self.background = None
+        self.init_headers({**headers, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 — as every ASGI application
+        """Sends until the stream has ended. For a watcher that reads nothing, that is when the server closes the connection."""
+        sending = asyncio.ensure_future(self._send(send))
+        leaving = asyncio.ensure_future(_left(receive))
+        disconnecting = asyncio.ensure_future(self._watcher.ended())
+        work = {sending, leaving, disconnecting}
+        try:
+            await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+            self._feed.leave(self._watcher)
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._feed.leave(self._watcher)
+            for one in work:
+                one.cancel()
+            await asyncio.wait(work)
+        if not sending.cancelled():
+            sending.result()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": f"retry: {RETRY}\n\n".encode(), "more_body": True})
+        while content := await self._watcher.next():
+            await send({"type": "http.response.body", "body": content, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _left(receive: Receive) -> None:
+    """Waits until the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
 
 SOURCES = {
     "default-src": "'none'",

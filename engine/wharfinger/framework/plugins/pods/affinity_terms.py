@@ -15,7 +15,7 @@ import msgspec
 
 from wharfinger.errors import InvalidObject
 from wharfinger.model import objects
-from wharfinger.model.objects import selectors
+from wharfinger.model.objects import matching
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
@@ -29,9 +29,9 @@ class Term:
     """One term; it is about pods of the listed namespaces, and of those whose labels `namespace_selector` selects."""
 
     topology_key: str
-    selector: selectors.Selector
+    selector: matching.Selector
     namespaces: frozenset[str]
-    namespace_selector: selectors.Selector
+    namespace_selector: matching.Selector
 
     def matches(self, pod: PodView, namespace_labels: Mapping[str, str]) -> bool:
         """Whether a pod in a namespace with these labels is one that the term is about."""
@@ -40,10 +40,10 @@ class Term:
 
     def resolved(self, store: ObjectStore) -> Term:
         """The term with its namespace selector replaced by the namespaces it selects now; one that selects all stays as it is."""
-        if self.namespace_selector == selectors.EVERYTHING or self.namespace_selector.nothing:
+        if self.namespace_selector == matching.EVERYTHING or self.namespace_selector.nothing:
             return self
         selected = (each.metadata.name for each in store.all(objects.Namespace) if self.namespace_selector.matches(each.metadata.labels))
-        return replace(self, namespaces=self.namespaces.union(selected), namespace_selector=selectors.NOTHING)
+        return replace(self, namespaces=self.namespaces.union(selected), namespace_selector=matching.NOTHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,19 +176,19 @@ def _term(pod: PodView, term: objects.PodAffinityTerm) -> Term:
         topology_key=term.topology_key,
         selector=_selector(pod, term),
         namespaces=frozenset({pod.namespace}) if own else frozenset(term.namespaces),
-        namespace_selector=selectors.label_selector(term.namespace_selector),
+        namespace_selector=matching.label_selector(term.namespace_selector),
     )
 
 
-def _selector(pod: PodView, term: objects.PodAffinityTerm) -> selectors.Selector:
-    selector = selectors.label_selector(term.label_selector)
+def _selector(pod: PodView, term: objects.PodAffinityTerm) -> matching.Selector:
+    selector = matching.label_selector(term.label_selector)
     spoken_of = {requirement.key for requirement in selector.requirements}
     more = [
-        selectors.Requirement(key, operator, (pod.labels[key],))
+        matching.Requirement(key, operator, (pod.labels[key],))
         for keys, operator in ((term.match_label_keys, "In"), (term.mismatch_label_keys, "NotIn"))
         for key in keys
         if key in pod.labels and key not in spoken_of
     ]
     if not more or selector.nothing:
         return selector
-    return selectors.Selector(tuple(sorted({*selector.requirements, *more})))
+    return matching.Selector(tuple(sorted({*selector.requirements, *more})))

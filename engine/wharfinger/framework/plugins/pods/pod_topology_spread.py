@@ -21,9 +21,8 @@ from wharfinger.framework.configuration import object_arguments
 from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.plugins import node_affinity
-from wharfinger.framework.plugins.pods import spread_constraints as spread
-from wharfinger.framework.plugins.pods.spread_constraints import Constraint
-from wharfinger.framework.plugins.pods.spread_counts import HardSpread, SoftSpread
+from wharfinger.framework.plugins.pods import spread_counts as spread
+from wharfinger.framework.plugins.pods.spread_counts import Constraint, HardSpread, SoftSpread
 from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects

@@ -1,11 +1,16 @@
-"""Topology spread constraints with the counts they stand on, as kept for one pod template.
+"""Topology spread constraints of a pod: parsed, defaulted, with the nodes they consider and the counts, kept for one pod template.
+
+A pod without constraints of its own gets the profile's default ones, over the pods selected by the Services and the controller that it
+belongs to. Rules of `pkg/scheduler/framework/plugins/podtopologyspread/common.go` and `plugins/helper/spread.go`, Kubernetes 1.36.
 
 Both kinds are rebuilt when node objects (or Services and controllers, for default constraints) change, and follow the counts otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.builtins import elementary
+from wharfinger.errors import InvalidObject
+from wharfinger.framework.plugins import node_affinity
 from wharfinger.framework.plugins.pods import domain_watch
-from wharfinger.framework.plugins.pods import spread_constraints as spread
 from wharfinger.framework.plugins.pods.domain_watch import DomainWatch
-from wharfinger.framework.plugins.pods.spread_constraints import Constraint, Eligible
 from wharfinger.framework.verdict import Mask, Rows
+from wharfinger.model import objects
+from wharfinger.model.objects import matching
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.supposition import Supposition
@@ -25,6 +32,152 @@ if TYPE_CHECKING:
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+DO_NOT_SCHEDULE = "DoNotSchedule"
+SCHEDULE_ANYWAY = "ScheduleAnyway"
+HONOR = "Honor"
+
+SYSTEM_DEFAULTS = (
+    objects.TopologySpreadConstraint(topology_key=HOSTNAME, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=3),
+    objects.TopologySpreadConstraint(topology_key=ZONE, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=5),
+)
+OWNERS = (objects.Service, objects.ReplicationController, objects.ReplicaSet, objects.StatefulSet)
+"""The kinds from which the selector of default constraints is made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """One constraint of a pod."""
+
+    topology_key: str
+    max_skew: int
+    min_domains: int
+    selector: matching.Selector
+    honor_affinity: bool
+    honor_taints: bool
+    counts_itself: bool  # whether the pod will be one of those it spreads over
+
+    def selection(self, snapshot: Snapshot, namespace: str) -> Selection:
+        """The placed pods that count: of the pod's namespace, selected, and not on their way out."""
+        return snapshot.selection(("PodTopologySpread", namespace, self.selector), lambda placed: self.counts(placed, namespace))
+
+    def counts(self, placed: PodView, namespace: str) -> bool:
+        """Whether a placed pod counts for pods of a namespace."""
+        return placed.namespace == namespace and not placed.terminating and self.selector.matches(placed.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Eligible:
+    """The nodes whose pods count for a constraint, `(n_nodes,) bool`, None for all that have its key; `key` stands for the values."""
+
+    mask: Mask | None
+    key: bytes | None
+
+
+def parse(constraints: Sequence[objects.TopologySpreadConstraint], pod: PodView, when_unsatisfiable: str) -> tuple[Constraint, ...]:
+    """The constraints of a kind; InvalidObject where a selector is malformed."""
+    return tuple(_parsed(constraint, pod) for constraint in constraints if constraint.when_unsatisfiable == when_unsatisfiable)
+
+
+def parse_default(
+    constraints: Sequence[objects.TopologySpreadConstraint], pod: PodView, snapshot: Snapshot, when_unsatisfiable: str
+) -> tuple[Constraint, ...]:
+    """The default constraints of a kind for a pod without its own; none for a pod that belongs to nothing."""
+    wanted = [constraint for constraint in constraints if constraint.when_unsatisfiable == when_unsatisfiable]
+    if not wanted:
+        return ()
+    selector = default_selector(pod, snapshot)
+    return () if selector == matching.EVERYTHING else tuple(_with_selector(constraint, pod, selector) for constraint in wanted)
+
+
+def default_selector(pod: PodView, snapshot: Snapshot) -> matching.Selector:
+    """What the Services that select the pod, and its controller, select together; everything if there are none."""
+    store, namespace = snapshot.objects, pod.namespace
+    labels: dict[str, str] = {}
+    for service in store.group(objects.Service, _namespace_of, namespace):
+        if matching.of_labels(service.spec.selector).matches(pod.labels):
+            labels |= service.spec.selector
+    owner = pod.controller
+    selector = matching.of_labels(labels)
+    if owner is None:
+        return selector
+    if (owner.api_version, owner.kind) == ("v1", "ReplicationController"):
+        controller = store.get(objects.ReplicationController, owner.name, namespace)
+        return selector if controller is None else matching.of_labels(labels | controller.spec.selector)
+    found: objects.ReplicaSet | objects.StatefulSet | None = None
+    if (owner.api_version, owner.kind) == ("apps/v1", "ReplicaSet"):
+        found = store.get(objects.ReplicaSet, owner.name, namespace)
+    elif (owner.api_version, owner.kind) == ("apps/v1", "StatefulSet"):
+        found = store.get(objects.StatefulSet, owner.name, namespace)
+    return selector if found is None else _and_selector(selector, found.spec.selector)
+
+
+def eligible(constraints: Sequence[Constraint], pod: PodView, snapshot: Snapshot, *, all_keys: bool) -> tuple[Eligible, ...]:
+    """For each constraint the nodes whose pods count: `all_keys` leaves out nodes that lack the key of any of the constraints."""
+    present = [snapshot.domain(constraint.topology_key)[0] >= 0 for constraint in constraints]
+    common = np.logical_and.reduce(present) if all_keys else None
+    affinity = _affinity_mask(pod, snapshot) if any(constraint.honor_affinity for constraint in constraints) else None
+    taints = _taint_mask(pod, snapshot) if any(constraint.honor_taints for constraint in constraints) else None
+    found = []
+    for constraint, has_key in zip(constraints, present, strict=True):
+        mask = has_key if common is None else common
+        if constraint.honor_affinity and affinity is not None:
+            mask = mask & affinity
+        if constraint.honor_taints and taints is not None:
+            mask = mask & taints
+        found.append(Eligible(None, None) if np.array_equal(mask, has_key) else Eligible(mask, _digest(mask)))
+    return tuple(found)
+
+
+def _parsed(constraint: objects.TopologySpreadConstraint, pod: PodView) -> Constraint:
+    selector = matching.label_selector(constraint.label_selector)
+    labels = {key: pod.labels[key] for key in constraint.match_label_keys if key in pod.labels}
+    if labels:  # a constraint without selector then selects by these labels alone
+        selector = (matching.EVERYTHING if selector.nothing else selector).and_labels(labels)
+    return _with_selector(constraint, pod, selector)
+
+
+def _with_selector(constraint: objects.TopologySpreadConstraint, pod: PodView, selector: matching.Selector) -> Constraint:
+    return Constraint(
+        topology_key=constraint.topology_key,
+        max_skew=constraint.max_skew,
+        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+        selector=selector,
+        honor_affinity=constraint.node_affinity_policy in {None, HONOR},
+        honor_taints=constraint.node_taints_policy == HONOR,
+        counts_itself=selector.matches(pod.labels),
+    )
+
+
+def _namespace_of(service: objects.Service) -> str:
+    return service.metadata.namespace or "default"
+
+
+def _and_selector(selector: matching.Selector, other: objects.LabelSelector | None) -> matching.Selector:
+    try:
+        more = matching.label_selector(other).requirements
+    except InvalidObject:  # a controller with a selector that cannot be read is left out
+        return selector
+    return matching.Selector(tuple(sorted({*selector.requirements, *more})))
+
+
+def _affinity_mask(pod: PodView, snapshot: Snapshot) -> Mask | None:
+    needed = node_affinity.required(pod.object)
+    return None if needed is None else needed.matches(snapshot, slice(None))
+
+
+def _taint_mask(pod: PodView, snapshot: Snapshot) -> Mask:
+    distinct, places = np.unique(snapshot.taint_set, return_inverse=True)
+    accepted = [not matching.untolerated(pod.object.spec.tolerations, snapshot.taints(number)) for number in distinct.tolist()]
+    mask: Mask = np.array(accepted, np.bool_)[places]
+    return mask
+
+
+def _digest(mask: Mask) -> bytes:
+    return hashlib.blake2b(mask.tobytes(), digest_size=16).digest()
+
 
 SKEWED, KEYLESS = 1, 2  # the bits of the reasons
 IGNORED = -1  # the raw score of a node that lacks a key
@@ -39,9 +192,9 @@ class Spread:
     def __init__(self, constraints: tuple[Constraint, ...], pod: PodView, snapshot: Snapshot, *, all_keys: bool) -> None:
         self.constraints = constraints
         self.pod = pod
-        self.eligible = spread.eligible(constraints, pod, snapshot, all_keys=all_keys)
+        self.eligible = eligible(constraints, pod, snapshot, all_keys=all_keys)
         self._seen = snapshot.revision
-        self._objects_seen = snapshot.objects.revision_of(*spread.OWNERS)
+        self._objects_seen = snapshot.objects.revision_of(*OWNERS)
         self.watches = tuple(self._watch(*each, snapshot) for each in zip(constraints, self.eligible, strict=True))
 
     def stands(self, snapshot: Snapshot) -> bool:
@@ -49,7 +202,7 @@ class Spread:
         if snapshot.revision == self._seen:
             return True
         changed = snapshot.node_changes(self._seen)
-        if changed is None or len(changed) or snapshot.objects.revision_of(*spread.OWNERS) != self._objects_seen:
+        if changed is None or len(changed) or snapshot.objects.revision_of(*OWNERS) != self._objects_seen:
             return False
         self._seen = snapshot.revision
         return True
@@ -108,7 +261,7 @@ class SoftSpread(Spread):
 
     def _watch(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainWatch:
         selection = constraint.selection(snapshot, self.pod.namespace)
-        if constraint.topology_key == spread.HOSTNAME:
+        if constraint.topology_key == HOSTNAME:
             return DomainWatch(selection, None, lambda counted: counted.by_node.copy())
         return DomainWatch(selection, snapshot.topology(constraint.topology_key), partial(_with_none, constraint, among))
 
@@ -118,7 +271,7 @@ class SoftSpread(Spread):
         scored = feasible & np.logical_and.reduce([ids >= 0 for ids in domains]) if self._required else feasible
         n_scored = int(np.count_nonzero(scored))
         self._weights = tuple(
-            elementary.log((n_scored if constraint.topology_key == spread.HOSTNAME else _distinct(ids[scored])) + 2)
+            elementary.log((n_scored if constraint.topology_key == HOSTNAME else _distinct(ids[scored])) + 2)
             for constraint, ids in zip(self.constraints, domains, strict=True)
         )
 

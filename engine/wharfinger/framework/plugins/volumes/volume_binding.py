@@ -25,7 +25,8 @@ from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, Reason, Re
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.columns import strings
-from wharfinger.model.objects import quantity, selectors
+from wharfinger.model.objects import matching as selectors
+from wharfinger.model.objects import quantity
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView

@@ -19,7 +19,8 @@ from wharfinger.errors import InvalidObject
 from wharfinger.framework import node_selection
 from wharfinger.framework.verdict import Mask
 from wharfinger.model import objects
-from wharfinger.model.objects import quantity, selectors
+from wharfinger.model.objects import matching as selectors
+from wharfinger.model.objects import quantity
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView

@@ -11,7 +11,7 @@ from wharfinger.language.check.expressions.aggregates import REDUCTIONS, aggrega
 from wharfinger.language.check.expressions.names import may_read
 from wharfinger.language.check.expressions.values import SCALAR, common_kind, fits, unit_help
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.report.wording import closest, listed
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import ArgumentMismatch, Function, Parameter

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from wharfinger.language.check.context import Binding, Context, admitted, form, infer, is_unknown, type_text, unknown
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.diagnostics import Label
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Label, Span
 from wharfinger.language.report.wording import listed
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Attribute, Function, Subject

@@ -18,7 +18,7 @@ from wharfinger.language.check.expressions.values import (
     whole_help,
 )
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.intervals import holds_zero
 from wharfinger.language.semantics.selector import SelectorError, merged, parse_selector

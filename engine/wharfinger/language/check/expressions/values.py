@@ -7,7 +7,7 @@ from typing import Any
 
 from wharfinger.language.check.context import Context, constant, form, infer, is_unknown, joined, type_label, type_text, unknown
 from wharfinger.language.report.codes import Code
-from wharfinger.language.report.source import Span
+from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.operators import OPERATORS
 from wharfinger.language.semantics.types import NUMERIC, UNITS, Kind, Type, base_value, literal_kind, meant, spelled, unified, well_formed

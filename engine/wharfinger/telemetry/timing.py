@@ -1,15 +1,17 @@
-"""Measures the decisions of a running scheduler.
+"""Measures how long the event loop is blocked, and how long decisions take.
 
-Decisions from scratch look at every node and are measured each. Updates after a placement look at one node or two and come by the thousand:
-one of ten, chosen by chance, is measured and stands for ten where seconds are summed. Histograms see one of ten of both kinds, so that they
-show what decisions are like.
+Everything happens on one event loop, in steps: while one runs, nothing is watched, bound or answered, and the Lease is not renewed. A timer
+that is due every few milliseconds is late by the length of the step that delays it.
+
+Decisions from scratch look at every node and are all measured. Updates after a placement look at one or two nodes and come by the
+thousand: one of ten, chosen at random, is measured and counts ten times in sums of seconds. Histograms observe one of ten of both kinds.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from functools import cache
 
 from wharfinger.framework.evaluation.stopwatch import NO_LAPS, Effort, Laps, TimedLaps
@@ -17,6 +19,51 @@ from wharfinger.framework.extension import Plugin
 from wharfinger.framework.policy_rules import PolicyFilter, PolicyScore
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
+
+BEAT = 0.01
+"""Seconds between two beats: a step that is shorter may not be seen, and any other is measured too short by at most that."""
+RECENT = 60.0
+"""Seconds for which the longest step is reported, at least."""
+
+
+class LoopSteps:
+    """Measures how late beats are; `timer` gives the seconds since any fixed moment, and `sleep` waits."""
+
+    def __init__(self, metrics: Metrics, sleep: Callable[[float], Awaitable[None]], timer: Callable[[], float] = time.perf_counter) -> None:
+        self._sleep = sleep
+        self._timer = timer
+        self._steps = metrics.histogram(Metric.LOOP_STEPS)
+        self._longest = self._longest_before = 0.0
+        self._since = timer()
+        metrics.read(Metric.LOOP_LONGEST_STEP, lambda: {(): self.longest})
+
+    @property
+    def longest(self) -> float:
+        """The longest step of the last minute or two, in seconds."""
+        self._turn()
+        return max(self._longest, self._longest_before)
+
+    async def run(self) -> None:
+        """Measures until cancelled."""
+        while True:
+            began = self._timer()
+            await self._sleep(BEAT)
+            self.late(max(0.0, self._timer() - began - BEAT))
+
+    def late(self, seconds: float) -> None:
+        """Records a beat that was late by so many seconds."""
+        self._steps.observe(seconds)
+        self._turn()
+        self._longest = max(self._longest, seconds)
+
+    def _turn(self) -> None:
+        """Begins the next minute when one is over; what is older than two minutes is forgotten."""
+        elapsed = self._timer() - self._since
+        if elapsed >= RECENT:
+            self._longest_before = self._longest if elapsed < 2 * RECENT else 0.0
+            self._longest = 0.0
+            self._since += elapsed
+
 
 ONE_OF = 10
 """Of how many decisions one is measured, as kube-scheduler measures its plugins (schedule_one.go, `pluginMetricsSamplePercent`)."""

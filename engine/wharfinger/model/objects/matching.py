@@ -1,15 +1,12 @@
-"""Label and node selectors, compiled to values that answer `matches(labels)`.
+"""Label and node selectors, and tolerations of taints, compiled to values that answer whether they match.
 
-The semantics are apimachinery's (labels/selector.go, meta/v1/helpers.go) and component-helpers' (scheduling/corev1/nodeaffinity),
-Kubernetes 1.36: an absent selector selects nothing, an empty one everything, a missing label satisfies NotIn and DoesNotExist, an invalid
-label selector is an error while an invalid node selector term only matches no node. Compiled selectors are hashable and equal when they say
-the same, so counts kept per selector are shared.
+Source: apimachinery/pkg/labels and component-helpers/scheduling/corev1, Kubernetes 1.36.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wharfinger.errors import InvalidObject
@@ -198,3 +195,32 @@ def node_selector(selector: objects.NodeSelector) -> NodeChoice:
         if compiled is not None:
             terms.append(compiled)
     return NodeChoice(tuple(terms))
+
+
+NO_SCHEDULE = "NoSchedule"
+NO_EXECUTE = "NoExecute"
+PREFER_NO_SCHEDULE = "PreferNoSchedule"
+KEEPING_AWAY = frozenset({NO_SCHEDULE, NO_EXECUTE})
+
+
+def tolerates(toleration: objects.Toleration, taint: objects.Taint) -> bool:
+    """True if a toleration puts up with a taint: an empty effect stands for every effect, an empty key for every key."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in {"", "Equal"}:
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def tolerated(tolerations: Iterable[objects.Toleration], taint: objects.Taint) -> bool:
+    """True if one of the tolerations puts up with a taint."""
+    return any(tolerates(toleration, taint) for toleration in tolerations)
+
+
+def untolerated(
+    tolerations: Sequence[objects.Toleration], taints: Iterable[objects.Taint], effects: Collection[str] = KEEPING_AWAY
+) -> list[objects.Taint]:
+    """The taints of these effects that no toleration puts up with."""
+    return [taint for taint in taints if taint.effect in effects and not tolerated(tolerations, taint)]
