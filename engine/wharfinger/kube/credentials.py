@@ -1,9 +1,8 @@
-"""The address of the API server and the client's credentials, from a kubeconfig or from the service account of a pod.
+"""The address of the API server and the credentials for it, from a kubeconfig or from inside a pod.
 
-The official client's loaders read both, run exec plugins and support the cloud providers. Importing it takes a tenth of a second, so a
-kubeconfig with a token or with files is read without it. Tokens, certificates and certificate authorities rotate: files are read again
-every minute, an exec plugin runs again when its credential has expired, and after a 401 everything is read again. New connections use
-what was read last.
+The official client's loaders read both, run exec plugins and support cloud providers. A kubeconfig with a token or with certificate files
+is read without them (docs/decisions/0017). Tokens, certificates and authorities rotate: files are read again every minute, an exec
+plugin runs again when its credentials have expired, and after a 401 everything is read afresh. New connections use what was read.
 """
 
 from __future__ import annotations
@@ -17,57 +16,16 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config
-from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 from yarl import URL
 
 from wharfinger.errors import UsageError
 from wharfinger.model.reading import decode
 
-
-def in_cluster() -> Any:
-    """The configuration of a pod's service account; ValueError outside of a pod, or if its files are missing."""
-    configuration = Configuration()
-    try:
-        load_incluster_config(client_configuration=configuration)
-    except ConfigException as error:
-        raise ValueError(str(error)) from error
-    return configuration
-
-
-class Kubeconfig:
-    """A context of one or more kubeconfigs, joined by colons; its exec plugin runs whenever it is loaded."""
-
-    def __init__(self, path: str, context: str | None) -> None:
-        try:
-            if not any(part and Path(part).expanduser().exists() for part in path.split(os.pathsep)):  # the merger would only log it
-                raise UsageError(f"cannot read how to connect to the API server: {path} does not exist")
-            merged = KubeConfigMerger(path)
-            self._loader = KubeConfigLoader(config_dict=merged.config, active_context=context, config_base_path=None)
-        except ConfigException as error:
-            raise ValueError(str(error)) from error
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"this is no kubeconfig: {path}; `kubectl config view` shows what one holds") from error
-        self.configuration: Any = Configuration()
-
-    async def load(self) -> None:
-        """Updates `configuration`; ValueError, OSError or another error of the loader for a file that it cannot read."""
-        try:
-            await self._loader.load_and_set(self.configuration)
-        except ConfigException as error:
-            raise ValueError(str(error)) from error
-
-    def refuse_failed_plugin(self) -> None:
-        """Raises ValueError if the exec plugin failed; the loader only logs that, which would look like missing permissions."""
-        user = self._loader._user  # noqa: SLF001 — the loader has no public way to tell
-        given = {name for name, value in vars(self._loader).items() if value}
-        if user and "exec" in user and not {"token", "cert_file"} & given:
-            raise ValueError("the exec plugin of the kubeconfig gave no credentials")
-
+if TYPE_CHECKING:
+    from wharfinger.kube.official_client import Kubeconfig
 
 _CLUSTER = frozenset({"server", "certificate-authority", "insecure-skip-tls-verify", "tls-server-name"})
 _USERS = (frozenset({"token"}), frozenset({"client-certificate", "client-key"}))
@@ -319,4 +277,4 @@ def _default_kubeconfig() -> str | None:
 
 def _official() -> Any:
     """`official_client`, imported only now."""
-    return importlib.import_module("wharfinger.kube.credentials")
+    return importlib.import_module("wharfinger.kube.official_client")

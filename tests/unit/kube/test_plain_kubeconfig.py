@@ -5,7 +5,8 @@ import asyncio
 import pytest
 import yaml
 
-from wharfinger.kube.credentials import Kubeconfig, plain_access
+from wharfinger.kube.credentials import plain_access
+from wharfinger.kube.official_client import Kubeconfig
 
 NAMES = ("host", "ssl_ca_cert", "verify_ssl", "cert_file", "key_file", "tls_server_name", "proxy", "api_key")
 SERVER = {"server": "https://example:6443/"}
