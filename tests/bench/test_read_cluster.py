@@ -14,9 +14,9 @@ MOST_MEGABYTES = 600
 READ = """
 import json, resource, sys, time
 start = time.perf_counter()
-from wharfinger.model import read
+from wharfinger.model.reading import files
 from wharfinger.model.state.cluster_state import ClusterState
-state = ClusterState.from_objects(read.read_objects([sys.argv[1]]))
+state = ClusterState.from_objects(files.read_objects([sys.argv[1]]))
 seconds = time.perf_counter() - start
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps({"seconds": seconds, "megabytes": peak, "nodes": state.snapshot().n_nodes}))
