@@ -1,7 +1,7 @@
 """The rules of a compiled policy as plugins of the chain, named `policy/rule`.
 
-A policy is bound to a pod once per template (everything that depends on the pod alone is worked out then); its rules share that binding
-through the cycle state, and with it whatever subexpressions they have in common.
+A policy is bound to a pod once per template: everything that depends on the pod alone is computed then. The rules of the policy share that
+binding through the cycle state, and with it the subexpressions that they have in common.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 
-_CHANGED = object()  # the key of the rows that changed, which all rules of a template share
+_CHANGED = object()  # the key of the changed rows, which all rules of a template share
 
 
 class PolicyFilter(FilterPlugin):
@@ -51,11 +51,11 @@ class PolicyFilter(FilterPlugin):
         self.wakes_on = self._wakes.events
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
-        """Whether the rule reads what has changed."""
+        """True if the rule reads what has changed."""
         return self._wakes.concern(change)
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
-        """None; binds the policy."""
+        """Bind the policy to the pod, and keep the reasons of the rule."""
         bound = _bound(self._policy, cycle, pod, snapshot)
         _remember(self._policy, self._rule, cycle, pod, snapshot)
         texts = bound.reasons(self._index)
@@ -71,12 +71,12 @@ class PolicyFilter(FilterPlugin):
         return Verdicts(cycle[self][1], bound.filter_bits(self._index, snapshot, rows))
 
     def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
-        """The rows on which something changed, unless what changed elsewhere matters to the rule."""
+        """The rows on which something changed; all rows if a change elsewhere may matter to the rule."""
         return _changes(self._policy, self._rule, cycle, pod, snapshot, since)
 
 
 class QuickPolicyFilter(PolicyFilter):
-    """A filter rule that can be asked about one node in plain Python."""
+    """A filter rule that can be evaluated on one node in plain Python."""
 
     def filter_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> int:
         """The verdict for one node."""
@@ -85,7 +85,7 @@ class QuickPolicyFilter(PolicyFilter):
 
 
 class PolicyScore(ScorePlugin):
-    """A score rule. Raw scores are float64; NaN where the value is missing, +inf where the rule leaves the node alone."""
+    """A score rule. Raw scores are float64; NaN where the value is missing, +inf where the rule does not apply to the node."""
 
     def __init__(self, policy: CompiledPolicy, index: int) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class PolicyScore(ScorePlugin):
         self.score_volatility = rule.volatility
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — a rule is scored node by node
-        """None; binds the policy."""
+        """Keep what the answers of a GLOBAL rule depend on; never skips."""
         _remember(self._policy, self._rule, cycle, pod, snapshot)
         return None
 
@@ -116,16 +116,16 @@ class PolicyScore(ScorePlugin):
         since: int,
         flipped: NDArray[np.intp],  # noqa: ARG002 — a rule is scored node by node
     ) -> Rows | None:
-        """The rows on which something changed, unless what changed elsewhere matters to the rule."""
+        """The rows on which something changed; all rows if a change elsewhere may matter to the rule."""
         return _changes(self._policy, self._rule, cycle, pod, snapshot, since)
 
     def score_domains(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> Sequence[str] | None:  # noqa: ARG002 — the extension point
-        """The topology key that the rule counts pods by, if nothing else of a node matters to it."""
+        """The topology keys by which the rule counts pods; None if its score depends on more of a node than its domains."""
         return self._rule.plan.domains
 
 
 class QuickPolicyScore(PolicyScore):
-    """A score rule that can be asked about one node in plain Python."""
+    """A score rule that can be evaluated on one node in plain Python."""
 
     def score_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> float:
         """The raw score of one node."""
@@ -172,11 +172,11 @@ class PolicyRules:
 
     @property
     def n_rules(self) -> int:
-        """How many filters and scores it has."""
+        """The number of filters and scores of the policy."""
         return len(self.filters) + len(self.scores)
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """Its rows in the chain's table."""
+        """The policy's rows in the chain's table."""
         scored = [(term.plugin.name, "Score", f"{term.weight:g}", f"tier={term.tier}" if term.tier != 1 else "") for term in self.scores]
         evicting = [(f"{self.policy.name}/preemption", "PostFilter", "", "")] if self.policy.victims is not None else []
         return [*((plugin.name, "Filter", "", "") for plugin in self.filters), *scored, *evicting]
@@ -187,13 +187,13 @@ def _score(policy: CompiledPolicy, index: int) -> PolicyScore:
 
 
 def _remember(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> None:
-    """Keeps what a GLOBAL rule is answered under for the first time; later on its changes are asked for before it is."""
+    """Keep the token of a GLOBAL rule before its first evaluation; later, `_changes` runs before each evaluation and keeps it."""
     if rule.volatility is Volatility.GLOBAL and _seen(policy, rule) not in cycle:
         _changes(policy, rule, cycle, pod, snapshot, snapshot.revision)
 
 
 def _changes(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: PLR0913, PLR0917 — what the framework asks with, and about which rule
-    """The rows whose answer to a GLOBAL rule may have changed since a revision."""
+    """The rows on which the result of a GLOBAL rule may have changed since a revision; None for no rows."""
     token, seen = _bound(policy, cycle, pod, snapshot).token(rule, snapshot), _seen(policy, rule)
     if cycle.get(seen) != token:
         cycle[seen] = token
@@ -206,7 +206,7 @@ def _changes(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodView
 
 
 def _changed(snapshot: Snapshot, since: int) -> Rows | None:
-    """The rows on which something changed since a revision; the same for all rules of a template, who ask one after the other."""
+    """The rows on which something changed since a revision; None for no rows. The result is the same for all rules of a template."""
     nodes, pods = snapshot.node_changes(since), snapshot.usage_changes(since)
     if nodes is None or pods is None or len(nodes):
         return slice(None)
@@ -214,7 +214,7 @@ def _changed(snapshot: Snapshot, since: int) -> Rows | None:
 
 
 def _seen(policy: CompiledPolicy, rule: Rule) -> Hashable:
-    """The key of the token that a rule was last answered under."""
+    """The key of the token at a rule's last evaluation."""
     return policy, id(rule)
 
 

@@ -1,16 +1,16 @@
-"""The best of all rows, found without looking at each of them, and the tie rule.
+"""The rows with the highest total, found without a search over all rows, and the rule that breaks ties.
 
-A row's total is its own sum plus what its topology domains add, which is the same number for all rows of a *class* (rows with the same
-domains). Rows are arranged in blocks, and in a block by class; the rows of one class in one block are a *cell*. For each cell the highest
-sum is kept, with the number of rows that have it and a bound on all others. A changed row concerns its own cell alone. Points of a domain
-that have changed concern no cell: they are added to the highest sums when the best is asked for. Addition and rounding are monotone also
-in floating point, so the highest total of a cell is that of its highest sum, to the last bit.
+A row's total is its own sum plus the points of its topology domains, which are the same number for all rows of a *class* (rows with the
+same domains). Rows are arranged in blocks, and within a block by class; the rows of one class in one block are a *cell*. Each cell keeps
+its highest sum, the number of rows that have it, and a bound on all other sums. A changed row changes its own cell only. Changed points
+of a domain change no cell: they are added to the highest sums when the best row is searched. Addition and rounding are monotone in
+floating point too, so the highest total of a cell is the total of its highest sum, to the last bit.
 
-Kubernetes leaves ties to the order in which goroutines happen to finish. Here a tie must fall the same way on every machine and in every
-replay, and still spread over the tied nodes as if drawn at random. Names and uids are hashed to 64 bits with BLAKE2b; the node hashes are
-kept with the columns (`Snapshot.name_hashes`). The tied nodes are ordered by the hashes of their names, and the pod's hash, scaled from
-0..2⁶⁴ to their number (Lemire, Fast Random Integer Generation in an Interval, 2019, without its rejection step: the bias is below n/2⁶⁴),
-is the place of the winner in that order. Blocks follow the same order, so that equal rows can be counted by block.
+Kubernetes leaves ties to the order in which goroutines finish. Here a tie has the same winner on every machine and in every replay, and
+winners are still spread over the tied nodes as if drawn at random. Names and uids are hashed to 64 bits with BLAKE2b; the node hashes are
+kept with the columns (`Snapshot.name_hashes`). The tied nodes are ordered by the hashes of their names. The pod's hash, scaled from 0..2⁶⁴
+to their number, is the place of the winner in that order (Lemire, Fast Random Integer Generation in an Interval, 2019, without its
+rejection step: the bias is below n/2⁶⁴). Blocks follow the same order, so that equal rows can be counted by block.
 """
 
 from __future__ import annotations
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 BITS = 64
+MOST_CLASSES = 256
+"""The most classes for which cells are kept; with more classes, terms are summed row by row."""
+ROWS_OF_CELL = 64
+MOST_ROWS_OF_BLOCK = 4096
+MOST_KEPT = 16  # arrangements of one layout; more combinations of topology keys are hardly in use at once
+FEW_CELLS = 3  # up to this number of cells, a loop in Python is faster than array operations
+NOTHING = -np.inf
 
 
 def stable_hash(text: str) -> int:
@@ -47,15 +54,6 @@ def winner(uid: str, name_hashes: NDArray[np.uint64]) -> int:
     return int(np.argpartition(name_hashes, wanted)[wanted])
 
 
-MOST_CLASSES = 256
-"""Topology keys that cut the nodes into more classes than that are not worth a cell for each; their terms are summed row by row."""
-ROWS_OF_CELL = 64
-MOST_ROWS_OF_BLOCK = 4096
-MOST_KEPT = 16  # arrangements of one layout; more topology keys than that are hardly in use at once
-FEW_CELLS = 3  # are looked at one by one
-NOTHING = -np.inf
-
-
 class Classes(NamedTuple):
     """Rows by the domains of some topology keys: `ids` (n_nodes,) intp the class of each row, `rows` (n_classes,) intp one row of each."""
 
@@ -65,12 +63,12 @@ class Classes(NamedTuple):
 
     @property
     def stands(self) -> bool:
-        """Whether the nodes are in the same domains still."""
+        """True if all nodes are still in the same domains."""
         return all(topology.revision == seen for topology, seen in self.topologies)
 
 
 def classes(keys: tuple[str, ...], snapshot: Snapshot) -> Classes | None:
-    """The classes of some topology keys; None where there are too many, or as many as there are nodes to some few."""
+    """The classes of some topology keys; None if there are more than `MOST_CLASSES`, or more than a quarter of the number of nodes."""
     topologies = [snapshot.topology(key) for key in keys]  # held, so that they are kept up to date
     most = min(MOST_CLASSES, max(2, snapshot.n_nodes // 4))
     codes: NDArray[np.intp] = np.zeros(snapshot.n_nodes, np.intp)
@@ -95,8 +93,8 @@ class Arrangement:
     """The rows in blocks and cells, for one layout of the rows.
 
     `place` (n_nodes,) intp is the place of each row, `row` and `rank` the row at each place and its number in the order of name hashes.
-    `starts` (n_cells + 1,) are the places at which cells begin, `block_starts` those at which blocks do; `cell_class` and `cell_block` say
-    which class and block each cell is of, `cell_of` which cell each place is in.
+    `starts` (n_cells + 1,) are the places at which cells begin, `block_starts` the cells at which blocks begin. `cell_class` and
+    `cell_block` are the class and the block of each cell, `cell_of` is the cell of each place.
     """
 
     __slots__ = ("block_starts", "cell_block", "cell_class", "cell_of", "place", "place_class", "rank", "row", "sizes", "starts")
@@ -129,7 +127,7 @@ class Arrangement:
 
 
 class Arrangements:
-    """The arrangements of one layout, shared by all templates; made when they are first asked for."""
+    """The arrangements of one layout, shared by all templates; each is built at its first use."""
 
     __slots__ = ("_classes", "_kept", "_layout", "_plain", "_strings")
 
@@ -141,7 +139,7 @@ class Arrangements:
         self._kept: dict[int, tuple[Classes, Arrangement]] = {}
 
     def classes(self, keys: tuple[str, ...], snapshot: Snapshot) -> Classes | None:
-        """What `classes` gives, kept while it stands."""
+        """The result of the function `classes`, kept while the nodes stay in the same domains."""
         self._follow(snapshot)
         found = self._classes.get(keys)
         if found is None or not found.stands:
@@ -171,10 +169,10 @@ class Arrangements:
 
 
 class BestRows:
-    """The sums of all rows, `-inf` where one is not feasible, and per cell what is needed to find the best.
+    """The sums of all rows, `-inf` where a row is not feasible, and the values per cell with which the best rows are found.
 
-    `_tops` (2, n_cells) are the highest sum of each cell and a bound on those of its rows that are lower, `_n_highest` (n_cells,) says how
-    many rows have the highest. Without classes, "sums" are what is compared: totals in whole quanta.
+    `_tops` (2, n_cells) holds the highest sum of each cell and an upper bound on all lower sums. `_n_highest` (n_cells,) is the number of
+    rows with the highest sum. Without classes, "sums" are totals in whole quanta, which are compared directly.
     """
 
     __slots__ = ("_at", "_below", "_highest", "_n_highest", "_sums", "_tops")
@@ -192,7 +190,7 @@ class BestRows:
         self._below[:] = np.maximum.reduceat(np.where(best, NOTHING, self._sums), first)
 
     def put(self, row: int, value: float) -> None:
-        """Set the sum of one row; -inf where it is not feasible."""
+        """Set the sum of one row; -inf if it is not feasible."""
         place = self._at.place.item(row)
         before = self._sums.item(place)
         if value == before:
@@ -219,7 +217,7 @@ class BestRows:
             self._below[cell] = value
 
     def put_all(self, rows: NDArray[np.intp], values: NDArray[np.float64]) -> None:
-        """Set the sums of some rows; -inf where one is not feasible."""
+        """Set the sums of some rows; -inf where a row is not feasible."""
         at = self._at
         places = at.place[rows]
         self._sums[places] = values
@@ -260,7 +258,7 @@ class BestRows:
         return Best(key, cells, counts, int(counts.sum()), added, per_unit)
 
     def _all(self, added: Sequence[NDArray[np.float64]], per_unit: float, key: float) -> Best:
-        """The same where different sums of a cell are equal once they are rounded, or may be: every row is looked at."""
+        """`find` for the case that different sums of a cell may be equal after rounding: compares every row."""
         at = self._at
         equal = _keys(self._sums, added, at.place_class, per_unit) == key
         counts = np.add.reduceat(equal, at.starts[:-1], dtype=np.intp)
@@ -268,7 +266,7 @@ class BestRows:
         return Best(key, cells, counts[cells], int(counts.sum()), added, per_unit)
 
     def rows(self, found: Best) -> NDArray[np.intp]:
-        """All of the best rows, in no order."""
+        """All of the best rows, in no particular order."""
         at = self._at
         if len(found.cells) * 4 > len(at.sizes):
             return at.row[self._places(found, 0, len(at.row))]
@@ -277,7 +275,7 @@ class BestRows:
         )
 
     def row(self, found: Best, place: int) -> int:
-        """The best row at a place (0..n_rows-1) in the order of name hashes."""
+        """The best row at a place (0..`found.n_rows`-1) in the order of name hashes."""
         at = self._at
         ends = found.counts.cumsum()
         index = int(ends.searchsorted(place, side="right"))
@@ -293,7 +291,7 @@ class BestRows:
         return at.row.item(places.item(at.rank[places].argsort().item(wanted)))
 
     def _places(self, found: Best, start: int, end: int) -> NDArray[np.intp]:
-        """The places of best rows among some."""
+        """The places of best rows from `start` up to but not including `end`, ascending."""
         keys = _keys(self._sums[start:end], found.added, self._at.place_class[start:end], found.per_unit)
         places: NDArray[np.intp] = (keys == found.key).nonzero()[0]
         places += start
@@ -301,7 +299,10 @@ class BestRows:
 
 
 class Best(NamedTuple):
-    """The best rows: their `key`, the cells that they are in with the number in each, `n_rows` in all, and what they were found with."""
+    """The best rows: their total (`key`), the cells that hold them, the number in each cell (`counts`) and in all (`n_rows`).
+
+    `added` and `per_unit` are the arguments of `BestRows.find`.
+    """
 
     key: float
     cells: NDArray[np.intp]
@@ -312,7 +313,7 @@ class Best(NamedTuple):
 
 
 def _keys(sums: NDArray[np.float64], added: Sequence[NDArray[np.float64]], of: NDArray[np.intp], per_unit: float) -> NDArray[np.float64]:
-    """What is compared: totals in whole quanta; `of` is the class of each sum."""
+    """The values that are compared: totals in whole quanta; `of` is the class of each sum. `sums` itself if nothing is added."""
     if not added:
         return sums
     for each in added:

@@ -1,7 +1,7 @@
 """The scheduling cycle: a chain, a snapshot and a pod in, a decision out.
 
-`decide` is the definition: everything is evaluated over all nodes. `Decider` gives the same answers faster by keeping the evaluation of
-each pod template it has seen lately and bringing it up to date; a property test compares the two.
+`decide` is the definition: it evaluates all rules on all nodes. `Decider` gives the same answers faster: it keeps the evaluation of each
+recent pod template and brings it up to date. A property test compares the two.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 MOST_CELLS = 50_000_000
-"""How many node × rule results a `Decider` keeps, by default: about a gigabyte at the very most, a hundred templates at 50,000 nodes."""
+"""The default limit of node × rule results in a `Decider`: about one gigabyte at most, enough for a hundred templates at 50,000 nodes."""
 MOST_TEMPLATES = 1_000
-"""How many templates it keeps the results of: some 20 kB each, besides what the cells take."""
+"""The limit of templates in a `Decider`: about 20 kB each, in addition to the node × rule results."""
 IDLE = 300.0
-"""Seconds after which a template that nobody asked for is forgotten when another comes: every Job has one of its own."""
+"""Seconds after which an unused template is dropped when a new one comes. Every Job has a template of its own."""
 
 
 def decide(chain: Chain, snapshot: Snapshot, pod: PodView) -> Decision:
@@ -40,10 +40,10 @@ def decide(chain: Chain, snapshot: Snapshot, pod: PodView) -> Decision:
 
 
 class Decider:
-    """Decides like `decide`, and remembers.
+    """Makes the same decisions as `decide`, and keeps the evaluations of recent templates.
 
-    Bounded: what was not asked for lately is forgotten after a while, or once there are more than `MOST_TEMPLATES`, or of all of them more
-    than `most_cells` node × rule results. A `stopwatch` is told what the decisions cost.
+    The least recently used templates are dropped once they are unused for `IDLE` seconds, once there are more than `MOST_TEMPLATES`, or
+    once all together have more than `most_cells` node × rule results. A `stopwatch` measures the decisions.
     """
 
     def __init__(self, chain: Chain, most_cells: int = MOST_CELLS, stopwatch: Stopwatch | None = None) -> None:
@@ -59,12 +59,12 @@ class Decider:
 
     @property
     def n_remembered(self) -> int:
-        """How many templates it has results of."""
+        """The number of templates with kept results."""
         return len(self._kept)
 
     def _evaluation(self, snapshot: Snapshot, pod: PodView) -> Evaluation:
         key = self.chain.key(pod, snapshot.now)
-        if snapshot.placed(pod.uid) is not None:  # a policy's selections leave this very pod out: no other pod's answer is the same
+        if snapshot.placed(pod.uid) is not None:  # selections of policies leave the pod itself out, so its answer cannot be shared
             key = (key, pod.uid)
         evaluation = self._kept.get(key)
         if evaluation is None:
@@ -76,7 +76,7 @@ class Decider:
         return evaluation
 
     def _forget(self, idle_since: float, cells: int) -> None:
-        """Make room for the latest of those kept, which was not asked yet and has `cells` results like each of them."""
+        """Drop the oldest templates to make room for the newest; each of them has `cells` node × rule results."""
         most = min(MOST_TEMPLATES, max(1, self._most_cells // max(1, cells)))
         while len(self._kept) > 1 and (len(self._kept) > most or next(iter(self._kept.values())).asked_at < idle_since):
             self._kept.popitem(last=False)
@@ -109,7 +109,7 @@ def _conclude(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evalua
 
 
 def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Evaluation) -> tuple[PostFilterOutcome, str]:
-    """What the PostFilter plugins make of a pod that fits nowhere, and the message that tells it all."""
+    """Run the PostFilter plugins for a pod that fits no node. Returns their outcome and the complete message."""
     diagnosis = Diagnosis(evaluation.filtering, snapshot.n_nodes)
     outcome = PostFilterOutcome()
     refusal = evaluation.filtering.refusal

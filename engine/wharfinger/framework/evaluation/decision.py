@@ -1,9 +1,9 @@
 """The outcome of a scheduling cycle, with scores and rejections, as a value.
 
-What costs nothing is in the decision itself. The rest (who was rejected by what, every score at every node, the runner-up) is read on
-demand from the evaluation it came from, as long as that still stands where it stood; afterwards `StaleSnapshot` is raised rather than
-something else told. A decision made by `cycle.decide` has an evaluation of its own. One made by a `Decider` shares it with the next pod of
-its template: take the report before the next decision.
+The decision itself holds the values that cost nothing. The rest (rejections, every score at every node, the runner-up) is read on demand
+from the evaluation that it came from. Once that evaluation has been updated, these reads raise `StaleSnapshot`. A decision made by
+`cycle.decide` has an evaluation of its own. One made by a `Decider` shares it with the next pod of its template: read its details before
+the next decision.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Decision:
-    """Where a pod goes, or why it cannot.
+    """The node chosen for a pod, or the reason why there is none.
 
-    `node` is None when none of the `n_nodes` is feasible; `message` then says why in kube-scheduler's words ("" otherwise). `ties` counts
-    the nodes that were equal in every tier and tie break (the stable hash chose among them). `nominated` and `victims` are PostFilter's.
+    `node` is None if none of the `n_nodes` is feasible; `message` is then the reason in kube-scheduler's words ("" otherwise). `ties` is
+    the number of nodes that were equal in every tier and tie break (the stable hash chose among them). `nominated` and `victims` are
+    PostFilter's.
     """
 
     pod: PodView
@@ -82,7 +83,7 @@ class Decision:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about policies that got in each other's way."""
+        """Sentences about contradictions between the governing policies."""
         return self.evaluation.lineup.notes
 
     @property
@@ -112,18 +113,18 @@ class Decision:
 
     @property
     def runner_up(self) -> Ranked | None:
-        """The best other node; None when there is none."""
+        """The best other feasible node; None if there is none."""
         others = [ranked for ranked in self.ranking(2) if ranked.node != self.node]
         return others[0] if others else None
 
     @property
     def margin(self) -> float | None:
-        """How far the first tier's total is above the runner-up's; None when nothing else is feasible."""
+        """The first tier's total minus the runner-up's; None if no other node is feasible."""
         second = self.runner_up
         return None if second is None else self.totals[0] - second.totals[0]
 
     def ranking(self, most: int) -> tuple[Ranked, ...]:
-        """The best feasible nodes, best first, at most so many; the chosen one is first, other equals are sorted by name."""
+        """At most `most` feasible nodes, best first; the chosen one is first, other equal nodes are sorted by name."""
         if self.row is None:
             return ()
         scoring = self._current().scoring
@@ -136,14 +137,14 @@ class Decision:
         return tuple(Ranked(node=names[row], totals=self._totals(row)) for row in ordered[:most])
 
     def scores_at(self, node: str) -> tuple[ScorePart, ...]:
-        """Every score at a feasible node, in summing order; empty where the node is not feasible. `UnknownObject` for an unknown name."""
+        """Every score at a feasible node, in summing order; empty if the node is not feasible. `UnknownObject` for an unknown name."""
         evaluation, row = self._current(), self._row(node)
         if not evaluation.filtering.feasible[row]:
             return ()
         return tuple(_part(slot, row) for slot in evaluation.scoring.slots if not slot.skipped)
 
     def rejections_at(self, node: str) -> tuple[str, ...]:
-        """`plugin: reason` for everything that speaks against a node; empty where it is feasible."""
+        """`plugin: reason` for every rejection of a node; empty if it is feasible."""
         return tuple(f"{found.plugin}: {reason}" for found in self.diagnosis.at(self._row(node)) for reason in found.reasons)
 
     def feasible_nodes(self) -> tuple[str, ...]:

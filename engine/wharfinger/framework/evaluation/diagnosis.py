@@ -1,8 +1,8 @@
-"""Why nodes were rejected, and kube-scheduler's own sentence for it.
+"""The reasons why nodes were rejected, and kube-scheduler's message about them.
 
-A node is counted under the first filter that rejects it, with all the reasons that filter gave, because kube-scheduler asks no further.
-Beyond that, each filter's own verdict on every node is there ("matched alone"), and how many nodes were left after each filter in turn
-("matched so far"). The sentence is that of `FitError.Error` (pkg/scheduler/framework/types.go, Kubernetes 1.36).
+A node is counted under the first filter that rejects it, with all reasons of that filter, because kube-scheduler runs no further filters on
+it. In addition there are each filter's own verdicts on every node ("matched alone"), and the number of nodes left after each filter in turn
+("matched so far"). The message is that of `FitError.Error` (pkg/scheduler/framework/types.go, Kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from wharfinger.framework.verdict import Mask, Reason
 
 NO_NODES = "no nodes available to schedule pods"
 NOMINATED = "beside nominated pods"
-"""The name of the filters' verdict on a node with the pods nominated to it counted as well."""
+"""Takes the place of the plugin's name if filters reject a node only because of the pods nominated to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterDiagnosis:
     """The effect of one filter.
 
-    `alone`: nodes it rejects by itself; `first`: those of them that no earlier filter had rejected; `left`: nodes that are left after it.
+    `alone`: nodes it rejects by itself; `first`: the part of these that no earlier filter rejected; `left`: nodes that are left after it.
     `reasons` counts the nodes under each reason among `alone`, `first_reasons` among `first`.
     """
 
@@ -43,7 +43,7 @@ class FilterDiagnosis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRejection:
-    """What one filter has against one node."""
+    """The rejection of one node by one filter."""
 
     plugin: str
     reasons: tuple[Reason, ...]
@@ -55,7 +55,7 @@ class NodeRejection:
 
 
 class Diagnosis:
-    """The filters' verdicts on every node, read from `Filtering` on demand: they are those at the time of the call."""
+    """The filters' verdicts on every node, read from `Filtering` at each call."""
 
     def __init__(self, filtering: Filtering, n_nodes: int) -> None:
         self._filtering = filtering
@@ -63,7 +63,7 @@ class Diagnosis:
 
     @property
     def filters(self) -> tuple[FilterDiagnosis, ...]:
-        """Every filter in order; empty when the pod was refused as a whole."""
+        """Every filter in order; empty if a PreFilter refused the pod."""
         left = self._considered()
         found = []
         for slot in self._slots():
@@ -85,7 +85,7 @@ class Diagnosis:
 
     @property
     def reasons(self) -> Mapping[str, int]:
-        """How many nodes are counted under each reason, as kube-scheduler counts: first failing filter, all of its reasons."""
+        """The number of nodes under each reason, as kube-scheduler counts: the first failing filter of a node, with all of its reasons."""
         refusal = self._filtering.refusal
         if refusal is not None:
             return {reason.text: self._n_nodes for reason in refusal.reasons}
@@ -103,7 +103,7 @@ class Diagnosis:
 
     @property
     def message(self) -> str:
-        """`0/N nodes are available: …`, without PostFilter's part; only to be said when no node is feasible."""
+        """`0/N nodes are available: …`, without PostFilter's part; of use only if no node is feasible."""
         if not self._n_nodes:
             return NO_NODES
         start = f"0/{self._n_nodes} nodes are available:"
@@ -129,7 +129,7 @@ class Diagnosis:
         return unresolvable
 
     def at(self, row: int) -> tuple[NodeRejection, ...]:
-        """Everything that every filter has against the node of a row, in the filters' order; empty where it is feasible."""
+        """All rejections of the node of a row, in the order of filters; empty if it is feasible."""
         refusal = self._filtering.refusal
         if refusal is not None:
             return (NodeRejection(plugin=refusal.plugin, reasons=refusal.reasons),)
@@ -154,7 +154,7 @@ class Diagnosis:
         return () if self._filtering.refusal is not None else self._filtering.slots
 
     def _considered(self) -> Mask:
-        """The nodes that the filters, each in turn, decide about."""
+        """The nodes that remain for the filters, `(n_nodes,) bool`: chosen by PreFilter, and not crowded by nominated pods."""
         chosen = self._filtering.node_set
         considered = np.ones(self._n_nodes, np.bool_) if chosen is None else chosen.mask.copy()
         considered[list(self._filtering.crowded)] = False
@@ -162,7 +162,7 @@ class Diagnosis:
 
 
 def _counts(slot: FilterSlot, among: Mask) -> dict[str, int]:
-    """How many of the nodes in `among` are under each reason; equal texts are counted together."""
+    """The number of nodes of `among` under each reason; equal texts are counted together."""
     if slot.skipped or not among.any():
         return {}
     bits: NDArray[Any] = slot.bits[among]

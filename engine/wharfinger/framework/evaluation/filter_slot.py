@@ -1,8 +1,8 @@
-"""One filter's answers, kept for one template: what PreFilter says of the pod, and the verdict on every node.
+"""One filter's answers, kept for one template: its PreFilter result for the pod, and its verdict on every node.
 
-PreFilter runs as `RunPreFilterPlugins` (pkg/scheduler/framework/runtime/framework.go, Kubernetes 1.36): an unresolvable rejection ends
-the cycle at once, after a resolvable one the other plugins still run (one may say that it is unresolvable), and sets of nodes are
-intersected.
+PreFilter runs as `RunPreFilterPlugins` (pkg/scheduler/framework/runtime/framework.go, Kubernetes 1.36). An unresolvable rejection ends
+the cycle at once. After a resolvable rejection the other plugins still run, because one of them may reject the pod as unresolvable. Sets of
+nodes are intersected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The pod is refused as a whole, on every node: by which plugin, and why."""
+    """A PreFilter rejected the pod on every node: the plugin and its reasons."""
 
     plugin: str
     reasons: tuple[Reason, ...]
@@ -38,20 +38,20 @@ class Refusal:
 
     @property
     def resolvable(self) -> bool:
-        """Whether removing pods could help."""
+        """True if removing pods could help."""
         return all(reason.resolvable for reason in self.reasons)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The nodes worth a look, `(n_nodes,) bool`, and the plugins that said so; the others count as unresolvable for `reason`."""
+    """The nodes that PreFilter plugins chose, `(n_nodes,) bool`, and these plugins. Other nodes count as unresolvable for `reason`."""
 
     plugins: tuple[str, ...]
     mask: Mask
 
     @property
     def reason(self) -> Reason:
-        """What is said of the nodes that were not chosen (schedule_one.go, `findNodesThatFitPod`)."""
+        """The reason given for the nodes that were not chosen (schedule_one.go, `findNodesThatFitPod`)."""
         return Reason(f"node(s) didn't satisfy plugin(s) [{' '.join(self.plugins)}]", resolvable=False)
 
 
@@ -62,11 +62,11 @@ class Prepared(Protocol):
     answer: PreFilterAnswer
 
     def prepare(self, asked: Question) -> bool:
-        """Run PreFilter and keep its `answer`."""
+        """Run PreFilter and keep its `answer`; True if the answer changed."""
 
 
 def run(filters: Iterable[Prepared], asked: Question) -> tuple[Refusal | None, Chosen | None]:
-    """Why the pod is refused as a whole, if it is; and the nodes worth a look, if not all are."""
+    """Run PreFilter of all filters. Returns the refusal (None if the pod is not refused), and the chosen nodes (None for all)."""
     refusal: Refusal | None = None
     names: frozenset[str] | None = None
     plugins: list[str] = []
@@ -101,7 +101,7 @@ def _mask(names: frozenset[str], snapshot: Snapshot) -> Mask:
 
 
 class FilterSlot:
-    """What the filter's PreFilter said, and its verdict bits `(n_nodes,)` with their reasons."""
+    """A filter's PreFilter answer, and its verdict bits `(n_nodes,)` with the reason of each bit."""
 
     __slots__ = ("answer", "bits", "effort", "one", "plugin", "reasons", "skipped", "volatility")
 
@@ -116,14 +116,14 @@ class FilterSlot:
         self.bits: NDArray[Any] = np.empty(0, np.uint8)
 
     def prepare(self, asked: Question) -> bool:
-        """Run PreFilter; whether its answer is another than last time."""
+        """Run PreFilter and keep its `answer`; True if it differs from the last one."""
         before, self.answer = self.answer, self.plugin.pre_filter(*asked)
         plugin_faults.pre_filter(self.plugin.name, self.answer)
         self.skipped = isinstance(self.answer, Skip)
         return self.answer != before
 
     def evaluate(self, asked: Question) -> None:
-        """Ask about every node."""
+        """Run the filter on every node."""
         answer = plugin_faults.verdicts(self.plugin.name, self.plugin.filter(*asked, ALL), asked.snapshot.n_nodes)
         plugin_faults.reasons(self.plugin.name, answer.reasons, int(answer.bits.max(initial=0)))
         self.reasons = answer.reasons
@@ -132,7 +132,7 @@ class FilterSlot:
             self._count(self.effort, self.bits)
 
     def patch(self, asked: Question, rows: NDArray[np.intp]) -> bool:
-        """Ask about some rows; True if all had to be asked after all, because the reasons are others now."""
+        """Run the filter on some rows; on every node if its reasons changed, and then returns True."""
         answer = plugin_faults.verdicts(self.plugin.name, self.plugin.filter(*asked, rows), len(rows))
         if answer.reasons is not self.reasons and answer.reasons != self.reasons:
             self.evaluate(asked)
@@ -143,7 +143,7 @@ class FilterSlot:
         return False
 
     def patch_one(self, asked: Question, changes: Changes) -> bool:
-        """`patch` for the one row that changed."""
+        """`patch` for a change of one row."""
         if self.one is None:
             return self.patch(asked, changes.rows)
         bits = self.one(*asked, changes.row)
@@ -162,7 +162,7 @@ class FilterSlot:
 
 
 def _narrowest(n_reasons: int) -> type[np.unsignedinteger[Any]]:
-    """The smallest dtype with a bit for each reason: one byte per node nearly always."""
+    """The smallest unsigned dtype with a bit for each reason; nearly always one byte per node."""
     for dtype, width in ((np.uint8, 8), (np.uint16, 16), (np.uint32, 32)):
         if n_reasons <= width:
             return dtype

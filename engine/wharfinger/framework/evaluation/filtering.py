@@ -1,10 +1,10 @@
-"""Which nodes can take the pods of one template, kept up to date.
+"""The set of feasible nodes for the pods of one template, kept up to date.
 
-Every filter's verdicts are kept per node. After a change only the rows it touched are asked again, as each filter's volatility allows,
-and the feasible set is patched. The result is always what a fresh run over all rows gives.
+Every filter's verdicts are kept per node. After a change, filters run again only on the changed rows, as each filter's volatility allows,
+and the feasible set is patched. The result always equals a fresh run over all rows.
 
-A node for which preemption makes room has to fit the pod together with its nominees of equal or higher priority, besides fitting it as it
-is. Few nodes are nominated to; what was found for them is kept until something on them changes.
+Preemption nominates nodes for pods. The pod must fit such a node twice: with the nominated pods of equal or higher priority added, and
+without them. Few nodes have nominated pods; their results are kept until something on the node changes.
 """
 
 from __future__ import annotations
@@ -25,25 +25,28 @@ from wharfinger.language.semantics.catalogue import Volatility
 
 
 class NominatedRoom:
-    """The nodes that cannot take the pod beside their nominees: `crowded` gives the reasons by row, `mask` is `(n_nodes,) bool`."""
+    """The nodes that the pod does not fit together with the pods nominated to them.
+
+    `crowded` has the reasons by row, `mask` is the same nodes as `(n_nodes,) bool`.
+    """
 
     __slots__ = ("_own", "crowded", "mask")
 
     def __init__(self) -> None:
         self.crowded: dict[int, tuple[Reason, ...]] = {}
         self.mask: Mask = np.empty(0, np.bool_)
-        self._own = -1  # the row for whose room the pod itself is the nominee
+        self._own = -1  # the row that the pod itself is nominated to, -1 for none
 
     def reset(self, n_nodes: int) -> None:
-        """No node is crowded."""
+        """Forget all results: no node is crowded."""
         self.crowded = {}
         self.mask = np.zeros(n_nodes, np.bool_)
         self._own = -1
 
     def update(self, slots: Sequence[Answered], asked: Question, worth: Mask | None, changed: NDArray[np.intp] | None) -> NDArray[np.intp]:
-        """Look again at nominated nodes among those that changed (None: at all); the rows that became crowded or ceased to be.
+        """Check the nodes of `changed` again (None: all nominated ones); returns the rows that became crowded or are so no longer.
 
-        `worth` `(n_nodes,) bool` are the nodes that are worth a look, None for all.
+        `worth` `(n_nodes,) bool` is true for the nodes that PreFilter chose; None means all nodes.
         """
         snapshot = asked.snapshot
         before, self._own = self._own, _own_row(asked)
@@ -58,7 +61,7 @@ class NominatedRoom:
         return np.array([row for row in distinct(again).tolist() if self._look(row, trial, worth)], np.intp)
 
     def _look(self, row: int, trial: Trial, worth: Mask | None) -> bool:
-        """Whether a node's being crowded is another now."""
+        """Check one node again; True if it became crowded or is crowded no longer."""
         was = row in self.crowded
         reasons = trial.crowded(trial.suppose(row)) if worth is None or worth.item(row) else ()
         if reasons:
@@ -118,11 +121,11 @@ class Filtering:
 
     @property
     def crowded(self) -> Mapping[int, tuple[Reason, ...]]:
-        """The nodes that do not fit the pod beside those for which room is being made there, with the reasons."""
+        """The reasons, by row, of nodes that the pod does not fit together with the pods nominated to them."""
         return self._room.crowded
 
     def evaluate(self, asked: Question) -> None:
-        """Run PreFilter, and every filter over every node; and once more over the nodes where room is being made for others."""
+        """Run PreFilter and every filter on all nodes, then all filters again on nodes with nominated pods added."""
         self.refusal, self.node_set = filter_slot.run(self.laps.each("PreFilter", self.slots), asked)
         self.laps.mark("PreFilter")
         self._arrange(asked)
@@ -138,14 +141,14 @@ class Filtering:
         self._combine()
 
     def _arrange(self, asked: Question) -> None:
-        """Remember which filters have something to say of the pod, and at which moment the TIMED ones were asked."""
+        """Keep the filters that PreFilter did not skip, by volatility, and the moment at which the TIMED filters ran."""
         self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
         self._row = tuple(slot for slot in self.slots if slot.volatility in {Volatility.ROW, Volatility.TIMED} and not slot.skipped)
         self._local = (*self._static, *self._row)
         self._moment = asked.snapshot.moment
 
     def refresh(self, asked: Question, changes: Changes) -> Rows:
-        """Bring the feasible set up to date; the rows that became feasible or ceased to be."""
+        """Bring the feasible set up to date; returns the rows that became feasible or infeasible, or all rows after a full evaluation."""
         if self.refusal is not None:
             if self._global or self._timed:  # a STATIC or ROW PreFilter reads nothing that has changed
                 self.evaluate(asked)
@@ -171,7 +174,10 @@ class Filtering:
         return self._patch(union(changes.rows, renewed))
 
     def _refresh_global(self, asked: Question, changes: Changes) -> Rows | None:
-        """The rows that GLOBAL filters were asked about again; None if a PreFilter has changed its mind and all has to be done again."""
+        """Run the GLOBAL filters again where needed; returns these rows.
+
+        None if a PreFilter answer changed and a full evaluation is needed.
+        """
         renewed: Rows = NO_ROWS
         for slot in self.laps.each("Filter", self._global):
             changed = slot.plugin.filter_changes(*asked, changes.since)
@@ -191,7 +197,10 @@ class Filtering:
         return renewed
 
     def _refresh_timed(self, asked: Question) -> bool | None:
-        """Whether TIMED filters were asked about every node because time has passed or samples have come; None as of `_refresh_global`."""
+        """Run the TIMED filters on every node if time has passed or metric samples have arrived; True if they ran.
+
+        None if a PreFilter answer changed and a full evaluation is needed.
+        """
         if not self._timed or asked.snapshot.moment == self._moment:
             return False
         for slot in self.laps.each("Filter", self._timed):
@@ -203,7 +212,7 @@ class Filtering:
         return True
 
     def _refresh_local(self, asked: Question, changes: Changes) -> bool:
-        """Ask the STATIC, ROW and TIMED filters about the rows that concern them; True if one was asked about all."""
+        """Run the STATIC, ROW and TIMED filters on the changed rows; True if one of them ran on all rows."""
         wholly = False
         if changes.row >= 0:
             for slot in self.laps.each("Filter", self._row):
@@ -238,7 +247,7 @@ class Filtering:
         self.local[rows] = passes
 
     def _patch(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Patch the feasible set on some rows; those that flipped."""
+        """Patch the feasible set on some rows; returns the rows that became feasible or infeasible."""
         if not len(rows):
             return NO_ROWS
         before = self.feasible[rows]
@@ -257,7 +266,7 @@ class Filtering:
         return flips
 
     def _patch_one(self, changes: Changes) -> NDArray[np.intp]:
-        """`_patch_local` and `_patch` for the one row that changed."""
+        """`_patch_local` and `_patch` for a change of one row."""
         row = changes.row
         passes = self.node_set is None or self.node_set.mask.item(row)
         for slot in self._local:

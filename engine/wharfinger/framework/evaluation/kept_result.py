@@ -1,9 +1,9 @@
-"""Everything the chain has to say of one pod template, kept up to date with the cluster.
+"""The filter and score results of the chain for one pod template, kept up to date with the cluster.
 
     Filtering ─ feasible set ─→ Scoring ─ best rows ─→ choose
 
-An evaluation remembers the revision it stands at. When it is asked again it looks at the rows that changed since; if rows were added, moved
-or removed, or too much happened, it starts afresh. Either way the answer is the same.
+An evaluation keeps the revision of its results. The next update evaluates only the rows that changed since. It evaluates all rows again if
+rows were added, moved or removed, or if the changes since that revision are no longer known. The answer is the same either way.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The best row, how many rows were as good until the hash decided."""
+    """The best row, and the number of equally good rows among which the hash chose it (1: no tie)."""
 
     row: int
     ties: int
 
 
 class Evaluation:
-    """The kept result for one template, as of `asked_at`. `version` grows whenever anything in it changes."""
+    """The kept result for one template, as of `asked_at`. `version` grows with every change."""
 
     __slots__ = (
         "_laps",
@@ -74,7 +74,7 @@ class Evaluation:
         self._message: str | None = None
 
     def update(self, pod: PodView, snapshot: Snapshot) -> None:
-        """Make it what a fresh evaluation of `pod` over `snapshot` would be."""
+        """Bring the result up to date: it then equals a fresh evaluation of `pod` on `snapshot`."""
         revision = snapshot.revision
         nominee = None if snapshot.nominated_to(pod.uid) is None else pod.uid
         if revision == self.revision and snapshot.now == self.asked_at and nominee == self._nominee:
@@ -94,7 +94,7 @@ class Evaluation:
         self.revision, self._layout, self.asked_at, self._nominee = revision, snapshot.layout_revision, snapshot.now, nominee
 
     def concluded(self, choice: Choice | None) -> None:
-        """The decision that the last update was for has ended."""
+        """End the measurement of the decision that the last update belongs to; `choice` is its outcome."""
         if self._stopwatch is not None and self._laps is not NO_LAPS:
             if choice is None:
                 self._laps.mark("PostFilter")
@@ -102,7 +102,7 @@ class Evaluation:
             self._laps = NO_LAPS
 
     def _changes(self, snapshot: Snapshot) -> Changes | None:
-        """What happened since the last update; None if rows have moved or it is not known."""
+        """The changes since the last update; None if rows were added, moved or removed, or if the changes are not known."""
         if snapshot.layout_revision != self._layout:
             return None
         node_rows, usage_rows = snapshot.node_changes(self.revision), snapshot.usage_changes(self.revision)
@@ -132,13 +132,13 @@ class Evaluation:
             self._laps.mark("Score")
 
     def rejection_message(self, snapshot: Snapshot) -> str:
-        """Why no node is feasible, as kube-scheduler would say it; made once, however many pods of the template ask."""
+        """The reason why no node is feasible, in kube-scheduler's words; computed once and shared by all pods of the template."""
         if self._message is None:
             self._message = Diagnosis(self.filtering, snapshot.n_nodes).message
         return self._message
 
     def evictable(self, pod: PodView, snapshot: Snapshot) -> Evictable:
-        """Whom preemption may evict for `pod`."""
+        """The pods that preemption may evict for `pod`."""
         allowed = self.lineup.evictable(pod, snapshot.now)
         if self._laps is NO_LAPS or not allowed.rules:
             return allowed
@@ -146,7 +146,7 @@ class Evaluation:
         return replace(allowed, rules=tuple(measured))
 
     def choose(self, pod: PodView, snapshot: Snapshot) -> Choice | None:
-        """The best of all feasible nodes for `pod`; None where there is none."""
+        """The best feasible node for `pod`; None if no node is feasible."""
         if not self.filtering.count:
             return None
         feasible = self.filtering.feasible
@@ -160,7 +160,7 @@ class Evaluation:
         return Choice(int(best[best_rows.winner(pod.uid, snapshot.name_hashes[best])]), len(best))
 
     def _narrow(self, rows: NDArray[np.intp], pod: PodView, snapshot: Snapshot) -> NDArray[np.intp]:
-        """The rows that are still equal after the later tiers and the policies' tie breaks."""
+        """The rows that are still equal after the later tiers and the tie breaks of policies."""
         for tier in self.scoring.tiers[1:]:
             keys = tier.key(rows)
             rows = rows[keys == keys.max()]

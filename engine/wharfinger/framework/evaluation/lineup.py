@@ -1,6 +1,6 @@
-"""The rules that one pod meets, in order: plugins of the chain, and the rules of the policies that govern the pod.
+"""The rules that apply to one pod, in order: plugins of the chain, and the rules of the policies that govern the pod.
 
-A policy may change weights of built-in scores for its pods with `base kubernetes { … }`.
+With `base kubernetes { … }` a policy may change the weights and arguments of built-in scores for its pods.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
+DEFAULT_QUANTUM = 1e-6
+"""Totals are rounded to a multiple of this before they are compared: far below one point, far above the rounding errors of sums."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settled:
@@ -38,7 +41,10 @@ class Settled:
 
 
 def settle(governing: Sequence[CompiledPolicy]) -> Settled:
-    """What holds for pods governed by these policies (sorted by name)."""
+    """The weights and arguments of plugins for pods governed by these policies (sorted by name).
+
+    Policies without a namespace come first; the first policy that gives a value decides.
+    """
     weights: dict[str, tuple[float, str]] = {}
     chosen: dict[str, tuple[Mapping[str, Any], str]] = {}
     notes = []
@@ -58,7 +64,7 @@ def settle(governing: Sequence[CompiledPolicy]) -> Settled:
 
 
 def quanta(governing: Sequence[CompiledPolicy]) -> Mapping[int, float]:
-    """The quantum of each tier that a policy names: the coarsest, where several do, so that the order of policies cannot matter."""
+    """The quantum of each tier that a policy names: the largest if several do, so that the order of policies does not matter."""
     found: dict[int, float] = {}
     for policy in governing:
         for tier, quantum in policy.quantum.items():
@@ -84,7 +90,7 @@ def check(policies: Sequence[CompiledPolicy], registry: Registry) -> None:
 
 
 def contradiction(left: CompiledPolicy, right: CompiledPolicy) -> str | None:
-    """In what two policies contradict each other about a base plugin for pods that both surely govern; None if they do not."""
+    """A sentence about the first contradiction of two policies over a base plugin; None if there is none or they may share no pods."""
     if not left.base or not right.base or not _surely_meet(left, right):
         return None
     return next((f"{note}; both govern the same pods" for note in settle([left, right]).notes), None)
@@ -105,10 +111,6 @@ def _governs_all(policy: CompiledPolicy) -> bool:
 
 def _note(plugin: str, what: str, first: str, second: str) -> str:
     return f'policies "{first}" and "{second}" give {plugin} different {what}'
-
-
-DEFAULT_QUANTUM = 1e-6
-"""Totals are rounded to a multiple of this before they are compared: far below a point, far above rounding errors of sums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +136,9 @@ class TieBreak(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineup:
-    """What applies to the pods that one set of policies governs.
+    """The filters, scores and tie breaks that apply to the pods governed by one set of policies.
 
-    `notes` are sentences about rules that got in each other's way; people see them with every decision.
+    `notes` are sentences about contradictions between policies; they are part of every decision's report.
     """
 
     filters: tuple[FilterPlugin, ...]
@@ -148,12 +150,12 @@ class Lineup:
     governing: tuple[CompiledPolicy, ...] = ()
 
     def evictable(self, pod: PodView, now: float) -> Evictable:
-        """Whom preemption may evict for a pod that has this lineup."""
+        """The pods that preemption may evict for a pod with this lineup."""
         return eviction.evictable(self.governing, pod, now)
 
     @property
     def spares_for_a_time(self) -> bool:
-        """True if mere time may let preemption evict pods that it may not evict now."""
+        """True if preemption may be allowed later, by the passing of time alone, to evict pods that it may not evict now."""
         speaking = (policy for policy in self.governing if policy.victims is not None)
         return any(policy.scope_timed or (policy.victims is not None and policy.victims.timed) for policy in speaking)
 

@@ -1,16 +1,16 @@
-"""From raw scores to points, in a form that can be brought up to date one node at a time.
+"""Raw scores become points, and points become totals; both are updated one node at a time.
 
-Normalising looks at all feasible nodes: its *extent* (the lowest and highest raw score, say). After a placement a few raw scores have
-changed and the extent usually has not; then only those nodes' points change. A scale splits the two steps, and says when a change may
-have moved the extent.
+Normalisation depends on all feasible nodes through the *extent*, for example the lowest and highest raw score. After a placement a few raw
+scores have changed and the extent usually has not; then only the points of those nodes change. A scale separates the two steps, and tells
+when a change may have moved the extent.
 
-The arithmetic of policies is `compiler.normalize`'s. Their raw score is one float64 per node, so that it can be kept like any other: NaN
-where the value is missing, +inf where the rule leaves the node alone.
+The arithmetic of policies is in `compiler.normalize`. Their raw scores are one float64 per node: NaN where the value is missing, +inf where
+the rule does not apply to the node.
 
-Totals are sums of weight × points, one per tier. A floating-point sum depends on the order of its terms. Here it is always the same: all
-STATIC terms, all ROW and TIMED terms, then the GLOBAL ones, of which each is a group of its own, then those whose points are kept per class
-of rows (`best_rows.Classes`). The sum up to each group is kept, and only the groups from the first changed one are added again, with the
-same result to the last bit. What is added per class is added to rows only on request.
+Totals are sums of weight × points, one per tier. A floating-point sum depends on the order of its terms, so the order is fixed: all STATIC
+terms, all ROW and TIMED terms, then each GLOBAL term as a group of its own, then the terms whose points are kept per class of rows
+(`best_rows.Classes`). The sum up to each group is kept. Only the groups from the first changed one are added again, with the same result to
+the last bit. Points per class are added to rows on request only.
 """
 
 from __future__ import annotations
@@ -38,40 +38,43 @@ Extent: TypeAlias = tuple[float, ...]
 
 NO_EXTENT: Extent = ()
 ONE = np.ones(1, np.bool_)
+ENCODED = np.array([0.0, np.nan, np.inf])
+"""The number added to a policy's raw score, by its state (value, missing, skipped)."""
+STATIC, ROW, FIRST_GLOBAL = range(3)  # numbers of the groups of terms
 
 
 class Scale(Protocol):
-    """How one score's raw values become points of 0..100."""
+    """The conversion of one score's raw values to points of 0..100."""
 
     @property
     def relative(self) -> bool:
-        """Whether the points of a node depend on the other feasible nodes."""
+        """True if the points of a node depend on the other feasible nodes."""
 
     @property
     def by_class(self) -> bool:
-        """Whether they depend on these only by which raw scores there are, and not on how many nodes have each."""
+        """True if points depend on the set of raw scores of feasible nodes, not on the number of nodes with each raw score."""
 
     def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:
-        """What Score returned for `n_rows` nodes, checked."""
+        """The raw scores that Score returned for `n_rows` nodes, checked."""
 
     def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:
-        """What the points depend on besides a node's own raw score; arrays are `(n_nodes,)`."""
+        """The values, besides a node's own raw score, that its points depend on; arrays are `(n_nodes,)`."""
 
     def moves(self, extent: Extent, values: NDArray[Any]) -> bool:
-        """Whether feasible nodes with these raw scores, coming or going, may change `extent`; True when in doubt."""
+        """True if adding or removing feasible nodes with these raw scores may change `extent`; True if it is not known."""
 
     def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:
-        """The points `(n_rows,)` of some nodes, a new array; of no meaning where not feasible."""
+        """The points `(n_rows,)` of some nodes, a new array; undefined where a node is not feasible."""
 
     def checked(self, value: float) -> float:
-        """What `score_one` returned, checked."""
+        """The raw score that `score_one` returned, checked."""
 
     def point(self, value: float, extent: Extent) -> float:
-        """The points of one feasible node: what `points` says, bit by bit."""
+        """The points of one feasible node, bit for bit equal to `points`."""
 
 
 class Plain:
-    """The raw scores of a plugin without a normalization: they are the points."""
+    """The scale of a plugin without a normalization: its raw scores are the points."""
 
     relative = False
     by_class = True
@@ -130,7 +133,7 @@ class Normalized:
         return (counted.min().item(), counted.max().item()) if counted.size else (0, 0)
 
     def moves(self, extent: Extent, values: NDArray[Any]) -> bool:
-        """Whether a value is, or is beyond, an extreme."""
+        """True if a value is not strictly between the lowest and the highest raw score."""
         low, high = extent
         return any(not low < value < high for value in values.tolist())
 
@@ -159,14 +162,11 @@ def of(plugin: str, normalization: Normalization | None) -> Scale:
     return Plain(plugin) if normalization is None else Normalized(plugin, normalization)
 
 
-ENCODED = np.array([0.0, np.nan, np.inf])
-"""What is added to a raw score, by its state; values have 0 there."""
-
-
 class PolicyScale:
     """The scale of one score rule.
 
-    The extent is (low, high) over the feasible nodes that have a value, and the mean of their points where some node is to be given it.
+    The extent is (low, high) over the feasible nodes that have a value. If a feasible node lacks a value and gets the mean of the others'
+    points, that mean is the third number.
     """
 
     def __init__(self, rule: CompiledScore) -> None:
@@ -195,14 +195,14 @@ class PolicyScale:
         return (values.min().item(), values.max().item()) if len(values) else (0.0, 0.0)
 
     def moves(self, extent: Extent, values: NDArray[Any]) -> bool:
-        """Whether a value is, or is beyond, an extreme; always where a mean is in use."""
+        """True if a value is not strictly between the lowest and the highest, and always if the extent has a mean."""
         if len(extent) > len(("low", "high")):
             return True
         low, high = extent
         return any(not low < value < high for value in values.tolist())
 
     def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:  # noqa: ARG002 — points elsewhere do no harm
-        """The points; 0 where the rule leaves the node alone."""
+        """The points; 0 where the rule does not apply to the node."""
         low, high, mean = (*extent, normalize.MIDDLE, normalize.MIDDLE, normalize.MIDDLE)[:3]
         finite = np.isfinite(raw)
         if finite.all():
@@ -231,9 +231,6 @@ class PolicyScale:
         return min(value, normalize.MOST) if value > 0.0 else 0.0
 
 
-STATIC, ROW, FIRST_GLOBAL = range(3)  # numbers of groups
-
-
 class Addend(Protocol):
     """A weighted score with its points."""
 
@@ -247,11 +244,11 @@ class Addend(Protocol):
 
     @property
     def skipped(self) -> bool:
-        """Whether it is left out."""
+        """True if PreScore skipped the score."""
 
     @property
     def classes(self) -> Classes | None:
-        """The classes of rows that the points are of; None where they are of single rows."""
+        """The classes of rows that `points` refers to; None if `points` is per row."""
 
     @property
     def points(self) -> NDArray[Any]:
@@ -259,7 +256,7 @@ class Addend(Protocol):
 
 
 class TierTotals:
-    """The totals of one tier, whatever the feasible set is. `sums` `(n_nodes,) float64` are without what is added per class."""
+    """The totals of one tier for all nodes, feasible or not. `sums` `(n_nodes,) float64` leaves out the points that are kept per class."""
 
     __slots__ = ("_addends", "_groups", "_sums", "per_unit", "sums", "tier")
 
@@ -272,7 +269,7 @@ class TierTotals:
         self.sums = self._sums[-1]
 
     def evaluate(self, n_nodes: int, first: int = 0) -> None:
-        """Form the sums of group `first` and the later ones anew."""
+        """Compute the sums of group `first` and all later groups again."""
         running = self._sums[first - 1] if first else np.zeros(n_nodes)
         for number in range(first, len(self._groups)):
             for addend in self._groups[number]:
@@ -282,10 +279,10 @@ class TierTotals:
         self.sums = running
 
     def patch(self, rows: NDArray[np.intp], first: int, stop: int) -> None:
-        """Form the sums anew on some rows, of group `first` and the later ones before `stop`.
+        """Compute the sums of some rows again, from group `first` up to but not including `stop`.
 
-        `stop` must be the first group in which a term was skipped and is not any more, or the other way round: a sum to which nothing was
-        added is the same array as the one before.
+        If a term became skipped, or is skipped no longer, `stop` must be at most the number of its group: a group whose terms are all
+        skipped shares the array of the group before it.
         """
         running: Any = self._sums[first - 1][rows] if first else np.zeros(len(rows))
         for number in range(first, stop):
@@ -295,7 +292,7 @@ class TierTotals:
             self._sums[number][rows] = running
 
     def patch_one(self, row: int, first: int, stop: int) -> float:
-        """`patch` for one row; its sum, if `stop` is the number of groups."""
+        """`patch` for one row; returns its sum if `stop` is the number of groups."""
         running: float = self._sums[first - 1].item(row) if first else 0.0
         for number in range(first, stop):
             for addend in self._groups[number]:
@@ -306,7 +303,7 @@ class TierTotals:
 
     @property
     def added(self) -> list[NDArray[np.float64]]:
-        """What is added per class, each `(n_classes,) float64`, in the order in which it is added."""
+        """The weighted points of each term that is kept per class, each `(n_classes,) float64`, in the order of addition."""
         return [addend.weight * addend.points for addend in self._addends if addend.classes is not None and not addend.skipped]
 
     @property
@@ -323,6 +320,6 @@ class TierTotals:
         return total
 
     def key(self, rows: Rows) -> NDArray[np.float64]:
-        """What is compared: the total of each row in whole quanta."""
+        """The totals of some rows in whole quanta, float64: the values that are compared."""
         quanta: NDArray[np.float64] = np.rint(self.total_of(rows) * self.per_unit)
         return quanta

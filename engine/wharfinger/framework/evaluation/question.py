@@ -1,8 +1,8 @@
-"""What filters and scores are asked about: a pod, the cluster, which rows changed, and the state that the points of a plugin share.
+"""The arguments of filter and score calls: the pod, the snapshot, the rows that changed, and the state that extension points share.
 
 Kubernetes keeps a `CycleState` per scheduling cycle. Here the cycles of pods of one template share their work, so the state lives as long
-as the kept result of that template: whatever PreFilter or PreScore writes may be read by every later call for that template, until the
-point runs again.
+as the kept result of that template. Every later call for the template may read what PreFilter or PreScore wrote, until the extension point
+runs again.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class CycleState(dict[Hashable, Any]):
-    """A dict from a plugin's own key (its name, or a tuple that starts with it) to whatever it needs later.
+    """A dict from a plugin's own key (its name, or a tuple that starts with it) to the values it needs later.
 
-    Policies are named by whoever writes them, so their keys are the policies and rules themselves: no name of one can ever equal a key of
-    a plugin.
+    Users choose the names of policies. The keys of policies are therefore the policy and rule objects themselves, which never equal the
+    key of a plugin.
     """
 
     __slots__ = ()
@@ -44,10 +44,11 @@ class Question(NamedTuple):  # a tuple, because one is made for every decision a
 
 
 class Changes(NamedTuple):
-    """What happened after revision `since`, in rows that have not moved.
+    """The rows that changed after revision `since`. Rows have not been added, moved or removed.
 
-    `node_rows` are those whose node object changed, `rows` those and the ones whose pods changed; both ascending. Where no node object and
-    the pods of just one row changed, which is what every placement does, `row` is that row and there are short cuts; otherwise it is -1.
+    `node_rows` are the rows whose node object changed; `rows` are these and the rows whose pods changed. Both are `(n,) intp`, ascending.
+    `row` is the changed row if the pods of one row changed and no node object did, as after each placement; otherwise it is -1. Shorter
+    code paths exist for that one row.
     """
 
     since: int
@@ -56,14 +57,14 @@ class Changes(NamedTuple):
     row: int
 
     def only(self, rows: Rows) -> bool:
-        """Whether one row changed and `rows` has no other."""
+        """True if exactly one row changed (see `row`) and `rows` contains no other row."""
         if self.row < 0 or isinstance(rows, slice):
             return False
         return not len(rows) or (len(rows) == 1 and rows.item() == self.row)
 
 
 def changes(since: int, node_rows: NDArray[np.intp], usage_rows: NDArray[np.intp]) -> Changes:
-    """The changes, from the rows whose node object and the rows whose pods changed."""
+    """The changes since a revision, given the rows whose node object changed and the rows whose pods changed."""
     if len(node_rows):
         return Changes(since, node_rows, union(node_rows, usage_rows), -1)
     return Changes(since, node_rows, usage_rows, usage_rows.item() if len(usage_rows) == 1 else -1)
@@ -86,7 +87,7 @@ def distinct(rows: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def union_of(rows: Sequence[NDArray[np.intp]], n_nodes: int) -> Rows | None:
-    """The rows of all lists, ascending; None if there are none, everything if they are a good part of all nodes anyway."""
+    """The rows of all lists, ascending and each once; None without lists, `ALL` if they hold more than `n_nodes / 2` rows."""
     if not rows:
         return None
     if sum(map(len, rows)) > n_nodes // 2:

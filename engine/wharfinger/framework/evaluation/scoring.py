@@ -1,8 +1,8 @@
-"""How good each feasible node is for the pods of one template, kept up to date.
+"""The scores of all nodes for the pods of one template, kept up to date, and the best rows.
 
 Raw scores and points are kept per term and node, or per class of nodes where a term depends on topology domains alone. After a change
-only the rows concerned are scored again, as each term's volatility allows; a term is normalised again as a whole only if the extent of
-its raw scores over the feasible nodes has moved.
+only the rows concerned are scored again, as each term's volatility allows. A term is normalised again on all rows only if the extent of its
+raw scores over the feasible nodes has moved.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ N_ENDS = 2  # an extent of two numbers is the lowest and the highest raw score
 
 
 class ScoreSlot:
-    """Raw scores and points, and the extent the points were made with; `(n_nodes,)`, or `(n_classes,)` where there are `classes`.
+    """The raw scores and points of one term, `(n_nodes,)` or, where there are `classes`, `(n_classes,)`; and the extent of the raw scores.
 
-    `group` is the number of the group of terms it is summed with (see `totals`). `_holders` counts the feasible nodes at each end of the
-    extent, once that is asked for: while there are others, one may go.
+    `group` is the number of the group of terms that it is summed with (see `points`). `_holders` counts the feasible nodes at each end of
+    the extent, None until it is needed: while other nodes have the same raw score, a change of one node does not move the extent.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class ScoreSlot:
         self._holders: list[int] | None = None
 
     def prepare(self, asked: Question, feasible: Mask) -> bool:
-        """Run PreScore; whether its answer is another than last time."""
+        """Run PreScore; True if the term became skipped or is skipped no longer."""
         before = self.skipped
         answer = self.plugin.pre_score(*asked, feasible)
         plugin_faults.pre_score(self.plugin.name, answer)
@@ -87,13 +87,13 @@ class ScoreSlot:
         self._normalise(self.scale.extent(self.raw, feasible), feasible)
 
     def evaluate_classes(self, asked: Question, classes: Classes, there: Mask) -> None:
-        """Score one row of each class; `there` (n_classes,) bool says which have feasible rows."""
+        """Score one row of each class; `there` (n_classes,) bool is true for classes with feasible rows."""
         self.classes = classes
         self.raw = self._ask(asked, classes.rows, len(classes.rows)).copy()
         self._normalise(self.scale.extent(self.raw, there), there)
 
     def normalise_classes(self, there: Mask) -> None:
-        """Renew the points where other classes have feasible rows now."""
+        """Compute the points again after the set of classes with feasible rows, `there`, changed."""
         if self.relative:
             self._normalise(self.scale.extent(self.raw, there), there)
 
@@ -103,7 +103,10 @@ class ScoreSlot:
         return self.raw.item(index), self.points.item(index)
 
     def patch(self, asked: Question, rows: NDArray[np.intp], flips: NDArray[np.intp], feasible: Mask) -> Rows:
-        """Score some rows, and renew the points of those and of the rows that flipped; the rows whose points are new."""
+        """Score some rows, and compute the points of these rows and of `flips` again; returns the rows with new points.
+
+        `flips` are the rows that became feasible or infeasible.
+        """
         touched = union(rows, flips) if self.relative else rows
         if not len(touched):
             return NO_ROWS
@@ -118,7 +121,7 @@ class ScoreSlot:
         return touched
 
     def patch_one(self, asked: Question, changes: Changes, feasible: Mask) -> bool:
-        """`patch` for the one row that changed, and that is as feasible as it was; whether all points are new."""
+        """`patch` for a change of one row whose feasibility stayed the same; True if all points are new."""
         row = changes.row
         if self.one is None:
             value = self._ask(asked, changes.rows, 1).item()
@@ -144,7 +147,7 @@ class ScoreSlot:
         return self.scale.raw(self.plugin.score(*asked, rows), n_rows)
 
     def _may_move(self, before: float, value: float, feasible: Mask) -> bool:
-        """Whether the extent may be another now that one feasible node's raw score changed."""
+        """True if the extent may have moved after one feasible node's raw score changed from `before` to `value`."""
         if len(self.extent) != N_ENDS or not self.extent[0] <= value <= self.extent[1]:
             return True
         if self._holders is None:
@@ -155,7 +158,7 @@ class ScoreSlot:
         return not all(self._holders)
 
     def _moved(self, values: NDArray[Any], feasible: Mask) -> bool:
-        """Whether the extent has moved, now that some feasible nodes lost and others got these raw scores; all points are new then."""
+        """True if the extent moved after feasible nodes lost or got the raw scores `values`; then all points are computed again."""
         if not self.scale.moves(self.extent, values):
             return False
         extent = self.scale.extent(self.raw, feasible)
@@ -171,7 +174,7 @@ class ScoreSlot:
 
 
 class Scoring:
-    """The scores of one template: its `tiers` with the totals of each row, and which rows are the best in the first of them."""
+    """The scores of one template: the `tiers` with the totals of each row, and the best rows of the first tier."""
 
     __slots__ = (
         "_arrangements",
@@ -202,13 +205,13 @@ class Scoring:
             TierTotals(tier, lineup.quantum(tier), [slot for slot in self.slots if slot.term.tier == tier], self._n_groups)
             for tier in lineup.tiers
         )
-        self._static: tuple[ScoreSlot, ...] = ()  # of the STATIC scores, and of the ROW and TIMED ones, those with something to say
+        self._static: tuple[ScoreSlot, ...] = ()  # the STATIC scores, and in `_row` the ROW and TIMED ones, that are not skipped
         self._row: tuple[ScoreSlot, ...] = ()
         self._timed = tuple(slot for slot in self.slots if slot.volatility is Volatility.TIMED)
-        self._moment: Hashable = None  # that the TIMED scores were asked at
+        self._moment: Hashable = None  # at which the TIMED scores ran
         self._global = tuple(slot for slot in self.slots if slot.volatility is Volatility.GLOBAL)
         self._domain_keys: dict[ScoreSlot, tuple[str, ...]] = {}  # of the scores that depend on topology domains alone
-        self._classes: Classes | None = None  # that the points of some of these are kept for
+        self._classes: Classes | None = None  # for which the points of these scores are kept
         self._n_feasible: NDArray[np.intp] = NO_ROWS  # feasible rows of each class
         self._best: BestRows | None = None  # None after every row was scored, until a row changes
 
@@ -245,13 +248,13 @@ class Scoring:
                 slot.evaluate(asked, feasible)
 
     def _arrange(self, asked: Question) -> None:
-        """Remember which terms have something to say of the pod, and at which moment the TIMED ones were asked."""
+        """Keep the terms that PreScore did not skip, by volatility, and the moment at which the TIMED terms ran."""
         self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
         self._row = tuple(slot for slot in self.slots if slot.volatility in {Volatility.ROW, Volatility.TIMED} and not slot.skipped)
         self._moment = asked.snapshot.moment
 
     def refresh(self, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> None:
-        """Bring everything up to date; `flips` are the rows of `feasible` that are not what they were."""
+        """Bring all scores up to date; `flips` are the rows that became feasible or infeasible."""
         if len(changes.node_rows) and not self._stands():
             self.evaluate(asked, feasible)
         elif changes.row >= 0 and not len(flips):
@@ -260,7 +263,7 @@ class Scoring:
             self._refresh_rows(asked, changes, flips, feasible)
 
     def _stands(self) -> bool:
-        """Whether nodes are in the domains that they were in, as far as points depend on it."""
+        """True if no points depend on topology domains, or all that do are kept per class and all nodes are still in the same domains."""
         if not self._domain_keys:
             return True
         return self._classes is not None and self._classes.stands and all(slot.classes is not None for slot in self._domain_keys)
@@ -301,7 +304,7 @@ class Scoring:
                     slot.normalise_classes(there)
 
     def _renewed(self, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> list[tuple[ScoreSlot, Rows | None]]:
-        """Each term with the rows for which its points are new; None: everything has to be scored anew."""
+        """Each term with the rows on which its points are new; None in place of rows if all terms must be scored again."""
         each = self.laps.each
         return [
             *((slot, slot.patch(asked, changes.node_rows, flips, feasible)) for slot in each("Score", self._static)),
@@ -310,7 +313,7 @@ class Scoring:
         ]
 
     def _refresh_one(self, asked: Question, changes: Changes, feasible: Mask) -> None:
-        """`refresh` for the one row that changed, which is as feasible as it was."""
+        """`refresh` for a change of one row whose feasibility stayed the same."""
         whole_from, extra = self._renew_timed(asked, feasible), NO_ROWS
         for slot in self.laps.each("Score", self._row):
             if slot.patch_one(asked, changes, feasible):
@@ -336,7 +339,10 @@ class Scoring:
             self._best.put(changes.row, value if feasible.item(changes.row) else -np.inf)
 
     def _renew_timed(self, asked: Question, feasible: Mask) -> int:
-        """The first group whose points are new because time has passed or samples have come; past the last if neither has."""
+        """Score by the TIMED terms again if time has passed or metric samples have arrived.
+
+        Returns the first group whose points are new, or the number of groups if there is none.
+        """
         if not self._timed or asked.snapshot.moment == self._moment:
             return self._n_groups
         for slot in self.laps.each("Score", self._timed):
@@ -347,7 +353,7 @@ class Scoring:
         return ROW
 
     def _refresh_global(self, slot: ScoreSlot, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> Rows | None:
-        """The rows for which the points of a GLOBAL term are new; None: everything has to be scored anew."""
+        """Bring a GLOBAL term up to date; returns the rows with new points, or None if all terms must be scored again."""
         changed = slot.plugin.score_changes(*asked, changes.since, flips)
         if changed is None:
             return NO_ROWS if slot.skipped or slot.classes is not None else slot.patch(asked, NO_ROWS, flips, feasible)
@@ -363,7 +369,7 @@ class Scoring:
     def _score_global(  # noqa: PLR0913, PLR0917 — what the terms are asked with, and about which rows
         self, slot: ScoreSlot, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask, changed: Rows
     ) -> Rows:
-        """Score by a GLOBAL term that has something to say; the rows for which its points are new."""
+        """Score by a GLOBAL term that is not skipped; returns the rows with new points."""
         if slot.classes is not None:
             slot.evaluate_classes(asked, slot.classes, self._n_feasible > 0)
             return NO_ROWS
@@ -384,7 +390,7 @@ class Scoring:
             tier.patch(rows, first, stop)
 
     def _rank(self, rows: NDArray[np.intp], asked: Question, feasible: Mask) -> None:
-        """Follow new sums of some rows."""
+        """Update the best rows after the sums of some rows changed."""
         if self._best is None:
             arrangement = self._arrangements.arrangement(self._classes, asked.snapshot)
             self._best = BestRows(arrangement, self._ranked(ALL), feasible)
@@ -392,12 +398,12 @@ class Scoring:
             self._best.put_all(rows, np.where(feasible[rows], self._ranked(rows), -np.inf))
 
     def _ranked(self, rows: Rows) -> NDArray[np.float64]:
-        """What the best rows are found by: sums, or where nothing is added to them per class what is compared."""
+        """The values of some rows that `BestRows` keeps: sums if points are kept per class, otherwise totals in whole quanta."""
         tier = self.tiers[0]
         return tier.key(rows) if self._classes is None else tier.sums[rows]
 
     def best(self, uid: str, snapshot: Snapshot, feasible: Mask) -> tuple[int, int]:
-        """The best row in the first tier for the pod of this uid, by the tie rule, and how many are equal to it."""
+        """The best row of the first tier for the pod of this uid, by the tie rule, and the number of equally good rows with it."""
         tier = self.tiers[0]
         if self._best is None:
             rows = self.best_rows(feasible)
@@ -406,7 +412,7 @@ class Scoring:
         return self._best.row(found, best_rows.place(uid, found.n_rows) if found.n_rows > 1 else 0), found.n_rows
 
     def best_rows(self, feasible: Mask) -> NDArray[np.intp]:
-        """All rows that are the best in the first tier."""
+        """All rows with the highest total in the first tier."""
         tier = self.tiers[0]
         if self._best is not None:
             return self._best.rows(self._best.find(tier.added, tier.per_unit))
@@ -417,7 +423,7 @@ class Scoring:
 
 
 def _domain_keys(slot: ScoreSlot, asked: Question) -> tuple[str, ...] | None:
-    """The topology keys that decide a GLOBAL term's points, None where they depend on more."""
+    """The topology keys that alone decide a GLOBAL term's points, sorted; None if the points depend on more, or the term is not GLOBAL."""
     if slot.volatility is not Volatility.GLOBAL or not slot.scale.by_class:
         return None
     keys = slot.plugin.score_domains(*asked)
@@ -425,7 +431,7 @@ def _domain_keys(slot: ScoreSlot, asked: Question) -> tuple[str, ...] | None:
 
 
 def _groups(lineup: Lineup) -> list[int]:
-    """The number of the group each term is summed in: terms of one volatility together, but GLOBAL ones each alone."""
+    """The number of each term's group: one for STATIC terms, one for ROW and TIMED terms, and one for each GLOBAL term."""
     groups: list[int] = []
     for term in lineup.scores:
         volatility = term.plugin.score_volatility

@@ -1,8 +1,8 @@
 """The time that decisions take, by extension point and plugin.
 
-The core has no clock. A `Decider` may be given a stopwatch that has one; without it nothing is measured and no decision is another for it.
-Two clock readings per rule are much beside an update of a single row, so the stopwatch says anew for each decision whether it is measured.
-Evaluations are counted always: that is one addition.
+The core has no clock. A `Decider` may be given a stopwatch that has one. Without it nothing is measured; decisions are the same either way.
+Two clock readings per rule cost much compared with the update of a single row, so the stopwatch chooses for each decision whether to
+measure it. Evaluations are always counted with a stopwatch: that costs one addition.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Effort:
-    """What a rule has done so far: nodes it was evaluated on, those of them that it rejected, and seconds."""
+    """The work of a rule so far: nodes it was evaluated on, nodes it rejected among these, and seconds."""
 
     evaluated: int = 0
     rejected: int = 0
@@ -25,7 +25,7 @@ class Effort:
 
 
 class Slot(Protocol):
-    """A plugin's place in a chain, with what is known of its effort."""
+    """A plugin's place in a chain, with its effort; None if it is not measured."""
 
     plugin: Any
     effort: Effort | None
@@ -41,15 +41,15 @@ class Laps:
 
     __slots__ = ()
 
-    def each(self, point: str, slots: Iterable[S]) -> Iterable[S]:  # noqa: ARG002 — the point matters to whoever measures
-        """The slots; what happens between one and the next is a lap of the former at an extension point."""
+    def each(self, point: str, slots: Iterable[S]) -> Iterable[S]:  # noqa: ARG002 — the point matters to `TimedLaps`
+        """The slots; the time between one and the next is a lap of the former at an extension point."""
         return slots
 
     def mark(self, point: str) -> None:
-        """What happened since the last mark belongs to an extension point."""
+        """Count the time since the last mark for an extension point."""
 
     def of_policy(self, policy: str, rule: Callable[P, R]) -> Callable[P, R]:  # noqa: ARG002 — as above
-        """A rule of a policy that has no slot, such as a key of its tie break."""
+        """The given rule of a policy, which has no slot (such as a key of its tie break)."""
         return rule
 
 
@@ -61,9 +61,9 @@ Lap = tuple[str, Slot, float]
 
 
 class TimedLaps(Laps):
-    """The laps of one decision: `laps` by plugin, `points` the seconds by extension point, `by_policy` those of rules without a slot.
+    """The laps of one decision: `laps` per plugin call, `points` the seconds by extension point, `by_policy` those of rules without a slot.
 
-    `whole`: no earlier result was of use.
+    `whole` is true if the decision reused no earlier result.
     """
 
     __slots__ = ("_clock", "_since", "by_policy", "laps", "points", "whole")
@@ -77,22 +77,22 @@ class TimedLaps(Laps):
         self.by_policy: dict[str, float] = {}
 
     def each(self, point: str, slots: Iterable[S]) -> Iterator[S]:
-        """The slots, each measured until the next is asked for."""
+        """The slots, each measured until the caller takes the next."""
         for slot in slots:
             began = self._clock()
             try:
                 yield slot
-            finally:  # also when nobody asks for the next
+            finally:  # also when the caller stops the iteration
                 self.laps.append((point, slot, self._clock() - began))
 
     def mark(self, point: str) -> None:
-        """What happened since the last mark belongs to an extension point."""
+        """Count the time since the last mark for an extension point."""
         now = self._clock()
         self.points[point] = self.points.get(point, 0.0) + now - self._since
         self._since = now
 
     def of_policy(self, policy: str, rule: Callable[P, R]) -> Callable[P, R]:
-        """The rule, measured whenever it is asked."""
+        """The rule, measured at each call."""
 
         def asked(*arguments: P.args, **named: P.kwargs) -> R:
             began = self._clock()
@@ -111,7 +111,7 @@ class Stopwatch(Protocol):
         """The place to record a plugin's effort; None if it is not measured."""
 
     def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:
-        """The laps of a decision that begins now; `whole`: it is made from scratch. `policies` are those that govern the pod, by name."""
+        """The laps of a decision that begins now. `whole`: no earlier result is reused. `policies`: names of those that govern the pod."""
 
     def ended(self, laps: Laps, status: str) -> None:
         """The decision of these laps has ended with a `Success` or as `Unschedulable`."""

@@ -1,9 +1,9 @@
-"""The filters asked about one node with other pods on it than there are, as preemption and nominated pods need it.
+"""Filters run on one node with pods supposed to be removed or added, for preemption and nominated pods.
 
-Pods are removed and added here in thought; the cluster stays as it is. Kubernetes clones the node and its cycle state for that; here a
-plugin is told the difference (`FilterPlugin.filter_if`) and answers for the one node. As `RunFilterPluginsWithNominatedPods`
-(pkg/scheduler/framework/runtime/framework.go, Kubernetes 1.36): filters run in order until one rejects; where room is being made for
-other pods of equal or higher priority, they run first with those on the node, then without, and both must pass.
+The cluster itself does not change. Kubernetes clones the node and its cycle state for this purpose. Here a plugin gets the difference
+(`FilterPlugin.filter_if`) and answers for the one node. The rules are those of `RunFilterPluginsWithNominatedPods`
+(pkg/scheduler/framework/runtime/framework.go, Kubernetes 1.36): filters run in order until one rejects. If other pods of equal or higher
+priority are nominated to the node, filters run first with these pods added, then without them, and both runs must pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 class Supposition:
     """The pods of one node with some removed and some added; `removed` and `added` are by uid.
 
-    `count` and `requests` say by how much the number of pods and the sums of their requests differ from the real ones.
+    `count` and `requests` are the differences to the real number of pods and to the real sums of their requests, by resource.
     """
 
     __slots__ = ("_memo", "added", "count", "removed", "requests", "row", "snapshot")
@@ -52,7 +52,7 @@ class Supposition:
         yield from self.added.values()
 
     def alone(self) -> Snapshot:
-        """A cluster of this node and its supposed pods alone, at the same time and without samples of metrics."""
+        """A snapshot of a cluster with only this node and its supposed pods, at the same time and without metric samples."""
         state = ClusterState(self.snapshot.now)
         state.add_node(self.snapshot.node(self.row).object)
         for pod in self.pods():
@@ -60,31 +60,31 @@ class Supposition:
         return state.snapshot(self.snapshot.now)
 
     def remove(self, pod: PodView) -> None:
-        """Suppose that one of the node's pods is gone."""
+        """Suppose that one of the node's pods is removed."""
         self.removed[pod.uid] = pod
         self._count(pod, -1)
 
     def restore(self, pod: PodView) -> None:
-        """Suppose that a removed pod is there after all."""
+        """Undo `remove`."""
         del self.removed[pod.uid]
         self._count(pod, 1)
 
     def add(self, pod: PodView) -> None:
-        """Suppose that a pod is there which is not."""
+        """Suppose that a pod is added to the node."""
         self.added[pod.uid] = pod
         self._count(pod, 1)
 
     def withdraw(self, pod: PodView) -> None:
-        """Suppose no longer that an added pod is there."""
+        """Undo `add`."""
         del self.added[pod.uid]
         self._count(pod, -1)
 
     def difference(self, counts: Callable[[PodView], bool]) -> int:
-        """How many more pods of some sort there are than in reality; negative for fewer."""
+        """The number of added pods that `counts` is true for, less the number of removed ones."""
         return sum(1 for pod in self.added.values() if counts(pod)) - sum(1 for pod in self.removed.values() if counts(pod))
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` returns; it is called only for a key that is new. For what of the node stays the same whatever pods are there."""
+        """The result of `make`, which is called once per key; for values of the node that do not depend on its pods."""
         if key not in self._memo:
             self._memo[key] = make()
         return cast("T", self._memo[key])
@@ -96,7 +96,7 @@ class Supposition:
 
 
 class Answered(Protocol):
-    """A filter with what it has said of every node."""
+    """A filter with its verdicts on every node."""
 
     plugin: FilterPlugin
     skipped: bool
@@ -105,9 +105,9 @@ class Answered(Protocol):
 
 
 class Trial:
-    """Asks the filters that have answered a question about one node with other pods on it.
+    """Runs the filters of an evaluation on one node with supposed pods.
 
-    `refused` are the reasons of a PreFilter that has refused the pod as a whole; then the filters have said nothing, and it stays at that.
+    `refused` are the reasons of a PreFilter that refused the pod on every node. Then no filter has run, and `reasons` returns `refused`.
     """
 
     def __init__(self, slots: Sequence[Answered], asked: Question, refused: tuple[Reason, ...] = ()) -> None:
@@ -116,10 +116,10 @@ class Trial:
         self._slots = tuple((slot, type(slot.plugin).filter_if is not FilterPlugin.filter_if) for slot in slots if not slot.skipped)
 
     def confirmed(self, row: int, victims: Sequence[PodView]) -> tuple[Reason, ...]:
-        """The reasons of filters that cannot suppose anything against the node without its victims; empty if all let it pass.
+        """The reasons of filters without `filter_if` against the node without its victims; empty if all let it pass.
 
-        Such a filter is asked about a cluster of that node alone, if its answer depends on the node and its pods and on nothing else.
-        Otherwise it is taken to say what it has said.
+        Such a filter runs on a cluster of that node alone, if its answer depends on the node and its pods only (ROW). Otherwise its verdict
+        on the real node stays in force.
         """
         asking = [slot.plugin for slot, supposes in self._slots if not supposes and slot.plugin.filter_volatility is Volatility.ROW]
         if not asking:
@@ -141,11 +141,11 @@ class Trial:
 
     @property
     def spans_nodes(self) -> bool:
-        """Whether what filters say of a node depends on more than that node and its pods."""
+        """True if the verdict of some filter on a node depends on more than that node and its pods."""
         return any(slot.plugin.filter_volatility >= Volatility.TIMED for slot, _ in self._slots)
 
     def suppose(self, row: int) -> Supposition:
-        """A supposition about a node that supposes nothing yet."""
+        """A supposition about a node, with no pods removed or added yet."""
         return Supposition(self._asked.snapshot, row)
 
     def reasons(self, supposed: Supposition) -> tuple[Reason, ...]:
@@ -162,16 +162,16 @@ class Trial:
         return ()
 
     def nominees(self, row: int) -> list[PodView]:
-        """The pods of equal or higher priority for which room is being made on a node, without the pod itself."""
+        """The pods of equal or higher priority that are nominated to a node, without the pod itself."""
         pod = self._asked.pod
         return [other for other in self._asked.snapshot.nominated(row) if other.priority >= pod.priority and other.uid != pod.uid]
 
     def reasons_with_nominees(self, supposed: Supposition) -> tuple[Reason, ...]:
-        """The reasons against the supposed node, with the nominees on it or without; empty if it passes either way."""
+        """The reasons against the supposed node, with its nominated pods added or without them; empty if it passes both ways."""
         return self.crowded(supposed) or self.reasons(supposed)
 
     def crowded(self, supposed: Supposition) -> tuple[Reason, ...]:
-        """The reasons against the supposed node with the nominees on it; empty if there are none."""
+        """The reasons against the supposed node with its nominated pods added; empty if it passes or has no nominated pods."""
         nominees = self.nominees(supposed.row)
         if not nominees:
             return ()
