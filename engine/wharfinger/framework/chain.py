@@ -1,7 +1,7 @@
-"""The chain: which plugins and policies decide, with which weights and arguments.
+"""The chain: the plugins and policies that make decisions, with their weights and arguments.
 
 A chain is a value. It is assembled once, prints as a table, and has a revision that changes with anything that could change a decision.
-Which of its policies govern a pod gives the pod's *lineup*; pods with the same governing policies share one.
+The policies that govern a pod determine the pod's *lineup*; pods with the same governing policies share one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A plugin as the chain uses it; `weight` is None where it does not score."""
+    """A plugin as the chain uses it; `weight` is None if it does not score."""
 
     plugin: extension.Plugin
     weight: int | None
@@ -70,7 +70,7 @@ class Chain:
 
     @cached_property
     def n_rules(self) -> int:
-        """How many filters and scores there are in all."""
+        """The number of rules: the extension points of all plugins, and the filters and scores of all policies."""
         return sum(len(extension.points(type(link.plugin))) for link in self.links) + sum(rules.n_rules for rules in self.rules)
 
     @cached_property
@@ -94,11 +94,11 @@ class Chain:
         return next((link.plugin for link in self.links if isinstance(link.plugin, QueueSortPlugin)), None)
 
     def sort_key(self, pod: PodView) -> Any:
-        """What compares smaller for the pod to be tried first."""
+        """The sort key of a pod in the queue; the pod with the smallest key is tried first."""
         return -pod.priority if self.queue_sort is None else self.queue_sort.sort_key(pod)
 
     def gate(self, pod: PodView) -> Reason | None:
-        """Why the pod must not be tried yet, or None."""
+        """The reason why the pod must not enter the queue yet, or None."""
         return next((reason for plugin in self.pre_enqueues if (reason := plugin.pre_enqueue(pod)) is not None), None)
 
     def at(self, point: str) -> tuple[extension.Plugin, ...]:
@@ -110,10 +110,10 @@ class Chain:
         return next((link.plugin for link in self.links if link.name == name), None)
 
     def key(self, pod: PodView, now: float) -> Hashable:
-        """What a decision about the pod at time `now` depends on besides the cluster: pods with equal keys get equal answers (ties apart).
+        """A key of everything but the cluster that a decision about the pod at time `now` depends on.
 
-        Pods of a template are told apart by what plugins ask for, by the policies that govern one of them and not another, and one by one
-        where a policy that governs them reads which pod it is. A policy that does not govern a pod costs it nothing.
+        Pods with equal keys get equal answers, apart from ties. The key has the pod's template; the values of `Plugin.identity`; the
+        governing policies, where these differ between pods of one template; and the uid, if a governing policy reads the pod's identity.
         """
         own = tuple(plugin.identity(pod) for plugin in self._identities)
         if not self._telling_apart:
@@ -128,11 +128,11 @@ class Chain:
 
     @cached_property
     def _telling_apart(self) -> tuple[CompiledPolicy, ...]:
-        """The policies for which two pods of one template, or one pod at two times, may be two cases."""
+        """The policies for which two pods of one template, or one pod at two times, may get different answers."""
         return tuple(policy for policy in self.policies if policy.scope_varies or policy.rules_read_identity)
 
     def lineup(self, pod: PodView, now: float) -> Lineup:
-        """The rules that the pod meets at time `now`."""
+        """The rules that apply to the pod at time `now`."""
         governing = tuple(index for index, rules in enumerate(self.rules) if rules.policy.governs(pod, now))
         found = self._lineups.get(governing)
         if found is None:
@@ -166,8 +166,8 @@ class Chain:
 def assemble(policies: Sequence[CompiledPolicy] = (), config: ChainConfig | None = None, registry: Registry | None = None) -> Chain:
     """The chain of all plugins of the registry (by default: built-in and installed ones) and the given policies, in any order.
 
-    Raises `UsageError` for settings that do not fit, for two policies of one name, and for policies that contradict each other about a base
-    plugin; `UnknownObject` for a plugin that is not there.
+    Raises `UsageError` for settings that are not valid, for two policies of one name, and for policies that contradict each other about a
+    base plugin; `UnknownObject` for a plugin that does not exist.
     """
     config = ChainConfig() if config is None else config
     registry = default_registry() if registry is None else registry
@@ -180,9 +180,9 @@ def assemble(policies: Sequence[CompiledPolicy] = (), config: ChainConfig | None
 
 
 def with_policies(chain: Chain, policies: Sequence[CompiledPolicy], registry: Registry | None = None) -> Chain:
-    """The chain with these policies instead of its own; itself if they are the same. Raises as `assemble` does.
+    """The chain with these policies instead of its own; the same chain if the policies are the same. Raises as `assemble` does.
 
-    Plugins are shared, and so are the rules of policies that stay: what plugins remember of pods under way holds on.
+    The two chains share their plugins, with the state that plugins keep about pods being scheduled, and the rules of policies that stay.
     """
     ordered = _ordered(policies, default_registry() if registry is None else registry)
     if [(policy.name, policy.revision) for policy in ordered] == [(policy.name, policy.revision) for policy in chain.policies]:
@@ -207,14 +207,14 @@ def _link(plugin: type[extension.Plugin], config: ChainConfig) -> Link:
 
 
 def _base_terms(link: Link, settled: lineup.Settled) -> list[ScoreTerm]:
-    """The score of a plugin for pods with these overrides: none where its weight is 0."""
+    """The score term of a plugin for pods with these overrides; empty if its weight is 0."""
     if link.weight is None:
         return []
     weight = settled.weights.get(link.name, float(link.weight))
     if not weight:
         return []
     plugin = link.plugin
-    if link.name in settled.arguments:  # only the score is another: filters keep the arguments of the chain
+    if link.name in settled.arguments:  # for the score only: filters keep the arguments of the chain
         own = plugin.arguments.model_dump(by_alias=True, exclude_unset=True)
         plugin = plugin_faults.fenced(type(plugin)(arguments(type(plugin), {**own, **settled.arguments[link.name]})))
     assert isinstance(plugin, ScorePlugin)  # noqa: S101 — weight is None for the others

@@ -1,9 +1,9 @@
-"""Events of the cluster, and which of them can help a pod that was rejected.
+"""Events of the cluster, and which of them may help a pod that was rejected.
 
-A rejected pod is tried again only after an event that may help it. Built-in plugins declare these events; for a filter of a policy they
-are found in what it reads: one that reads the label `zone` of nodes needs changes of that label and no others, one that counts pods needs
-changes of pods. Every filter needs new nodes, and all filters of a policy whose scope reads the time need the time: when the policy no
-longer governs the pod, none of them rejects.
+A rejected pod is tried again only after an event that may help it. Built-in plugins declare these events. For a filter of a policy they are
+derived from the values that it reads: a filter that reads the node label `zone` needs changes of that label only, a filter that counts pods
+needs changes of pods. Every filter needs new nodes. All filters of a policy whose scope reads the time also need TIME: once the policy no
+longer governs the pod, none of them rejects it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class ClusterEvent(Flag):
     """Kinds of events; `|` joins them. A pod is "placed" once it is assumed or bound.
 
-    NODE_TAINT includes `spec.unschedulable`. POD_CHANGED: labels, requests or the deletion mark of a placed pod. POLICY: other
-    policies decide now, so that what rejected a pod may no longer be there. TIME is none that happens: whoever depends on it is asked again
-    after a while.
+    NODE_TAINT includes `spec.unschedulable`. POD_CHANGED: labels, requests or the deletion mark of a placed pod. POLICY: the policies
+    changed, so the rule that rejected a pod may be gone. TIME is no event of the cluster: pods rejected by a plugin that depends on it are
+    tried again after a while.
     """
 
     NODE_ADD = auto()
@@ -82,16 +82,16 @@ OF_KIND: Mapping[str, ClusterEvent] = {
     "VolumeAttachment": ClusterEvent.VOLUME_ATTACHMENT,
     "Namespace": ClusterEvent.NAMESPACE,
 }
-"""The event of any change of an object, by its kind; others are OTHER_OBJECT."""
+"""The event of any change of an object, by its kind; other kinds are OTHER_OBJECT."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Something that has happened, with what is known of it.
+    """A change of the cluster: its kinds (`events`), and details where they are known.
 
-    `label` is what metrics call it. `node` names the node it happened on, and `now` is that node as it is now. `keys` are the keys of
-    labels and annotations that were set, changed or taken away. `pod` is the pod that was placed, changed or removed, `was` what a changed
-    one was before; None where that is not known.
+    `label` is its name in metrics. `node` is the name of the node concerned, `now` the current version of that node. `keys` are the keys of
+    labels and annotations that were set, changed or removed. `pod` is the pod that was placed, changed or removed, `was` the former version
+    of a changed pod; None if it is not known.
     """
 
     events: ClusterEvent
@@ -104,14 +104,14 @@ class Change:
 
 
 def node_added(node: objects.Node) -> Change:
-    """The change that a new node is."""
+    """The change for a new node."""
     metadata = node.metadata
     keys = frozenset(metadata.labels) | frozenset(metadata.annotations)
     return Change(events=ClusterEvent.NODE_ADD, label="NodeAdd", node=metadata.name, now=node, keys=keys)
 
 
 def node_updated(old: objects.Node, new: objects.Node) -> Change | None:
-    """What is different about a node; None if it is nothing but a heartbeat."""
+    """The change between two versions of a node; None if only the heartbeat differs."""
     parts = changed_parts(old, new)
     if not parts:
         return None
@@ -146,23 +146,23 @@ _OF_ATTRIBUTE = {
     "free": POD | ClusterEvent.NODE_ALLOCATABLE,
     "pod_count": POD,
 }
-"""By the first word of a node attribute; of others what their volatility says (tests/property/test_node_changes.py holds both)."""
+"""Events by the first word of a node attribute; for others see `_OF_VOLATILITY` (tests/property/test_node_changes.py checks both)."""
 
 AGE = "age"
-"""The builtin that reads the time; nothing that happens changes it."""
+"""The builtin that reads the time; no event of the cluster changes its value."""
 
 _OF_VOLATILITY = {Volatility.STATIC: NODE, Volatility.ROW: NODE | POD, Volatility.TIMED: ANY, Volatility.GLOBAL: ANY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wakes:
-    """`events` that may help; of labels and annotations only these `keys` (None: any)."""
+    """The `events` that may help a rejected pod; for labels and annotations only these `keys` (None: any)."""
 
     events: ClusterEvent
     keys: frozenset[str] | None
 
     def concern(self, change: Change) -> bool:
-        """True if a change is among the events and, if it is one of labels or annotations only, of a key that is read."""
+        """True if a change is one of `events` and, if it concerns labels or annotations only, has one of `keys`."""
         concerning = change.events & self.events
         if not concerning:
             return False
@@ -202,7 +202,7 @@ def _events(part: typed.Expr) -> ClusterEvent:  # noqa: PLR0911 — one case per
 
 
 def events_of_node_attribute(attribute: Attribute) -> ClusterEvent:
-    """The events after which a node attribute may have another value on a node that is already there."""
+    """The events after which a node attribute may have another value on an existing node."""
     return _OF_ATTRIBUTE.get(attribute.path.partition(".")[0], _OF_VOLATILITY[attribute.volatility])
 
 

@@ -1,4 +1,4 @@
-"""Which pods preemption may evict: what policies and PodDisruptionBudgets leave of the pods of lower priority."""
+"""The pods of lower priority that preemption may evict, as limited by policies and PodDisruptionBudgets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Budgets:
-    """The budgets of a cluster, ready to be counted down."""
+    """The PodDisruptionBudgets of a cluster, by namespace."""
 
     __slots__ = ("_by_namespace",)
 
@@ -46,7 +46,7 @@ class Budgets:
         return violating, others
 
     def _covering(self, pod: PodView) -> Iterable[objects.PodDisruptionBudget]:
-        """The budgets that the pod's eviction counts against; not those that count it as disrupted already."""
+        """The budgets that the pod's eviction counts against; without those that count it as disrupted already."""
         if not pod.labels:
             return
         for selector, budget in self._by_namespace.get(pod.namespace, ()):
@@ -55,7 +55,7 @@ class Budgets:
 
 
 def _selector(budget: objects.PodDisruptionBudget) -> matching.Selector:
-    """What a budget selects; for this purpose an empty selector, like an absent or unreadable one, selects nothing."""
+    """The selector of a budget; an empty, absent or unreadable selector selects nothing here, as in kube-scheduler's preemption."""
     try:
         selector = matching.label_selector(budget.spec.selector)
     except InvalidObject:
@@ -65,9 +65,9 @@ def _selector(budget: objects.PodDisruptionBudget) -> matching.Selector:
 
 @dataclass(frozen=True, slots=True)
 class Evictable:
-    """Tells which placed pods may be evicted for one pod; `policies` are those that decide about it, by name.
+    """The placed pods that may be evicted for one pod: those that all `rules` are true for; `policies` are the names of their policies.
 
-    `asked_at` is the time that the answers hold for; None where time does not matter.
+    `asked_at` is the time that the answers are valid for; None if they do not depend on time.
     """
 
     policies: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Evictable:
     asked_at: float | None = None
 
     def among(self, pods: Iterable[PodView]) -> list[PodView]:
-        """Those of the pods that may be evicted, in order."""
+        """The given pods that may be evicted, in order."""
         return [placed for placed in pods if all(rule(placed) for rule in self.rules)]
 
 
@@ -83,7 +83,7 @@ ANYONE = Evictable()
 
 
 def evictable(policies: Sequence[CompiledPolicy], pod: PodView, now: float) -> Evictable:
-    """Whom the policies that govern a pod let be evicted for it."""
+    """The pods that the policies governing a pod allow to evict for it."""
     speaking = [policy for policy in policies if policy.victims is not None or _may_change_its_mind(policy)]
     if not speaking:
         return ANYONE
@@ -94,12 +94,12 @@ def evictable(policies: Sequence[CompiledPolicy], pod: PodView, now: float) -> E
 
 
 def _rule(policy: CompiledPolicy, pod: PodView, now: float) -> Callable[[PodView], bool]:
-    """The predicate of placed pods that a policy lets be evicted."""
+    """The predicate of placed pods that a policy allows to evict."""
     return partial(_is_own, policy) if policy.victims is None else policy.victims.allowed(pod, now)
 
 
 def _may_change_its_mind(policy: CompiledPolicy) -> bool:
-    """True if a policy of a namespace may reject a node because pods have left it, and has no rules about whom to evict."""
+    """True for a policy of a namespace with a filter that depends on more than node objects: evictions may change its verdicts."""
     return policy.authority.restricted and any(rule.volatility is not Volatility.STATIC for rule in policy.filters)
 
 

@@ -1,20 +1,21 @@
-"""Extension points: where a plugin may take part in placing a pod.
+"""Extension points: the base classes of plugins.
 
-They are Kubernetes' own (`k8s.io/kube-scheduler/framework`, 1.36), in this order:
+They are Kubernetes' own extension points (`k8s.io/kube-scheduler/framework`, 1.36), in this order:
 
     PreEnqueue → QueueSort → PreFilter → Filter → (PostFilter when nothing is left) → PreScore → Score → Normalize
                → Reserve → Permit → PreBind → Bind → PostBind
 
-with one difference that everything else follows from: Filter and Score are asked about many nodes in one call and answer with an array.
-`rows` says which nodes: all of them (`slice(None)`) or an index array, and the answer must be the same for a row whichever way it was
-asked. That is what lets the cycle keep a template's result and ask again only about the nodes that changed.
+with one main difference: Filter and Score evaluate many nodes in one call and return an array. `rows` are the nodes to evaluate: all of
+them (`slice(None)`) or an index array. The answer for a row must be the same either way, so that the cycle can keep a template's result
+and evaluate only the nodes that changed.
 
-An answer changes as the plugin's `filter_volatility` and `score_volatility` say. STATIC: the row's node object alone. ROW: also the pods
-on that row. GLOBAL: any row, other object or metric; such a plugin is asked again after every change, unless its `…_changes` knows better.
+`filter_volatility` and `score_volatility` declare what the answer for a row depends on. STATIC: the row's node object only. ROW: also the
+pods on that row. TIMED: also the time and metric samples. GLOBAL: any row, other object or metric; such a plugin is called again for all
+rows after every change, unless its `…_changes` returns fewer rows or None.
 
 A plugin is a class with a `name`, built once per set of arguments; one plugin may implement several points. It must be pure: its answer
-depends on the pod, the snapshot, its arguments and its own `CycleState`, and on nothing of the pod beyond its template except what
-`identity` returns.
+depends on the pod, the snapshot, its arguments and its own `CycleState`. Of the pod it may use only what its template covers, and the value
+that `identity` returns.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Arguments(BaseModel):
 class Plugin:
     """Base of every plugin: the name it is configured by, and its arguments.
 
-    `wakes_on` are the events that may help a pod which the plugin has rejected; without a word from the plugin it is any.
+    `wakes_on` are the events that may help a pod which the plugin has rejected; by default all but TIME.
     """
 
     name: str
@@ -61,39 +62,42 @@ class Plugin:
         self.arguments: Any = self.arguments_model() if arguments is None else arguments
 
     def identity(self, pod: PodView) -> Hashable:
-        """What the answers depend on that `pod.template` leaves out; None for nothing. Override only where needed: it costs sharing."""
+        """A value for everything that answers depend on and `pod.template` does not cover; None for nothing.
+
+        Override it only if needed: pods with different values do not share results.
+        """
         return None
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
-        """True if a change of the kinds in `wakes_on` may help a pod that the plugin has rejected, as the cluster is after it.
+        """True if a change of the kinds in `wakes_on` may help a pod that the plugin has rejected; `snapshot` is taken after the change.
 
-        True when in doubt: a pod woken in vain costs one attempt, one that is not woken waits for minutes.
+        Return True if it is not known: a needless wake-up costs one attempt, a missing one makes the pod wait for minutes.
         """
         return True
 
 
 class GroupedHints(Plugin):
-    """A plugin that looks at little of a waiting pod, so that a change is looked at once for many templates."""
+    """A plugin whose hints depend on a small part of a waiting pod, so that a change is checked once for many templates."""
 
     def hint_group(self, pod: PodView) -> Hashable:
-        """What `may_help_group` looks at of a pod; equal for pods that it answers alike about."""
+        """The group of a pod: a value for everything of the pod that `may_help_group` depends on."""
         return pod.template
 
     def may_help_group(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
-        """True if a change may help some pod of the group of this one. True wherever `may_help` is for one of them."""
+        """True if a change may help some pod of this pod's group. Must be true if `may_help` is true for one of them."""
         return self.may_help(pod, change, snapshot)
 
 
 class FilterPlugin(Plugin, ABC):
-    """A hard constraint: which nodes can take the pod."""
+    """A hard constraint: the nodes that can take the pod."""
 
     filter_volatility: Volatility = Volatility.GLOBAL
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
-        """None to go on, `Skip`, `Rejected` for every node, or the `NodeSet` worth looking at.
+        """None to continue with Filter, `Skip`, `Rejected` for every node, or the `NodeSet` of nodes to consider.
 
         Called when a template is first seen and when rows were added, moved or removed; for TIMED plugins also when time has passed or
-        samples have come, for GLOBAL ones whenever `filter_changes` finds changes.
+        metric samples have arrived, for GLOBAL plugins whenever `filter_changes` returns rows.
         """
         return None
 
@@ -102,52 +106,53 @@ class FilterPlugin(Plugin, ABC):
         """The verdicts for `rows`, in their order."""
 
     def filter_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> int:
-        """The bits of one row, under the reasons that `filter` gave for this template.
+        """The verdict bits of one row, for the reasons that `filter` returned for this template.
 
-        A short cut for what happens most, one pod placed on one node: override it where plain Python beats arrays of one.
+        A faster path for the most frequent change, one pod placed on one node. Override it if plain Python is faster than arrays of one
+        element.
         """
         return int(self.filter(cycle, pod, snapshot, np.array([row], np.intp)).bits.item())
 
     def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
-        """For GLOBAL plugins: the rows whose verdict may differ from what it was at revision `since`; None where there are none.
+        """For GLOBAL plugins: the rows whose verdict may differ from the one at revision `since`; None if there are none.
 
-        The state has changed in some way since then. The default says all; a plugin that can tell that the change does not concern the pod
+        The state has changed in some way since then. The default is all rows. A plugin that can tell that a change does not concern the pod
         saves a full evaluation.
         """
         return slice(None)
 
     def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...] | None:
-        """The reasons against one node with other pods on it, empty if it could take the pod then; None if the answer is that of `filter`.
+        """The reasons against one node with supposed pods on it; empty if it could take the pod; None if the verdict of `filter` holds.
 
-        The default is for filters that do not look at pods. One that does not override it is taken to say the same whatever pods leave, so
-        that no pod is evicted in vain. Not called where PreFilter said `Skip`.
+        The default is for filters that do not depend on pods: preemption assumes that their verdict stays the same whatever pods leave, so
+        that no pod is evicted without use. Not called if PreFilter returned `Skip`.
         """
         return None
 
 
 class Normalization(Protocol):
-    """How raw scores become points of 0..100, given the extremes over the feasible nodes; must work on any subset of the nodes."""
+    """The conversion of raw scores to points of 0..100, given the extremes over the feasible nodes; must work on any subset of nodes."""
 
     @property
     def least(self) -> float:
-        """Raw scores below this are not counted in `low` and `high` (a plugin's mark for nodes it ignores); −inf to count all."""
+        """Raw scores below this value are left out of `low` and `high` (a plugin's mark for nodes it ignores); −inf for none."""
 
     def points(self, scores: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:
-        """The points `(n_rows,) int64` for raw `scores`; `low`, `high`: the extremes over all feasible nodes (0, 0 where none counts)."""
+        """The points `(n_rows,) int64` for raw `scores`; `low`, `high`: the extremes over all feasible nodes (0, 0 if none counts)."""
 
 
 class ScorePlugin(Plugin, ABC):
-    """A preference: how good each feasible node is."""
+    """A preference: the score of each feasible node."""
 
     score_volatility: Volatility = Volatility.GLOBAL
     default_weight: ClassVar[int] = 1
     normalization: Normalization | None = None
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:
-        """None to go on, or `Skip` to contribute nothing.
+        """None to continue with Score, or `Skip` to contribute no points.
 
-        Called when `pre_filter` would be, for GLOBAL plugins whenever `score_changes` finds changes or `feasible` `(n_nodes,) bool` is
-        not what it was: only a GLOBAL plugin may let anything depend on `feasible`.
+        Called in the same cases as `pre_filter`; for GLOBAL plugins whenever `score_changes` returns rows. Only a GLOBAL plugin may depend
+        on `feasible` `(n_nodes,) bool`.
         """
         return None
 
@@ -159,7 +164,7 @@ class ScorePlugin(Plugin, ABC):
         """
 
     def score_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> float:
-        """The raw score of one row: to `score` what `filter_one` is to `filter`. An int where `score` returns int64."""
+        """The raw score of one row, as `filter_one` is the verdict of one row. An int if `score` returns int64."""
         raw: float = self.score(cycle, pod, snapshot, np.array([row], np.intp)).item()
         return raw
 
@@ -171,17 +176,17 @@ class ScorePlugin(Plugin, ABC):
         since: int,
         flipped: NDArray[np.intp],
     ) -> Rows | None:
-        """For GLOBAL plugins: the rows whose raw score may differ from what it was at revision `since`, as in `filter_changes`.
+        """For GLOBAL plugins: the rows whose raw score may differ from the one at revision `since`, as in `filter_changes`.
 
-        `flipped` are the rows that became feasible since then or ceased to be.
+        `flipped` are the rows that became feasible or infeasible since then.
         """
         return slice(None)
 
     def score_domains(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> Sequence[str] | None:
-        """For GLOBAL plugins: the topology keys that alone decide a row's raw score, None if anything else of the row does.
+        """For GLOBAL plugins: the topology keys that alone decide a row's raw score; None if it depends on anything else of the row.
 
-        Asked after `pre_score`. Rows that are in the same domains of all of these keys, or in none, must have the same raw score: one of
-        them is asked about.
+        Called after `pre_score`. Rows in the same domains (or in none) of all these keys must have the same raw score: `score` is called
+        for one of them only.
         """
         return None
 
@@ -199,15 +204,15 @@ class PreEnqueuePlugin(Plugin, ABC):
 
     @abstractmethod
     def pre_enqueue(self, pod: PodView) -> Reason | None:
-        """Why the pod must wait outside the queue, or None to let it in."""
+        """The reason why the pod must wait outside the queue, or None to let it in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """The failed cycle that PostFilter is given: the rejected nodes. Arrays are `(n_nodes,) bool` in row order.
+    """The rejected nodes of a failed cycle, for PostFilter. Arrays are `(n_nodes,) bool` in row order.
 
-    `unresolvable`: where no removal of pods would help. `trial` asks the filters about one node with other pods on it. `evictable` says
-    whom policies let be evicted; a plugin that evicts pods must not evict others.
+    `unresolvable`: nodes where no removal of pods would help. `trial` runs the filters on one node with supposed pods. `evictable` are the
+    pods that policies allow to evict; a plugin that evicts pods must not evict others.
     """
 
     rejected: Mask
@@ -226,16 +231,16 @@ class PostFilterOutcome:
 
 
 class PostFilterPlugin(Plugin, ABC):
-    """A way out when no node is feasible, such as preemption. Points run in chain order until one nominates a node."""
+    """Runs if no node is feasible; preemption is one. Plugins run in chain order until one nominates a node."""
 
     @abstractmethod
     def post_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> PostFilterOutcome:
-        """The outcome; messages of all the points that ran are joined with ", "."""
+        """The outcome; the messages of all plugins that ran are joined with ", "."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A pod and the node chosen for it, as the points after the decision see it."""
+    """A pod and the node chosen for it, for the extension points after the decision."""
 
     pod: PodView
     node: str
@@ -243,11 +248,11 @@ class Placement:
 
 
 class ReservePlugin(Plugin, ABC):
-    """Bookkeeping outside the columns for a placement that is assumed but not bound yet."""
+    """Reserves resources outside the cluster's state for a placement that is assumed but not bound yet."""
 
     @abstractmethod
     def reserve(self, placement: Placement) -> Reason | None:
-        """Why the placement must be given up, or None. On failure `unreserve` of every plugin runs, in reverse order."""
+        """The reason why the placement must be given up, or None. On failure `unreserve` of every plugin runs, in reverse order."""
 
     @abstractmethod
     def unreserve(self, placement: Placement) -> None:
@@ -256,7 +261,7 @@ class ReservePlugin(Plugin, ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:
-    """Permit's answer: `approved`, denied with a reason, or (neither) to be asked again for at most `wait_seconds`."""
+    """Permit's answer: `approved`, denied with a reason, or (neither) to be called again for at most `wait_seconds`."""
 
     approved: bool = True
     reason: Reason | None = None
@@ -276,7 +281,7 @@ class PreBindPlugin(Plugin, ABC):
 
     @abstractmethod
     async def pre_bind(self, placement: Placement) -> Reason | None:
-        """Why the placement must be given up, or None."""
+        """The reason why the placement must be given up, or None."""
 
 
 class BindPlugin(Plugin, ABC):
@@ -284,7 +289,7 @@ class BindPlugin(Plugin, ABC):
 
     @abstractmethod
     async def bind(self, placement: Placement) -> Reason | bool:
-        """True when bound, False to leave the pod to the next plugin, or why it failed."""
+        """True if bound, False to leave the pod to the next plugin, or the reason of a failure."""
 
 
 class PostBindPlugin(Plugin, ABC):

@@ -1,8 +1,8 @@
 """Kubernetes node selectors evaluated over columns.
 
-Used wherever Kubernetes matches a `NodeSelector` against nodes: node affinity, the inclusion policies of topology spread, the node
-affinity of persistent volumes. Terms are compiled once per pod template (model/objects/matching.py); matching one is a few comparisons of
-label codes, and `Gt` and `Lt` parse each distinct label value once.
+Used for node affinity, the inclusion policies of topology spread, and the node affinity of persistent volumes. Terms are compiled once per
+pod template (model/objects/matching.py). Matching a term is a few comparisons of label codes; `Gt` and `Lt` parse each distinct label value
+once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAME_FIELD = "metadata.name"
 
 
 def parse_terms(selector: objects.NodeSelector | None) -> tuple[matching.NodeTerm, ...] | None:
-    """The terms of a selector that can match a node at all; None where there is no selector, which then asks for nothing."""
+    """The terms of a selector that can match a node at all; None without a selector, which means no requirement."""
     return None if selector is None else matching.node_selector(selector).terms
 
 
@@ -39,12 +39,12 @@ def parse_term(term: objects.NodeSelectorTerm) -> matching.NodeTerm | None:
 
 
 def equalities(labels: Mapping[str, str]) -> matching.NodeTerm:
-    """The term that asks for each of these labels with its value, as `nodeSelector` does; without labels it matches every node."""
+    """The term that requires each of these labels with its value, as `nodeSelector` does; without labels it matches every node."""
     return matching.NodeTerm(matching.of_labels(labels))
 
 
 def any_term(terms: Iterable[matching.NodeTerm], snapshot: Snapshot, rows: Rows) -> Mask:
-    """Which rows match one of the terms, `(n_rows,) bool`."""
+    """True for rows that match one of the terms, `(n_rows,) bool`."""
     matched = np.zeros(row_count(snapshot, rows), np.bool_)
     for term in terms:
         matched |= matches(term, snapshot, rows)
@@ -52,7 +52,7 @@ def any_term(terms: Iterable[matching.NodeTerm], snapshot: Snapshot, rows: Rows)
 
 
 def matches(term: matching.NodeTerm, snapshot: Snapshot, rows: Rows) -> Mask:
-    """Which rows match all requirements of a term, `(n_rows,) bool`."""
+    """True for rows that match all requirements of a term, `(n_rows,) bool`."""
     matched = matches_labels(term.labels, snapshot, rows)
     for requirement in term.fields:
         matched &= _field(requirement, snapshot, rows)
@@ -60,7 +60,7 @@ def matches(term: matching.NodeTerm, snapshot: Snapshot, rows: Rows) -> Mask:
 
 
 def matches_labels(selector: matching.Selector, snapshot: Snapshot, rows: Rows) -> Mask:
-    """Which rows a selector over node labels selects, `(n_rows,) bool`."""
+    """True for rows that a selector over node labels selects, `(n_rows,) bool`."""
     if selector.nothing:
         return np.zeros(row_count(snapshot, rows), np.bool_)
     matched = np.ones(row_count(snapshot, rows), np.bool_)
@@ -75,7 +75,7 @@ def row_count(snapshot: Snapshot, rows: Rows) -> int:
 
 
 def named(name: str, snapshot: Snapshot, rows: Rows) -> Mask:
-    """Which rows are the node of that name, `(n_rows,) bool`."""
+    """True for the row of the node of that name, `(n_rows,) bool`."""
     row = snapshot.row(name)
     if row is None:
         return np.zeros(row_count(snapshot, rows), np.bool_)
@@ -85,7 +85,7 @@ def named(name: str, snapshot: Snapshot, rows: Rows) -> Mask:
 
 def _field(requirement: matching.Requirement, snapshot: Snapshot, rows: Rows) -> Mask:
     wanted = requirement.values[0]
-    known = requirement.key == NAME_FIELD  # a node has no other field, which reads as the empty string
+    known = requirement.key == NAME_FIELD  # any other field reads as the empty string
     equal = named(wanted, snapshot, rows) if known else np.full(row_count(snapshot, rows), not wanted, np.bool_)
     return equal if requirement.operator == "In" else ~equal
 

@@ -1,4 +1,4 @@
-"""Faults of plugins: checks of what they return, and a fence around those of other packages.
+"""Faults of plugins: checks of their answers, and a wrapper around the methods of third-party plugins.
 
 An exception in a third-party plugin, or an answer of the wrong shape, becomes an error that names the plugin.
 """
@@ -18,6 +18,21 @@ from wharfinger.errors import PluginContractError, PluginFault
 from wharfinger.framework import extension, plugins
 from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.verdict import MAX_NODE_SCORE, MOST_REASONS, NodeSet, Reason, Rejected, Skip, Verdicts
+
+P = TypeVar("P", bound=extension.Plugin)
+
+FENCED = "_fenced"
+
+ANSWERS: Mapping[str, tuple[type, ...]] = {
+    "may_help": (bool, np.bool_),
+    "pre_enqueue": (Reason, type(None)),
+    "post_filter": (extension.PostFilterOutcome,),
+    "reserve": (Reason, type(None)),
+    "permit": (extension.Permission,),
+    "pre_bind": (Reason, type(None)),
+    "bind": (Reason, bool),
+}
+"""Types that a method may return; for methods whose answer is not checked elsewhere (verdicts and scores are)."""
 
 
 def verdicts(plugin: str, answer: object, n_rows: int) -> Verdicts:
@@ -93,22 +108,6 @@ def _first(culprits: NDArray[np.bool_], values: NDArray[Any]) -> Any:
     return values[culprits.argmax()].item()
 
 
-P = TypeVar("P", bound=extension.Plugin)
-
-FENCED = "_fenced"
-
-ANSWERS: Mapping[str, tuple[type, ...]] = {
-    "may_help": (bool, np.bool_),
-    "pre_enqueue": (Reason, type(None)),
-    "post_filter": (extension.PostFilterOutcome,),
-    "reserve": (Reason, type(None)),
-    "permit": (extension.Permission,),
-    "pre_bind": (Reason, type(None)),
-    "bind": (Reason, bool),
-}
-"""Types that a method may return, where the answer is not checked otherwise (verdicts and scores are)."""
-
-
 def calls() -> Mapping[str, tuple[type[extension.Plugin], Callable[..., Any]]]:
     """Every method that the framework calls of a plugin, by name: the extension point's class and the method it has there."""
     bases: tuple[type[extension.Plugin], ...] = (extension.Plugin, *extension.POINTS.values())
@@ -126,9 +125,9 @@ def is_foreign(plugin: extension.Plugin) -> bool:
 
 
 def fenced(plugin: P) -> P:
-    """The plugin itself: what its methods raise is a `PluginFault` from now on, and so is an answer of the wrong type.
+    """The same plugin, with its methods wrapped: an exception or an answer of the wrong type becomes a `PluginFault`.
 
-    Built-in plugins stay as they are, and methods that a plugin does not override, which somebody may look for.
+    Built-in plugins are not wrapped. Neither are methods that a plugin does not override, because callers test for these.
     """
     if is_foreign(plugin) and FENCED not in vars(plugin):
         object.__setattr__(plugin, FENCED, True)
@@ -162,7 +161,7 @@ def _awaited(plugin: str, name: str, method: Callable[..., Any]) -> Callable[...
     async def call(*arguments: Any) -> Any:
         try:
             answer = await method(*arguments)
-        except BindFailed:  # what binding may say
+        except BindFailed:  # an expected outcome of binding, not a fault
             raise
         except Exception as error:
             raise _fault(plugin, name, error) from error
@@ -174,7 +173,7 @@ def _awaited(plugin: str, name: str, method: Callable[..., Any]) -> Callable[...
 
 
 def _fault(plugin: str, name: str, error: Exception) -> PluginFault:
-    """The fault that an error is; one that was found further in stays what it is."""
+    """The `PluginFault` for an error; an error that is a `PluginFault` already stays the same."""
     return error if isinstance(error, PluginFault) else PluginFault(plugin, name, error)
 
 

@@ -1,6 +1,6 @@
-"""Policies as the outside sees them: where their texts come from, and how each one fares.
+"""The interface to policies for sources and observers: policy texts, and the status of each policy.
 
-Status of resources, pages, events, metrics and logs all show the values below, so they never disagree.
+The status of custom resources, web pages, events, metrics and logs all show the values below, so they never disagree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Mode(Enum):
-    """What a policy may do: decide, be evaluated beside those that decide without affecting them, or nothing."""
+    """The mode of a policy: it decides (Enforce), is evaluated without effect on decisions (Shadow), or is not evaluated (Off)."""
 
     ENFORCE = "Enforce"
     SHADOW = "Shadow"
@@ -29,7 +29,10 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormerText:
-    """What a place remembers of the last version of a policy that held: enough to make it again. `since` is seconds since 1970."""
+    """The last version of a policy that was in force, as its source kept it; enough to compile it again.
+
+    `since` is the time at which it came into force, in seconds since 1970.
+    """
 
     content: bytes
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -42,10 +45,10 @@ class PolicyText:
     """One file of a source, as unchecked bytes. `name` is its name in diagnostics; imports are relative to it.
 
     `params` are texts or plain values in base units, as in `compiler.params`. `generation` is that of a custom resource, 0 elsewhere.
-    `about` is the object that holds the text and gets the events about it; None for a file. `trouble` says why there is no content.
-    One that is not `wanted` is only there for others to import, or says under the key `NO-POLICIES` that having none is meant.
-    `former` is for a process that has just begun, and knows no better.
-    `authority` is whose policy it is: said by the source, never by the text, so it holds for former versions as well.
+    `about` is the object that contains the text and gets the events about it; None for a file. `trouble` is the reason if there is no
+    content. A text that is not `wanted` only serves imports of others, or states with the key `NO-POLICIES` that the source is empty on
+    purpose. `former` is the last version in force, for a process that has just started.
+    `authority` is the owner of the policy. The source sets it, never the text, so it applies to former versions too.
     """
 
     name: str
@@ -66,7 +69,7 @@ class PolicySink(Protocol):
     def offer(self, source: str, texts: Mapping[str, PolicyText], *, notes: tuple[str, ...] = ()) -> None:
         """Replaces the texts of a source: all of them by key, with warnings about the source. Returns at once.
 
-        What was offered before and is not among them has been removed, unless the source is `lasting` and has nothing left at all, not
+        Texts that were offered before and are missing now have been removed, unless the source is `lasting` and `texts` is empty, without
         even the key `NO-POLICIES`.
         """
 
@@ -75,15 +78,15 @@ class PolicySink(Protocol):
 
 
 class PolicySource(Protocol):
-    """Watches one place that policies are kept in."""
+    """Watches one source of policies."""
 
     @property
     def name(self) -> str:
-        """What people call the place: a path, `configmap team-a/policies`, `schedulingpolicies`."""
+        """The name of the source for people: a path, `configmap team-a/policies`, `schedulingpolicies`."""
 
     @property
     def lasting(self) -> bool:
-        """True if having nothing at all means that the place has gone, rather than that its last policy was removed on purpose."""
+        """True if an empty source counts as lost, and not as a source whose last policy was removed on purpose."""
 
     @property
     def imports(self) -> bool:
@@ -96,7 +99,7 @@ class PolicySource(Protocol):
 class Result(Enum):
     """The outcome of the last text of a policy.
 
-    ACCEPTED: this very text holds. REFUSED: it has errors. Whatever was accepted before it goes on then.
+    ACCEPTED: this text is in force. REFUSED: it has errors; the version accepted before it, if any, stays in force.
     """
 
     ACCEPTED = "accepted"
@@ -107,7 +110,7 @@ class Result(Enum):
 class Finding:
     """An error or warning about a text: `code` is that of a diagnostic, or `test`, `params`, `trial`, `set`.
 
-    `line` and `column` count from 1; 0 where it is not about one place.
+    `line` and `column` count from 1; 0 if it is not about one place.
     """
 
     severity: str
@@ -127,13 +130,14 @@ class Finding:
 class PolicyStatus:
     """One policy: the version in force, and the outcome of its last text.
 
-    `name` is None for a text that never was one. `revision` is that of the policy that holds in its `mode`, None if there is none; `since`
-    is when it began to (seconds since 1970). `generation` and `attempted` belong to the last text, `held_generation` to the one that
-    holds: they differ while an older one is kept; `held` makes it again, None if it imports something. `authority` is whose policy it is.
-    `suspended` says why pods that it governs wait: it takes too long to decide; "" while it does not.
+    `name` is None for a text that never compiled to a policy. `revision` is that of the version in force in its `mode`, None if there is
+    none; `since` is when it came into force (seconds since 1970). `generation` and `attempted` belong to the last text, `held_generation`
+    to the version in force: they differ while an older version is kept. `held` is enough to compile that version again, None if it imports
+    something. `authority` is the owner of the policy. `suspended` is the reason why pods that it governs wait: the policy takes too long to
+    decide; "" if it is not suspended.
 
-    `findings` are about the text and stand as long as it does: `omitted` are too many to list; `report` is them as text for people. `now`
-    is what is remarkable about the policy on the cluster as it is at present, looked at again and again.
+    `findings` are about the text and stay as long as the text does; `omitted` is the number of findings that are not listed; `report` is
+    the findings as text for people. `now` are findings about the policy on the present cluster, checked periodically.
     """
 
     name: str | None
@@ -158,22 +162,22 @@ class PolicyStatus:
 
     @property
     def told(self) -> str:
-        """The report, and what is remarkable at present."""
+        """The report with the findings about the present cluster."""
         return self.report + "".join(f"{finding.severity}: {finding}\n" for finding in self.now)
 
     @property
     def holds(self) -> bool:
-        """True if some version of the policy decides, or is evaluated beside those that do."""
+        """True if some version of the policy is in force, in mode Enforce or Shadow."""
         return self.revision is not None
 
     @property
     def kept(self) -> bool:
-        """True if what holds is a former version, because the last text was refused."""
+        """True if a former version is in force, because the last text was refused."""
         return self.holds and self.result is Result.REFUSED
 
     @property
     def state(self) -> str:
-        """One word: `active`, `shadow`, `kept` (a former version holds), `refused` (none does) or `off`; before all of them `suspended`."""
+        """One word: `active`, `shadow`, `kept` (a former version is in force), `refused` (none is), `off`; `suspended` wins over these."""
         if self.suspended:
             return "suspended"
         if self.mode is Mode.OFF:
@@ -187,9 +191,9 @@ class PolicyStatus:
 class MetricStatus:
     """The present state of a metric of a policy.
 
-    `fresh` of `nodes` nodes have a fresh sample, and `wanted` is the part of them that has to. `youngest` and `oldest` are ages of samples
-    in seconds, None without one. `suspended_since` (seconds since 1970) is None for one that has its say. One that is not `asked` yet waits
-    for its first answer. `failure` says why the last refresh brought nothing. `note` is what else people should know.
+    `fresh` of `nodes` nodes have a fresh sample; `wanted` is the required fraction of nodes. `youngest` and `oldest` are ages of samples in
+    seconds, None without samples. `suspended_since` (seconds since 1970) is None while rules may use the metric. `asked` is False until the
+    first answer has arrived. `failure` is the reason if the last refresh failed. `note` is other information for people.
     """
 
     policy: str
@@ -238,7 +242,7 @@ class PolicyObserver:
         """The state of an unchanged text changed: another policy was added or removed, or its mode changed."""
 
     def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
-        """Takes in what was found when a policy that holds was tried on the cluster, and not before."""
+        """A policy in force was tried on the present cluster, with findings that are new."""
 
     def policy_removed(self, status: PolicyStatus) -> None:
         """The policy was removed on purpose. `status` is its last one."""
@@ -247,7 +251,7 @@ class PolicyObserver:
         """The policy was suspended because it takes too long to decide, or is tried again."""
 
     def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
-        """A reload has finished: these are all policies now, and the seconds it took."""
+        """A reload has finished: `statuses` are all policies, `seconds` is its duration."""
 
     def source_changed(self, status: SourceStatus) -> None:
         """The state of a source changed: lost, back, or other warnings."""

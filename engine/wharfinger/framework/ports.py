@@ -1,7 +1,7 @@
 """Ports: the interfaces between the running scheduler and the world around it.
 
-The scheduler's loop knows neither HTTP nor threads nor the clock of the machine; whoever connects it to an API server implements these,
-and so does the in-memory cluster that tests run on. Everything happens on one event loop, so none of it needs a lock.
+The scheduler's loop uses no HTTP, no threads and no system clock. The adapters to an API server implement these interfaces, and so does the
+in-memory cluster of the tests. Everything runs on one event loop, so no locks are needed.
 """
 
 from __future__ import annotations
@@ -41,19 +41,18 @@ class UnreadableSink(Protocol):
     """A sink that also receives objects that cannot be read; other sinks do not see them."""
 
     def unreadable(self, kind: str, obj: Any, error: InvalidObject, *, listed: bool) -> None:
-        """An object exists that cannot be read; its last readable state stays.
+        """Called for an object that cannot be read; its last readable state stays.
 
-        `obj` has nothing but its identity, of a pod also schedulerName and nodeName. With `listed` it is part of the list that `replace`
-        tells next.
+        `obj` has only its identity, and for a pod schedulerName and nodeName. With `listed` it belongs to the list of the next `replace`.
         """
 
 
 @runtime_checkable
 class SteppedSink(Protocol):
-    """A sink that takes over a long list in steps of some milliseconds, so that others have their turn between them."""
+    """A sink that applies a long list in steps of some milliseconds, so that other tasks can run between the steps."""
 
     def replacing(self, kind: str, objs: Sequence[Any]) -> Iterator[None]:
-        """Steps that together do what `replace` does; no other change of the kind may come before the last one."""
+        """Steps that together do the same as `replace`; no other change of the kind may be applied before the last step."""
 
 
 class ClusterSource(Protocol):
@@ -64,7 +63,7 @@ class ClusterSource(Protocol):
 
 
 def stepped(sink: ClusterSink, kind: str, objs: Sequence[Any]) -> Iterator[None]:
-    """The steps in which a sink takes over a list; one where it has no steps of its own."""
+    """The steps in which a sink applies a list; one step for a sink without `replacing`."""
     if isinstance(sink, SteppedSink):
         yield from sink.replacing(kind, objs)
     else:
@@ -75,8 +74,8 @@ def stepped(sink: ClusterSink, kind: str, objs: Sequence[Any]) -> Iterator[None]
 class BindFailed(Exception):
     """A binding that was not written.
 
-    `retriable`: trying again later may succeed. `gone`: the pod is no longer there, or no longer the same one. `bound`: somebody else has
-    bound it. `unknown`: no answer came, so it may have been written; what the watch says next is the truth.
+    `retriable`: another attempt may succeed. `gone`: the pod no longer exists, or has another uid. `bound`: another client has bound it.
+    `unknown`: there was no answer, so the binding may have been written; the next watch event about the pod is authoritative.
     """
 
     def __init__(self, reason: str, *, retriable: bool = True, gone: bool = False, bound: bool = False, unknown: bool = False) -> None:
@@ -89,7 +88,7 @@ class BindFailed(Exception):
 
 
 class WriteFailed(Exception):
-    """A status, object or deletion that was not written; `gone`: what it was about is no longer there."""
+    """A status, object or deletion that was not written; `gone`: the object no longer exists."""
 
     def __init__(self, reason: str, *, retriable: bool = True, gone: bool = False) -> None:
         super().__init__(reason)
@@ -126,7 +125,7 @@ class PodWriter(Protocol):
 
 
 class VolumeWriter(Protocol):
-    """Writes what binding volumes needs before the pod that uses them is bound. Everything may raise `WriteFailed`."""
+    """Writes the volume bindings of a pod before the pod is bound. Every method may raise `WriteFailed`."""
 
     async def annotate_claim(self, claim: PersistentVolumeClaim, annotations: Mapping[str, str]) -> None:
         """Writes the annotations of the claim; only if it still has that uid."""
@@ -134,7 +133,7 @@ class VolumeWriter(Protocol):
     async def reserve_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> None:
         """Writes the claim and its uid to `spec.claimRef` of the volume; only if the volume's resourceVersion is still the same.
 
-        The volume is annotated with `pv.kubernetes.io/bound-by-controller: yes` too, so that it is released when the claim goes away.
+        The volume is annotated with `pv.kubernetes.io/bound-by-controller: yes` too, so that it is released when the claim is deleted.
         """
 
 
@@ -162,7 +161,7 @@ class Event:
 
 
 class EventSink(Protocol):
-    """Writes events of `events.k8s.io/v1`, behind everything else."""
+    """Writes events of `events.k8s.io/v1` with low priority."""
 
     def record(self, regarding: PodView, event: Event) -> None:
         """Queues the event and returns at once; events beyond the capacity are dropped."""
@@ -181,7 +180,7 @@ class Clock(Protocol):
         """Seconds since any fixed moment; never goes back."""
 
     async def sleep(self, seconds: float) -> None:
-        """Waits so many seconds; 0 yields to the other tasks."""
+        """Waits this number of seconds; 0 lets other tasks run."""
 
 
 class Leadership(Protocol):
@@ -189,7 +188,7 @@ class Leadership(Protocol):
 
     @property
     def is_leader(self) -> bool:
-        """True if the lease is held and has not run out; asked right before every write."""
+        """True if the lease is held and has not expired; read right before every write."""
 
     async def run(self, on_started: Callable[[], Awaitable[None] | None], on_stopped: Callable[[], Awaitable[None] | None]) -> None:
         """Runs until leadership is lost or the caller cancels; each callback is called at the moment of the change."""
@@ -202,7 +201,7 @@ class Attempt:
     `result` is `scheduled`, `unschedulable` or `error`, as in `scheduler_schedule_attempts_total`. `stages` has the seconds of the stages
     that ran: `queue` (waiting, since the pod became ready), `decide`, `reserve`, `permit`, `pre_bind`, `bind`. Monotonic times:
     `first_seen` when the pod first entered the queue (a gated one when its gates were gone), `started` when it left it for this attempt,
-    `ended` at the end. `flushed`: the pod was tried without a reason, only because it had waited for so long.
+    `ended` at the end. `flushed`: the pod was tried without a helpful event, only because it had waited for the longest allowed time.
     """
 
     pod: PodView
@@ -233,10 +232,10 @@ class Observer:
         """A pod entered `active`, `backoff` or `unschedulable` because of an event (`PodAdd`, `NodeUpdate`, …)."""
 
     def preempted(self, preemptor: PodView, node: str, victims: int) -> None:
-        """A node was nominated, and so many pods are evicted from it."""
+        """A node was nominated, and `victims` pods are evicted from it."""
 
     def flushed(self, pods: int) -> None:
-        """So many pods were tried again after the longest wait, without an event that could help them."""
+        """`pods` pods were tried again after the longest wait, without an event that could help them."""
 
     def failed(self, where: str, error: BaseException) -> None:
         """An error that does not stop the scheduler: a failed write, a plugin, an object that cannot be read."""
@@ -246,7 +245,7 @@ class Observer:
 
 
 class AlwaysLeader:
-    """The leadership of a process that has no rivals."""
+    """The leadership of a process without other candidates."""
 
     is_leader = True
 

@@ -48,7 +48,7 @@ class Registry(Mapping[str, type[extension.Plugin]]):
     """Plugin classes by name, in the order in which a chain runs them: built-ins first, then the others by name."""
 
     def __init__(self, classes: Iterable[tuple[str, type[extension.Plugin]]]) -> None:
-        """A registry of (origin, class) pairs; the origin is named when two claim one name."""
+        """A registry of (origin, class) pairs; errors about two classes with one name mention the origins."""
         found: dict[str, tuple[str, type[extension.Plugin]]] = {}
         for origin, plugin in classes:
             if "/" in plugin.name:
@@ -62,7 +62,7 @@ class Registry(Mapping[str, type[extension.Plugin]]):
         self._classes = {name: found[name][1] for name in self._origins}
 
     def __getitem__(self, name: str) -> type[extension.Plugin]:
-        """The plugin class of that name; `UnknownObject` names those there are."""
+        """The plugin class of that name; `UnknownObject` lists the existing names."""
         try:
             return self._classes[name]
         except KeyError:
@@ -113,7 +113,7 @@ def _load(entry: metadata.EntryPoint) -> type[extension.Plugin]:
     origin = f"entry point {entry.name} = {entry.value} in group {ENTRY_POINT_GROUP}"
     try:
         plugin = entry.load()
-    except Exception as error:  # somebody else's module may fail in any way while it is imported
+    except Exception as error:  # a third-party module may raise anything while it is imported
         raise PluginContractError(f"{origin} cannot be loaded: {type(error).__name__}: {error}") from error
     if not _is_plugin(plugin):
         raise PluginContractError(

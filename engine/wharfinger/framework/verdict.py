@@ -1,7 +1,7 @@
-"""What filters and scores say of nodes, as values.
+"""The answers of filters and scores, as values.
 
-A filter looks at many nodes at once, so its answer is one small integer per node: 0 lets the pod through, and each set bit stands for one
-reason. The reasons are texts said once per pod, not once per node; a diagnosis counts bits and never builds strings for nodes.
+A filter evaluates many nodes at once, so its answer is one small integer per node: 0 lets the pod through, and each set bit is one reason.
+The texts of reasons exist once per pod, not once per node; a diagnosis counts bits and builds no strings for nodes.
 
 A score's points are 0..100. Kubernetes normalises in integer arithmetic as in Go (division truncates toward zero), because a total that
 is off by one picks another node.
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Rows: TypeAlias = slice | NDArray[np.intp]
-"""Which rows of the columns to look at: `slice(None)` for all nodes, or an index array."""
+"""Rows of the columns: `slice(None)` for all nodes, or an index array `(n_rows,) intp`."""
 
 Mask: TypeAlias = NDArray[np.bool_]
 Bits: TypeAlias = NDArray[np.unsignedinteger[Any]]
@@ -27,10 +27,10 @@ MOST_REASONS = 64
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a node is rejected, in Kubernetes' words.
+    """The reason why a node is rejected, in Kubernetes' words.
 
-    `resolvable`: removing pods from the node could change the answer (Kubernetes' `Unschedulable`); otherwise preemption is of no use there
-    (`UnschedulableAndUnresolvable`).
+    `resolvable`: removing pods from the node could change the answer (Kubernetes' `Unschedulable`); otherwise preemption does not help
+    there (`UnschedulableAndUnresolvable`).
     """
 
     text: str
@@ -59,7 +59,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Answer of PreFilter: no node can take the pod, and why. An unresolvable reason ends the cycle at once."""
+    """Answer of PreFilter: no node can take the pod, for these reasons. An unresolvable reason ends the cycle at once."""
 
     reasons: tuple[Reason, ...]
 

@@ -33,13 +33,13 @@ _AS_IN_A_FILE = {"tuple": "a list", "dictionary": "a mapping"}
 
 @dataclass(slots=True)
 class Findings:
-    """What is found while a document is read: faults stop it, notes do not. Each is `path: sentence`."""
+    """The findings of reading a document: faults make it invalid, notes do not. Each is `path: sentence`."""
 
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def fault(self, path: Path, sentence: str) -> None:
-        """Records a setting that cannot be followed."""
+        """Records a setting that is not valid."""
         self.faults.append(f"{shown(path)}: {sentence}")
 
     def note(self, path: Path, sentence: str) -> None:
@@ -48,7 +48,7 @@ class Findings:
 
 
 def exactly(expected: str) -> AfterValidator:
-    """What lets a field have no other value."""
+    """A validator that allows only the expected value of a field."""
 
     def check(value: str) -> str:
         if value != expected:

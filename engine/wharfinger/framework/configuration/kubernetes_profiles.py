@@ -47,7 +47,7 @@ class PluginEntry(Part):
 
 
 class PluginSet(Part):
-    """What is enabled and disabled at an extension point; `*` in `disabled` is all that are on by default."""
+    """The plugins enabled and disabled at an extension point; `*` in `disabled` means all default plugins."""
 
     enabled: tuple[PluginEntry, ...] = ()
     disabled: tuple[PluginEntry, ...] = ()
@@ -71,7 +71,7 @@ class Plugins(Part):
     multi_point: PluginSet = PluginSet()
 
     def points(self) -> Iterator[tuple[str, PluginSet]]:
-        """(point as it is written in the file, what is set there) for every point but `multiPoint`."""
+        """(name of the point in the file, its settings) for every point but `multiPoint`."""
         for name in type(self).model_fields:
             if name != "multi_point":
                 yield to_camel(name), getattr(self, name)
@@ -85,7 +85,7 @@ class PluginConfig(Part):
 
 
 class Profile(Part):
-    """How the pods of one `spec.schedulerName` are scheduled."""
+    """The settings for pods of one `spec.schedulerName`."""
 
     scheduler_name: str = Field(default=DEFAULT_NAME, min_length=1)
     percentage_of_nodes_to_score: int | None = Field(default=None, ge=0, le=100)
@@ -94,7 +94,7 @@ class Profile(Part):
 
 
 class SchedulerConfiguration(Part):
-    """The document. What is not about profiles is taken as it is: it concerns a running scheduler, not where pods go."""
+    """The document. Fields outside of profiles are not checked: they concern the running scheduler, not its decisions."""
 
     api_version: Annotated[str, AfterValidator(_still_served), exactly(API_VERSION)]
     kind: Annotated[str, exactly(KIND)]
@@ -167,13 +167,13 @@ def _of_plugin(
 HARD = (extension.FilterPlugin, extension.PreEnqueuePlugin)
 SCORING = ("score", "preScore")
 FREE = ("postFilter", "queueSort")
-"""Points whose plugins may be switched off as a whole: they neither forbid a node nor prefer one."""
+"""Points whose plugins may all be disabled: they neither reject nor prefer nodes."""
 
 NARROW = "is a hard constraint and always holds: settings narrow the choice of nodes, never widen it"
 
 
 class PluginChoice:
-    """What a profile enables and disables; faults are found while it is built."""
+    """The plugins that a profile enables and disables; the constructor records faults."""
 
     def __init__(self, plugins: Plugins, at: chain_settings.Path, registry: Registry, found: chain_settings.Findings) -> None:
         self._plugins = plugins
@@ -189,12 +189,12 @@ class PluginChoice:
         return {entry.name: entry.weight or 1 for entry in (*scoring, *self._plugins.score.enabled) if entry.name in self._registry}
 
     def disabled_scores(self) -> set[str]:
-        """Scores that do not count."""
+        """Scores that are disabled."""
         dropped = {name for name in self._dropped if self._scores(name) and not _lists(self._plugins.score, name)}
         return {*self._unscored, *dropped}
 
     def disabled(self) -> set[str]:
-        """Plugins that do not run at all; one that scores stays with weight 0, because a policy may give its score a weight again."""
+        """Plugins that do not run at all; a disabled score stays with weight 0, because a policy may give it a weight again."""
         soft = {name for name in self._dropped if not (self._is_hard(name) or self._scores(name) or self._enabled_somewhere(name))}
         return soft | {
             name
@@ -288,13 +288,13 @@ _ONLY_RUNNING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiles:
-    """The settings of each scheduler name, and `path: …` notes about fields that change nothing."""
+    """The settings of each scheduler name, and `path: …` notes about fields without effect."""
 
     settings: Mapping[str, ChainConfig]
     notes: tuple[str, ...] = ()
 
     def of(self, scheduler_name: str | None = None) -> ChainConfig:
-        """The settings of a profile: without a name the only one, or that of `default-scheduler`. `UsageError` names those there are."""
+        """The settings of a profile: without a name the only one, or that of `default-scheduler`. `UsageError` lists the existing names."""
         names = list(self.settings)
         if scheduler_name is None:
             scheduler_name = names[0] if len(names) == 1 else DEFAULT_NAME
@@ -347,7 +347,7 @@ def _notes(read: SchedulerConfiguration, found: chain_settings.Findings) -> None
 
 
 def without_nulls(value: Any) -> Any:
-    """The value without fields that are null: to Kubernetes they are not there."""
+    """The value without null fields, which Kubernetes treats as absent."""
     if isinstance(value, dict):
         return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):

@@ -1,6 +1,6 @@
 """Arguments of plugins that are parts of Kubernetes objects: an affinity, a spread constraint.
 
-Objects of a cluster may have fields that scheduling does not read. In a file that people write by hand such a field is a misspelled one.
+Objects of a cluster may have fields that scheduling does not read. In a file written by hand, such a field is a spelling error.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Kubernetes' own constraints and scores, each plugin one class; `framework.registry` finds them, here and in the folders.
+"""Kubernetes' own filters and scores, one class per plugin; `framework.registry` finds them in this package and its folders.
 
-What several plugins share lives with them: `pods` counts pods per topology domain, `volumes` reads claims, `resources` reads amounts. Start
-with `taint_toleration`, which is short and both filters and scores.
+Plugins that share code have a folder: `pods` counts pods per topology domain, `volumes` reads claims, `resources` reads amounts. Start with
+`taint_toleration`, which is short and both filters and scores.
 """

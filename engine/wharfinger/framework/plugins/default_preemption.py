@@ -65,7 +65,7 @@ class DefaultPreemption(PostFilterPlugin):
     arguments_model = DefaultPreemptionArguments
 
     def post_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> PostFilterOutcome:
-        """The cheapest node to free and its victims, or why preemption does not help."""
+        """The cheapest node to free and its victims, or a message why preemption does not help."""
         refusal = ineligible(pod, snapshot, rejection.unresolvable)
         if refusal:
             return PostFilterOutcome(message=f"preemption: {refusal}")
@@ -78,7 +78,7 @@ class DefaultPreemption(PostFilterPlugin):
 
 
 class Search:
-    """The nodes looked at for one template: candidates by row with the cheapest on top of a heap, and the reasons of the others."""
+    """The preemption candidates of one template by row, in a heap with the cheapest first, and the reasons why other nodes are none."""
 
     __slots__ = ("_asked_at", "_budgets", "_candidates", "_confirmed", "_heap", "_open", "_own", "_reasons", "_refused", "_seen")
 
@@ -98,7 +98,7 @@ class Search:
         self._own = -1
 
     def update(self, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> None:
-        """Look again at the nodes whose cost may have changed since the last time."""
+        """Evaluate again the nodes whose cost may have changed since the last update."""
         stale = None if self._asked_at != rejection.evictable.asked_at else self._stale(pod, snapshot, rejection.trial)
         if stale is None:
             self._forget(snapshot.n_nodes)
@@ -119,18 +119,20 @@ class Search:
                 self._keep(row, found)
 
     def _stale(self, pod: PodView, snapshot: Snapshot, trial: Trial) -> NDArray[np.intp] | None:
-        """The rows that have changed since; None for all of them."""
+        """The rows that changed since the last update; None for all rows."""
         revision, objects_seen, now = self._seen
         usage, nodes = snapshot.usage_changes(revision), snapshot.node_changes(revision)
         if revision < 0 or usage is None or nodes is None or objects_seen != _objects_revision(pod, snapshot, trial):
             return None
         if trial.spans_nodes and (snapshot.revision, snapshot.now) != (revision, now):
             return None
-        own = {row for row in (self._own, _own_row(pod, snapshot)) if row >= 0}  # a pod is not in the way of itself, but of its like
+        own = {
+            row for row in (self._own, _own_row(pod, snapshot)) if row >= 0
+        }  # the pod itself is not counted on the node that it is nominated to, so another pod of the template gets another result
         return union(union(usage, nodes), np.array(sorted(own), np.intp))
 
     def _look(self, row: int, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> Candidate | tuple[Reason, ...]:
-        """What it would cost to free a node, or why that does not help."""
+        """The candidate of freeing a node, or the reasons why that does not help."""
         assert self._budgets is not None  # noqa: S101 — `update` has just read them
         return select_victims(row, pod, snapshot, rejection.trial, self._budgets, rejection.evictable)
 
@@ -150,14 +152,14 @@ class Search:
     def best(self, trial: Trial) -> Candidate | None:
         """The cheapest candidate that every filter confirms, or None.
 
-        Some filters cannot say cheaply what they would say without the victims (`Trial.confirmed`), so they are asked about the cheapest
+        Filters without `filter_if` cannot be evaluated cheaply without the victims (`Trial.confirmed`), so they run on the cheapest
         candidates only, one after the other.
         """
         while self._heap:
             cost, row = self._heap[0]
             candidate = self._candidates.get(row)
             if candidate is None or candidate.cost != cost:
-                heapq.heappop(self._heap)  # the node has been looked at again since
+                heapq.heappop(self._heap)  # outdated: the node was evaluated again
                 continue
             reasons = () if row in self._confirmed else trial.confirmed(row, candidate.victims)
             if not reasons:
@@ -168,7 +170,7 @@ class Search:
         return None
 
     def message(self, n_nodes: int) -> str:
-        """kube-scheduler's message for nodes none of which can be freed."""
+        """kube-scheduler's message if no node can be freed."""
         counts = +self._reasons
         if n_nodes > len(self._refused):
             counts[NOT_HELPFUL.text] += n_nodes - len(self._refused)
@@ -176,7 +178,7 @@ class Search:
 
 
 def ineligible(pod: PodView, snapshot: Snapshot, unresolvable: Mask) -> str:
-    """Why a pod may not preempt others now, "" if it may (`PodEligibleToPreemptOthers`)."""
+    """The reason why a pod may not preempt others now; "" if it may (`PodEligibleToPreemptOthers`)."""
     if pod.object.spec.preemption_policy == "Never":
         return NEVER
     node = snapshot.nominated_to(pod.uid) or pod.nominated_node
@@ -190,7 +192,7 @@ def ineligible(pod: PodView, snapshot: Snapshot, unresolvable: Mask) -> str:
 def select_victims(  # noqa: PLR0913, PLR0917 — a node, a question about it, and the three that are asked
     row: int, pod: PodView, snapshot: Snapshot, trial: Trial, budgets: Budgets, evictable: Evictable = ANYONE
 ) -> Candidate | tuple[Reason, ...]:
-    """What it would cost to free a node for a pod, or the reasons why it cannot be freed (`SelectVictimsOnNode`)."""
+    """The victims on a node and their cost, or the reasons why the node cannot be freed (`SelectVictimsOnNode`)."""
     lower = [placed for placed in snapshot.pods_on(row) if placed.priority < pod.priority]
     potential = evictable.among(lower)
     if not potential:
@@ -208,12 +210,12 @@ def select_victims(  # noqa: PLR0913, PLR0917 — a node, a question about it, a
 
 
 def spared(evictable: Evictable) -> Reason:
-    """Why a node with pods of lower priority has no victims."""
+    """The reason for a node whose pods of lower priority are all protected by policies."""
     return Reason(f"No preemption victims that policy {' and '.join(evictable.policies)} allows", resolvable=False)
 
 
 def _leaving(removed: Sequence[PodView], supposed: Supposition, trial: Trial) -> list[PodView]:
-    """Those of the removed pods that cannot return one after the other without being in the way."""
+    """The removed pods that cannot be restored, one after the other, without a filter rejecting the node."""
     leaving = []
     for placed in removed:
         supposed.restore(placed)
@@ -226,8 +228,8 @@ def _leaving(removed: Sequence[PodView], supposed: Supposition, trial: Trial) ->
 def importance(pod: PodView) -> tuple[int, float, bool]:
     """A key that puts the more important pod first: higher priority, then longer running (`MoreImportantPod`).
 
-    Of equals, which kube-scheduler leaves in any order, one that is going already comes last, so that a second preemptor does not take
-    another pod in its place.
+    kube-scheduler leaves equal pods in any order. Here a terminating pod comes last, so that a second preemptor does not evict another pod
+    in its place.
     """
     return -pod.priority, _started(pod), pod.terminating
 
@@ -244,7 +246,7 @@ def cost(victims: Sequence[PodView], violations: int, node: str) -> Cost:
 
 
 def _started(pod: PodView) -> float:
-    """When a pod began; one that has not begun is the youngest."""
+    """The start of a pod in seconds since 1970; +inf if it has not started."""
     return math.inf if pod.started is None else pod.started
 
 
@@ -264,7 +266,7 @@ def _own_row(pod: PodView, snapshot: Snapshot) -> int:
 
 
 def _objects_revision(pod: PodView, snapshot: Snapshot, trial: Trial) -> int:
-    """The revision of the other objects that an answer depends on: budgets, and all for a pod with volumes or terms about other pods."""
+    """The revision of the objects that an answer depends on: all for a pod with volumes or if filters span nodes, else budgets only."""
     if pod.object.spec.volumes or trial.spans_nodes:
         return snapshot.objects.revision
     return snapshot.objects.revision_of(objects.PodDisruptionBudget)

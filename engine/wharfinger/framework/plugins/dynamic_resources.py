@@ -1,7 +1,7 @@
-"""DynamicResources: pods that claim devices through resource claims are not placed, and are told so.
+"""DynamicResources: rejects pods with resource claims.
 
-Allocating devices of resource slices to claims is not supported. Leaving the claims out of account would place pods on nodes where they
-cannot start, so such a pod is rejected instead.
+The allocation of devices of resource slices to claims is not supported. A pod whose claims were ignored could be placed on a node where it
+cannot start, so the pod is rejected with a reason instead.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class DynamicResources(FilterPlugin):
-    """What is left of `pkg/scheduler/framework/plugins/dynamicresources` when no claims are allocated."""
+    """The part of `pkg/scheduler/framework/plugins/dynamicresources` for a scheduler that allocates no claims."""
 
     name = "DynamicResources"
     filter_volatility = Volatility.STATIC
     wakes_on = NOTHING
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
-        """Rejected for a pod with resource claims, else Skip."""
+        """`Rejected` for a pod with resource claims, otherwise `Skip`."""
         names = ", ".join(claim.name for claim in pod.object.spec.resource_claims)
         if not names:
             return SKIP

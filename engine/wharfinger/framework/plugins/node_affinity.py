@@ -55,19 +55,19 @@ class NodeAffinityArguments(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class RequiredNodeAffinity:
-    """What a pod requires of its node: the equalities of `nodeSelector`, and one of the terms of its affinity (None: no such affinity)."""
+    """The requirements of a pod on its node: all labels of `nodeSelector`, and one of the terms of its affinity (None: no affinity)."""
 
     selector: matching.NodeTerm
     terms: tuple[matching.NodeTerm, ...] | None
 
     def matches(self, snapshot: Snapshot, rows: Rows) -> Mask:
-        """Which rows have what is required, `(n_rows,) bool`."""
+        """True for the rows that satisfy the requirements, `(n_rows,) bool`."""
         matched = node_selection.matches(self.selector, snapshot, rows)
         return matched if self.terms is None else matched & node_selection.any_term(self.terms, snapshot, rows)
 
 
 def required(pod: objects.Pod) -> RequiredNodeAffinity | None:
-    """What a pod requires of its node (`nodeaffinity.GetRequiredNodeAffinity`), or None if that is nothing."""
+    """The requirements of a pod on its node (`nodeaffinity.GetRequiredNodeAffinity`); None if it has none."""
     terms = node_selection.parse_terms(_required_selector(_own(pod)))
     if terms is None and not pod.spec.node_selector:
         return None

@@ -27,6 +27,6 @@ class SchedulingGates(PreEnqueuePlugin):
     name = "SchedulingGates"
 
     def pre_enqueue(self, pod: PodView) -> Reason | None:
-        """The gates that are still there, or None."""
+        """The reason with the pod's scheduling gates; None if it has none."""
         gates = " ".join(gate.name for gate in pod.object.spec.scheduling_gates)
         return Reason(f"waiting for scheduling gates: [{gates}]", resolvable=False) if gates else None

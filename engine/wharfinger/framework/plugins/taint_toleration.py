@@ -57,7 +57,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
 
 
 def _gather(cycle: CycleState, key: tuple[str, str], snapshot: Snapshot, taint_sets: NDArray[np.int32]) -> NDArray[np.int64]:
-    """What is known of each taint set so far, -1 where nothing is; kept with the template for as long as numbers keep their meaning."""
+    """The known result of each taint set by number, -1 where it is not known; kept per template until taint sets are renumbered."""
     table, known = cycle.get(key, (None, None))
     if table is not snapshot.strings:
         known = np.empty(0, np.int64)

@@ -1,9 +1,13 @@
-"""Who is where, as far as pod affinity is concerned: the counts that filter and score stand on, as kept for one pod template.
+"""Counts of placed pods per topology domain for pod affinity, kept for one pod template; filter and score read them.
 
-When a newcomer of a template meets the placed pods there are four sorts of them: wanted (all of its required terms are about them),
-shunned (a required anti-affinity term is), shunning (a required anti-affinity term of theirs is about the newcomer), and those with a
-score about it. Each sort is a selection that the cluster's state keeps up to date; which topology keys the terms of placed pods use is a
-tally.
+For an incoming pod of the template there are four kinds of placed pods:
+
+- wanted: all required affinity terms of the incoming pod match the placed pod;
+- shunned: a required anti-affinity term of the incoming pod matches it;
+- shunning: a required anti-affinity term of the placed pod matches the incoming pod;
+- scored: a preferred term of either pod, or a required affinity term of the placed pod, matches the other.
+
+Each kind is a selection that the cluster's state keeps up to date. A tally has the topology keys in the terms of placed pods.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ Watches = dict[str, DomainWatch]
 
 
 class Encounter:
-    """A newcomer of one template, with what it takes to tell which placed pods and it have to do with each other."""
+    """An incoming pod of one template with its resolved terms; tells which terms match between it and placed pods."""
 
     __slots__ = ("_namespaces_seen", "_seen", "_used", "identity", "keys_seen", "namespace_labels", "pod", "terms")
 
@@ -54,7 +58,7 @@ class Encounter:
         self.keys_seen = self._used.follow()
 
     def stands(self, snapshot: Snapshot) -> bool:
-        """Whether nodes, namespaces and the topology keys of placed pods' terms are still what they were."""
+        """True if nodes, namespaces and the topology keys of placed pods' terms have not changed."""
         if snapshot.revision == self._seen:
             return True
         changed = snapshot.node_changes(self._seen)
@@ -65,27 +69,27 @@ class Encounter:
         return True
 
     def keys(self, *kinds: str) -> list[str]:
-        """The topology keys that placed pods' terms of these kinds use, sorted."""
+        """The topology keys of placed pods' terms of these kinds, sorted."""
         return sorted(_used_keys(self._used, *kinds))
 
     def is_meant(self, term: Term) -> bool:
-        """Whether a placed pod's term is about the newcomer."""
+        """True if a placed pod's term matches the incoming pod."""
         return term.matches(self.pod, self.namespace_labels)
 
     def is_wanted(self, placed: PodView) -> bool:
-        """Whether all required terms of the newcomer are about a placed pod."""
+        """True if the incoming pod has required affinity terms and all of them match a placed pod."""
         return affinity.matches_all(self.terms.required, placed)
 
     def is_shunned(self, topology_key: str, placed: PodView) -> bool:
-        """Whether a required anti-affinity term of the newcomer with that key is about a placed pod."""
+        """True if a required anti-affinity term of the incoming pod with that key matches a placed pod."""
         return any(term.topology_key == topology_key and term.matches(placed, {}) for term in self.terms.required_anti)
 
     def is_shunning(self, topology_key: str, placed: PodView) -> bool:
-        """Whether a required anti-affinity term of a placed pod with that key is about the newcomer."""
+        """True if a required anti-affinity term of a placed pod with that key matches the incoming pod."""
         return any(term.topology_key == topology_key and self.is_meant(term) for term in affinity.terms_of_placed(placed).required_anti)
 
     def score_of(self, topology_key: str, hard_weight: int, placed: PodView) -> float | None:
-        """What a placed pod adds to its domain of a key, or None if no term of either side is about the other."""
+        """The sum of the weights that a placed pod adds to its domain of a key; None if no term of either pod matches the other."""
         theirs = affinity.terms_of_placed(placed)
         own = ((weight, term.matches(placed, {})) for weight, term in self.terms.preferred if term.topology_key == topology_key)
         others = ((weight, self.is_meant(term)) for weight, term in theirs.preferred if term.topology_key == topology_key)
@@ -105,7 +109,7 @@ def _used_keys(tally: Tally, *kinds: str) -> set[str]:
 
 
 class Fences:
-    """What the filter stands on: per topology key and domain, whether pods wanted, shunned or shunning are there."""
+    """The state of the filter: per topology key and domain, True if it has wanted, shunned or shunning pods."""
 
     __slots__ = ("_encounter", "_first", "_shunned", "_shunning", "_wanted", "_watches", "matter")
 
@@ -121,11 +125,11 @@ class Fences:
         self.matter = bool(self._watches)
 
     def stands(self, snapshot: Snapshot) -> bool:
-        """Whether it can be brought up to date; otherwise it has to be made anew."""
+        """True if `advance` can bring it up to date; otherwise it must be created again."""
         return self._encounter.stands(snapshot)
 
     def advance(self, snapshot: Snapshot) -> Rows | None:
-        """Follow the counts; the rows with another answer, None for no rows."""
+        """Follow the counts; returns the rows whose verdict may have changed, None for no rows."""
         if not self._watches:
             return None
         rows = domain_watch.renew(self._watches, snapshot.n_nodes)
@@ -133,13 +137,13 @@ class Fences:
         return rows if first == self._first else ALL
 
     def _is_first(self) -> bool:
-        """Whether the pod is the first of a group that wants to be near itself."""
+        """True if no wanted pod exists and the pod matches its own required terms: the first pod of a group may go anywhere."""
         if any(watch.answer.any() for watch in self._wanted.values()):
             return False
         return affinity.matches_all(self._encounter.terms.required, self._encounter.pod)
 
     def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:
-        """The verdicts of some rows: only the first reason of a node counts."""
+        """The verdict bits of some rows, `(n_rows,) uint8`: at most one reason per node, the first that applies."""
         bits = np.zeros(len(snapshot.pod_count[rows]), np.uint8)
         for watches, bit in ((self._shunning, UNWELCOME), (self._shunned, REPELLED)):
             for watch in watches.values():
@@ -150,7 +154,7 @@ class Fences:
         return bits
 
     def failures(self, supposed: Supposition) -> Iterator[int]:
-        """The numbers of the reasons against a supposed node, the first that applies first."""
+        """The indexes of the reasons against a supposed node, in order."""
         meeting = self._encounter
         if self._wanted and not self._matched_if(supposed):
             yield 0
@@ -171,7 +175,7 @@ class Fences:
         return nowhere and affinity.matches_all(self._encounter.terms.required, self._encounter.pod)
 
     def _shunned_by_added(self, supposed: Supposition) -> bool:
-        """Whether a pod supposed to come shuns the newcomer within a key that no placed pod's term uses."""
+        """True if an added pod shuns the incoming pod by a topology key that no required anti-affinity term of a placed pod has."""
         meeting, labels = self._encounter, supposed.snapshot
         return any(
             term.topology_key not in self._shunning and meeting.is_meant(term) and labels.domain(term.topology_key)[0][supposed.row] >= 0
@@ -181,7 +185,7 @@ class Fences:
 
 
 class Likings:
-    """What the score stands on: per topology key the score of each domain."""
+    """The state of the score: per topology key, the score of each domain."""
 
     __slots__ = ("_encounter", "_hard_weight", "_watches")
 
@@ -205,27 +209,27 @@ class Likings:
         return DomainWatch(selection, snapshot.topology(key), lambda liking: np.append(liking.by_domain(key), 0.0))
 
     def stands(self, snapshot: Snapshot) -> bool:
-        """Whether it can be brought up to date; otherwise it has to be made anew."""
+        """True if `advance` can bring it up to date; otherwise it must be created again."""
         return self._encounter.stands(snapshot)
 
     def advance(self, snapshot: Snapshot) -> Rows | None:
-        """Follow the counts; the rows with another score, None for no rows."""
+        """Follow the counts; returns the rows whose score changed, None for no rows."""
         return domain_watch.renew(self._watches.values(), snapshot.n_nodes)
 
     def any(self, snapshot: Snapshot) -> bool:
-        """Whether any placed pod on a node with the right label has to do with the newcomer."""
+        """True if a term matches between the incoming pod and a placed pod on a node with the term's topology key."""
         if any(watch.answer.any() for watch in self._watches.values()):
             return True
         return any(self._minded(snapshot, key).by_domain(key).any() for key in self._watches)
 
     def _minded(self, snapshot: Snapshot, key: str) -> Selection:
-        """The placed pods with a score, also those whose score is 0."""
+        """The placed pods that have a score for a topology key; the score may be 0."""
         meeting, weight = self._encounter, self._hard_weight
         identity = (NAME, "minded", key, meeting.terms.preferred, meeting.identity, weight)
         return snapshot.selection(identity, lambda placed: meeting.score_of(key, weight, placed) is not None)
 
     def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
-        """The raw scores of some rows: the weights of all terms of either side that are met in the node's domains."""
+        """The raw scores of some rows, `(n_rows,) int64`: the sum of the weights of all matching terms in the node's domains."""
         total = np.zeros(len(snapshot.pod_count[rows]))
         for watch in self._watches.values():
             total += watch.at(rows)
@@ -241,7 +245,7 @@ def _select(snapshot: Snapshot, meeting: Encounter, sort: str, key: str) -> Sele
 
 
 def _watched(snapshot: Snapshot, keys: Iterable[str], select: Callable[[str], Selection]) -> Watches:
-    """For each key a watch on whether selected pods are in a domain; False for no domain."""
+    """For each key a watch with one bool per domain: True if it has selected pods; False for nodes in no domain."""
     return {key: DomainWatch(select(key), snapshot.topology(key), partial(_there, key)) for key in keys}
 
 
@@ -250,7 +254,7 @@ def _there(key: str, selection: Selection) -> Mask:
 
 
 def _count_if(watch: DomainWatch, key: str, supposed: Supposition, counts: Callable[[PodView], bool]) -> float:
-    """How many selected pods are in the supposed node's domain; 0 where it is in none."""
+    """The number of selected pods in the supposed node's domain; 0 if the node is in none."""
     domain = watch.domain_of(supposed.row)
     return 0 if domain < 0 else float(watch.selection.by_domain(key)[domain]) + supposed.difference(counts)
 

@@ -1,8 +1,8 @@
-"""Pod affinity terms, parsed: which pods they are about, in which namespaces, within which topology.
+"""Pod affinity terms, parsed: label selector, namespaces and topology key; and hints on which changes may help a rejected pod.
 
-Rules of `pkg/scheduler/framework/types.go` (AffinityTerm) and `plugins/interpodaffinity`, Kubernetes 1.36. The API server folds
-`matchLabelKeys` and `mismatchLabelKeys` into the label selector when a pod is created; pods that have not been through it (manifests)
-get the same here, and for those that have it changes nothing, because a key that the selector speaks of already is left alone.
+Rules of `pkg/scheduler/framework/types.go` (AffinityTerm) and `plugins/interpodaffinity`, Kubernetes 1.36. The API server merges
+`matchLabelKeys` and `mismatchLabelKeys` into the label selector when a pod is created. The same happens here, for pods read from manifests.
+Pods from the API server do not change, because keys that the selector has already are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_KEPT = 16384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One term; it is about pods of the listed namespaces, and of those whose labels `namespace_selector` selects."""
+    """One term. It matches pods of the listed namespaces, and of namespaces whose labels `namespace_selector` selects."""
 
     topology_key: str
     selector: matching.Selector
@@ -34,12 +34,12 @@ class Term:
     namespace_selector: matching.Selector
 
     def matches(self, pod: PodView, namespace_labels: Mapping[str, str]) -> bool:
-        """Whether a pod in a namespace with these labels is one that the term is about."""
+        """True if the term matches a pod; `namespace_labels` are the labels of the pod's namespace."""
         in_namespace = pod.namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
         return in_namespace and self.selector.matches(pod.labels)
 
     def resolved(self, store: ObjectStore) -> Term:
-        """The term with its namespace selector replaced by the namespaces it selects now; one that selects all stays as it is."""
+        """The term with its namespace selector replaced by the namespaces it selects now; a selector for all namespaces stays."""
         if self.namespace_selector == matching.EVERYTHING or self.namespace_selector.nothing:
             return self
         selected = (each.metadata.name for each in store.all(objects.Namespace) if self.namespace_selector.matches(each.metadata.labels))
@@ -55,7 +55,7 @@ class Terms:
     preferred: tuple[tuple[int, Term], ...] = ()
 
     def resolved(self, store: ObjectStore) -> Terms:
-        """The terms with their namespaces looked up."""
+        """The terms with their namespace selectors resolved."""
         return Terms(
             required=tuple(term.resolved(store) for term in self.required),
             required_anti=tuple(term.resolved(store) for term in self.required_anti),
@@ -68,20 +68,20 @@ _kept: dict[bytes, Terms] = {}
 
 
 def terms_of(pod: PodView) -> Terms:
-    """The terms of a pod, parsed once per template; InvalidObject where a selector cannot be read."""
+    """The terms of a pod, parsed once per template; InvalidObject if a selector cannot be read."""
     affinity = pod.object.spec.affinity
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NO_TERMS
     terms = _kept.get(pod.template)
     if terms is None:
-        if len(_kept) >= MOST_KEPT:  # templates come and go in a long-lived process; starting afresh is cheap
+        if len(_kept) >= MOST_KEPT:  # templates come and go in a long-lived process; parsing again is cheap
             _kept.clear()
         terms = _kept[pod.template] = _parse(pod, affinity)
     return terms
 
 
 def likeness(pod: PodView) -> bytes:
-    """What the terms of a pod are made of."""
+    """The JSON of everything that the terms of a pod depend on; equal for pods with equal terms."""
     found = pod.object.spec.affinity
     terms = () if found is None else (found.pod_affinity, found.pod_anti_affinity)
     keys = {key for part in terms if part is not None for key in _label_keys(part)}
@@ -94,7 +94,7 @@ def _label_keys(affinity: objects.PodAffinity) -> Iterable[str]:
 
 
 def terms_of_placed(pod: PodView) -> Terms:
-    """The terms of a pod that is on a node already; none where they cannot be read, as nothing can be refused any more."""
+    """The terms of a placed pod; no terms if they cannot be read, because a placed pod cannot be rejected any more."""
     try:
         return terms_of(pod)
     except InvalidObject:
@@ -102,23 +102,23 @@ def terms_of_placed(pod: PodView) -> Terms:
 
 
 def labels_of_namespace(name: str, store: ObjectStore) -> Mapping[str, str]:
-    """The labels of a namespace; none where it is not known."""
+    """The labels of a namespace; empty if it is not known."""
     namespace = store.get(objects.Namespace, name)
     return namespace.metadata.labels if namespace is not None else {}
 
 
 def matches_all(terms: Iterable[Term], pod: PodView) -> bool:
-    """Whether a pod is one that all of these resolved terms are about; False where there are none."""
+    """True if all of these resolved terms match a pod; False without terms."""
     listed = tuple(terms)
     return bool(listed) and all(term.matches(pod, {}) for term in listed)
 
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """Whether a placed pod that comes, goes or changes may let a newcomer in that affinity has rejected.
+    """Hints for `newcomer`, a pod that InterPodAffinity rejected: the changes of placed pods that may make it schedulable.
 
-    As `isSchedulableAfterPodChange` of `plugins/interpodaffinity`, and beyond it: the newcomer is also let in when the last pod goes that
-    it wants to be near, if it is one of those itself.
+    As `isSchedulableAfterPodChange` of `plugins/interpodaffinity`, with one addition: the pod may also be schedulable after the last pod
+    that it wants was removed, if it matches its own required terms.
     """
 
     newcomer: PodView
@@ -126,19 +126,19 @@ class Hints:
     store: ObjectStore
 
     def comes(self, placed: PodView) -> bool:
-        """Whether all required terms of the newcomer are about a pod that was placed."""
+        """True if all required affinity terms of the rejected pod match a pod that was placed."""
         return self._wants(placed)
 
     def goes(self, placed: PodView) -> bool:
-        """Whether a pod that was removed was shunned or shunning, or the one that the newcomer had to be near."""
+        """True if a removed pod was shunned or shunning; or was wanted, and the rejected pod matches its own required terms."""
         return self._shuns(placed) or self._is_shunned_by(placed) or (self._wants(placed) and self._wants(self.newcomer))
 
     def may_go(self, placed: PodView) -> bool:
-        """Whether `goes` may be true for a newcomer with these terms and whatever labels."""
+        """True if `goes` may be true for some pod with these terms, whatever its labels."""
         return self._shuns(placed) or bool(terms_of_placed(placed).required_anti) or self._wants(placed)
 
     def changes(self, was: PodView, now: PodView) -> bool:
-        """Whether a placed pod that is another now is wanted, or no longer in the way."""
+        """True if a placed pod changed so that it is wanted now, or is shunned or shunning no longer."""
         if self._wants(was) != self._wants(now) and (self._wants(now) or self._wants(self.newcomer)):
             return True
         return (self._shuns(was) and not self._shuns(now)) or (self._is_shunned_by(was) and not self._is_shunned_by(now))

@@ -1,7 +1,7 @@
-"""An answer per topology domain, made from counts of pods and remade only when these have changed.
+"""An answer per topology domain, computed from counts of pods, and again only when these have changed.
 
-After a placement one count of one selection is another, and usually no answer is: the zone that got a pod is not full yet. A watch finds
-out cheaply, and names the nodes that have to be looked at again.
+After a placement one count of one selection has changed, and usually no answer has: the zone that got a pod is not full yet. A watch
+detects that at little cost, and returns the nodes whose answer did change.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class DomainWatch:
-    """What `make` gives for a selection: an `answer` per domain, and one more at the end for nodes that are in none.
+    """The result of `make` for a selection: an `answer` per domain, and a last one for nodes in no domain, `(n_domains + 1,)`.
 
-    Without a topology the answers are per node.
+    Without a topology the answers are per node, `(n_nodes,)`.
     """
 
     __slots__ = ("_make", "_topology", "_topology_seen", "_version", "answer", "selection")
@@ -46,7 +46,7 @@ class DomainWatch:
         return row if self._topology is None else int(self._topology.ids[row])
 
     def renew(self) -> list[NDArray[np.intp]] | None:
-        """Follow the counts; the rows with another answer (a list per domain), or None where nodes have changed domains."""
+        """Follow the counts; returns the rows whose answer changed (an array per domain), or None if nodes have changed domains."""
         version = self.selection.follow()
         topology = self._topology
         if topology is not None and topology.revision != self._topology_seen:
@@ -62,7 +62,7 @@ class DomainWatch:
 
 
 def renew(watches: Iterable[DomainWatch], n_nodes: int) -> Rows | None:
-    """Renew all; the rows with another answer, None for no rows."""
+    """Renew all watches; returns the rows whose answer changed, None for no rows."""
     found = [watch.renew() for watch in watches]
     if any(rows is None for rows in found):
         return ALL

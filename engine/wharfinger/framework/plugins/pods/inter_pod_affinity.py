@@ -1,7 +1,7 @@
-"""InterPodAffinity: pods that want to be near others, or apart from them, and placed pods that want the same of newcomers.
+"""InterPodAffinity: affinity and anti-affinity of the incoming pod to placed pods, and of placed pods to the incoming pod.
 
-Every question here is how many placed pods of some sort are in a domain: those that the newcomer's terms are about, and those whose own
-terms are about the newcomer (framework/plugins/pods/affinity_counts.py).
+Filter and score need the number of placed pods in each topology domain that the terms of the incoming pod match, or whose own terms match
+the incoming pod (framework/plugins/pods/affinity_counts.py).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
     normalization = MinMaxNormalize()
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
-        """Whether a pod came that is wanted, one went that kept this one out, or a node moved in the topologies of the terms.
+        """True if a change of a placed pod, namespace or node may satisfy the terms between this pod and placed pods.
 
         As `isSchedulableAfterPodChange` and `isSchedulableAfterNodeChange` (plugins/interpodaffinity/plugin.go, 1.36).
         """
@@ -93,11 +93,11 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         return not change.keys.isdisjoint(keys) or not change.keys.isdisjoint(fencing_keys(snapshot))
 
     def hint_group(self, pod: PodView) -> Hashable:
-        """What the pod's terms are made of."""
+        """Everything that the pod's terms depend on (`affinity_terms.likeness`)."""
         return affinity.likeness(pod)
 
     def may_help_group(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
-        """The same as `may_help`, whatever the pod's own labels are."""
+        """True if `may_help` may be true for some pod with these terms, whatever its labels."""
         placed = change.pod
         if placed is None or change.events & ClusterEvent.POD_PLACED:
             return self.may_help(pod, change, snapshot)
@@ -110,7 +110,7 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         return change.was is None or hints.may_go(change.was) or hints.comes(placed)
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
-        """Skip where neither the pod requires anything of others nor a placed pod might of it; rejected where a selector cannot be read."""
+        """Skip if neither the pod nor any placed pod has required terms that matter; `Rejected` if a selector cannot be read."""
         try:
             affinity.terms_of(pod)
         except InvalidObject as error:
@@ -122,24 +122,24 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         return None if fences.matter else SKIP
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 wanted pods are missing, bit 1 shunned pods are there, bit 2 pods that shun this one are."""
+        """The verdicts for `rows`: bit 0 for missing wanted pods, bit 1 for shunned pods, bit 2 for placed pods that shun this pod."""
         fences: Fences = cycle[NAME, "fences"]
         return Verdicts(REASONS, fences.bits(snapshot, rows))
 
     def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:  # noqa: ARG002 — the extension point
-        """The reason against the supposed node: the first that applies."""
+        """The first reason that applies to the supposed node; empty if it passes."""
         fences: Fences = cycle[NAME, "fences"]
         return tuple(REASONS[index] for index in fences.failures(supposed))[:1]
 
     def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: ARG002 — the extension point
-        """The rows of the domains where wanted, shunned or shunning pods appeared or vanished."""
+        """The rows of domains that got their first, or lost their last, wanted, shunned or shunning pod."""
         fences: Fences | None = cycle.get((NAME, "fences"))
         if fences is None:
             return None  # the pod's own terms cannot be read, whatever changes
         return fences.advance(snapshot) if fences.stands(snapshot) else ALL
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
-        """Skip where no placed pod has to do with this one."""
+        """Skip if no term matches between this pod and a placed pod."""
         if self.arguments.ignore_preferred_terms_of_existing_pods and not affinity.terms_of(pod).preferred:
             return SKIP
         likings: Likings | None = cycle.get((NAME, "likings"))
@@ -149,7 +149,7 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         return None if likings.any(snapshot) else SKIP
 
     def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:  # noqa: ARG002 — the extension point
-        """Raw scores for `rows`: the weights of all terms of either side that are met in the node's domains."""
+        """Raw scores for `rows`: the sum of the weights of all matching terms in the node's domains."""
         likings: Likings = cycle[NAME, "likings"]
         return likings.raw(snapshot, rows)
 
@@ -161,14 +161,14 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         since: int,  # noqa: ARG002 — the extension point
         flipped: NDArray[np.intp],  # noqa: ARG002 — the extension point
     ) -> Rows | None:
-        """The rows of the domains that have another score now."""
+        """The rows of the domains whose score changed."""
         likings: Likings | None = cycle.get((NAME, "likings"))
         if likings is None:
             return None
         return likings.advance(snapshot) if likings.stands(snapshot) else ALL
 
     def score_domains(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> Sequence[str]:  # noqa: ARG002 — the extension point
-        """The topology keys of all terms that count."""
+        """The topology keys of all terms that are scored, sorted."""
         likings: Likings = cycle[NAME, "likings"]
         return likings.topology_keys
 

@@ -1,7 +1,7 @@
-"""PodTopologySpread: keep the number of similar pods per zone, rack or node even.
+"""PodTopologySpread: keeps the number of matching pods per zone, rack or node even.
 
-Counts per topology domain are kept up to date by the cluster's state; a decision reads them. What is kept here per pod template is the
-answer per domain, so that after a placement only the nodes of domains with another answer are looked at again.
+The cluster's state keeps the counts per topology domain up to date; a decision reads them. `spread_counts` keeps the answer per domain for
+each pod template, so that after a placement only nodes of domains whose answer changed are evaluated again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PodTopologySpreadArguments(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class SpreadNormalize:
-    """`NormalizeScore` of the plugin: the node with the fewest gets 100; nodes that lack a key get 0."""
+    """`NormalizeScore` of the plugin: the node with the fewest matching pods gets 100; nodes that lack a key get 0."""
 
     least: float = 0
 
@@ -105,7 +105,7 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
         self.defaults = spread.SYSTEM_DEFAULTS if self.system_defaulted else listed
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
-        """Whether the change has to do with the counts, or the domains, that the rejected pod's constraints are about.
+        """True if the change may change the counts or the domains of the rejected pod's constraints.
 
         As `isSchedulableAfterPodChange` and `isSchedulableAfterNodeChange` (plugins/podtopologyspread/plugin.go, 1.36).
         """
@@ -127,12 +127,12 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
         keys = {constraint.topology_key for constraint in constraints}
         if change.events & ClusterEvent.NODE_ADD:
             return keys <= change.now.metadata.labels.keys()
-        # Labels decide also which nodes count, where the pod chooses among nodes.
+        # Labels also decide which nodes are eligible if the pod has a node selector or affinity.
         chooses = any(constraint.honor_affinity for constraint in constraints) and node_affinity.required(pod.object) is not None
         return bool(change.events & ClusterEvent.NODE_LABEL) and (chooses or not keys.isdisjoint(change.keys))
 
     def hint_group(self, pod: PodView) -> Hashable:
-        """The pod's own constraints, and whether it chooses among nodes; for default ones the template."""
+        """The pod's own constraints with the labels they use, and whether it has a node selector or affinity; the template without own."""
         spec = pod.object.spec
         own = spec.topology_spread_constraints
         if not own:
@@ -141,7 +141,7 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
         return msgspec.json.encode([pod.namespace, own, labels, node_affinity.required(pod.object) is not None])
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
-        """Skip without DoNotSchedule constraints; rejected where a selector cannot be read."""
+        """Skip without DoNotSchedule constraints; `Rejected` if a selector cannot be read."""
         kept: HardSpread | None = cycle.get((self.name, "hard"))
         if kept is not None and kept.stands(snapshot):
             kept.advance(snapshot)
@@ -165,12 +165,12 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
         return Verdicts(REASONS, hard.bits(snapshot, rows))
 
     def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:  # noqa: ARG002 — the extension point
-        """The reason against the supposed node, by the first constraint that fails."""
+        """The reason against the supposed node, by the first constraint that fails; empty if it passes."""
         hard: HardSpread = cycle[self.name, "hard"]
         return next(((REASONS[bit - 1],) for bit in hard.failures(supposed)), ())
 
     def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: ARG002 — the extension point
-        """The rows of the domains that have become full, or ceased to be."""
+        """The rows of the domains that became full or are full no longer."""
         hard: HardSpread | None = cycle.get((self.name, "hard"))
         if hard is None:
             return ALL if self._may_get_constraints(cycle, pod, snapshot, spread.DO_NOT_SCHEDULE) else None
@@ -191,7 +191,7 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
         return None
 
     def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:  # noqa: ARG002 — the extension point
-        """Raw scores for `rows`: the more similar pods are around, the higher; −1 where a key is missing."""
+        """Raw scores for `rows`: the more matching pods in the node's domains, the higher; −1 where a required key is missing."""
         soft: SoftSpread = cycle[self.name, "soft"]
         return soft.raw(snapshot, rows)
 
@@ -203,7 +203,7 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
         since: int,  # noqa: ARG002 — the extension point
         flipped: NDArray[np.intp],
     ) -> Rows | None:
-        """The rows whose count has changed; all if the feasible set has, because that weighs the topologies."""
+        """The rows whose count changed; all rows if the feasible set changed, because the weights of topologies depend on it."""
         soft: SoftSpread | None = cycle.get((self.name, "soft"))
         if soft is None:
             return ALL if self._may_get_constraints(cycle, pod, snapshot, spread.SCHEDULE_ANYWAY) else None
@@ -212,7 +212,7 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
         return soft.advance(snapshot)
 
     def score_domains(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> Sequence[str]:  # noqa: ARG002 — the extension point
-        """The topology keys of the constraints."""
+        """The topology keys of the constraints, sorted."""
         soft: SoftSpread = cycle[self.name, "soft"]
         return sorted({constraint.topology_key for constraint in soft.constraints})
 
@@ -224,14 +224,14 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
         return spread.parse_default(self.defaults, pod, snapshot, when_unsatisfiable)
 
     def _may_get_constraints(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, when_unsatisfiable: str) -> bool:
-        """Whether a pod that had no constraint of a kind may have one now that Services and controllers are others."""
+        """True if a pod without constraints of a kind may have got default ones by a change of Services or controllers."""
         if pod.object.spec.topology_spread_constraints or cycle.get((self.name, when_unsatisfiable)) == _selecting_revision(snapshot):
             return False
         return any(constraint.when_unsatisfiable == when_unsatisfiable for constraint in self.defaults)
 
 
 def _counts_change(constraints: Sequence[Constraint], namespace: str, change: Change, placed: PodView) -> bool:
-    """Whether some constraint counts a pod that came or went, or counts a changed one only before or only after."""
+    """True if some constraint counts a pod that was placed or removed, or counts a changed pod only before or only after the change."""
     if not change.events & ClusterEvent.POD_CHANGED:
         return placed.namespace == namespace and any(constraint.selector.matches(placed.labels) for constraint in constraints)
     was = change.was
@@ -239,5 +239,5 @@ def _counts_change(constraints: Sequence[Constraint], namespace: str, change: Ch
 
 
 def _selecting_revision(snapshot: Snapshot) -> int:
-    """The revision of the objects that the defaults' selectors are made of."""
+    """The revision of the objects that the selectors of default constraints are made from."""
     return snapshot.objects.revision_of(objects.Service, objects.ReplicationController, objects.ReplicaSet, objects.StatefulSet)

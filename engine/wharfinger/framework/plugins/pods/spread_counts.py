@@ -1,9 +1,9 @@
-"""Topology spread constraints of a pod: parsed, defaulted, with the nodes they consider and the counts, kept for one pod template.
+"""Topology spread constraints of a pod, parsed or defaulted, with their eligible nodes and counts; kept for one pod template.
 
-A pod without constraints of its own gets the profile's default ones, over the pods selected by the Services and the controller that it
-belongs to. Rules of `pkg/scheduler/framework/plugins/podtopologyspread/common.go` and `plugins/helper/spread.go`, Kubernetes 1.36.
+A pod without constraints of its own gets the default constraints of the profile, over the pods selected by its Services and its controller.
+Rules of `pkg/scheduler/framework/plugins/podtopologyspread/common.go` and `plugins/helper/spread.go`, Kubernetes 1.36.
 
-Both kinds are rebuilt when node objects (or Services and controllers, for default constraints) change, and follow the counts otherwise.
+`HardSpread` and `SoftSpread` are created again when node objects, Services or controllers change, and follow the counts otherwise.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ SYSTEM_DEFAULTS = (
     objects.TopologySpreadConstraint(topology_key=ZONE, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=5),
 )
 OWNERS = (objects.Service, objects.ReplicationController, objects.ReplicaSet, objects.StatefulSet)
-"""The kinds from which the selector of default constraints is made."""
+"""The kinds of objects that the selector of default constraints is made from."""
+SKEWED, KEYLESS = 1, 2  # the bits of the reasons
+IGNORED = -1  # the raw score of a node that lacks a key
+MAX_INT32 = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,34 +60,37 @@ class Constraint:
     selector: matching.Selector
     honor_affinity: bool
     honor_taints: bool
-    counts_itself: bool  # whether the pod will be one of those it spreads over
+    counts_itself: bool  # True if the selector matches the pod itself
 
     def selection(self, snapshot: Snapshot, namespace: str) -> Selection:
-        """The placed pods that count: of the pod's namespace, selected, and not on their way out."""
+        """The placed pods that count: of the pod's namespace, selected, and not terminating."""
         return snapshot.selection(("PodTopologySpread", namespace, self.selector), lambda placed: self.counts(placed, namespace))
 
     def counts(self, placed: PodView, namespace: str) -> bool:
-        """Whether a placed pod counts for pods of a namespace."""
+        """True if a placed pod counts for pods of a namespace."""
         return placed.namespace == namespace and not placed.terminating and self.selector.matches(placed.labels)
 
 
 @dataclass(frozen=True, slots=True)
 class Eligible:
-    """The nodes whose pods count for a constraint, `(n_nodes,) bool`, None for all that have its key; `key` stands for the values."""
+    """The nodes whose pods count for a constraint, `(n_nodes,) bool`, None for all nodes with its topology key.
+
+    `key` is a digest of the mask.
+    """
 
     mask: Mask | None
     key: bytes | None
 
 
 def parse(constraints: Sequence[objects.TopologySpreadConstraint], pod: PodView, when_unsatisfiable: str) -> tuple[Constraint, ...]:
-    """The constraints of a kind; InvalidObject where a selector is malformed."""
+    """The constraints with this `whenUnsatisfiable`; InvalidObject if a selector is malformed."""
     return tuple(_parsed(constraint, pod) for constraint in constraints if constraint.when_unsatisfiable == when_unsatisfiable)
 
 
 def parse_default(
     constraints: Sequence[objects.TopologySpreadConstraint], pod: PodView, snapshot: Snapshot, when_unsatisfiable: str
 ) -> tuple[Constraint, ...]:
-    """The default constraints of a kind for a pod without its own; none for a pod that belongs to nothing."""
+    """The default constraints with this `whenUnsatisfiable`; none for a pod without Services and controller."""
     wanted = [constraint for constraint in constraints if constraint.when_unsatisfiable == when_unsatisfiable]
     if not wanted:
         return ()
@@ -93,7 +99,7 @@ def parse_default(
 
 
 def default_selector(pod: PodView, snapshot: Snapshot) -> matching.Selector:
-    """What the Services that select the pod, and its controller, select together; everything if there are none."""
+    """The combined selector of the Services that select the pod and of its controller; `EVERYTHING` if there are none."""
     store, namespace = snapshot.objects, pod.namespace
     labels: dict[str, str] = {}
     for service in store.group(objects.Service, _namespace_of, namespace):
@@ -115,7 +121,7 @@ def default_selector(pod: PodView, snapshot: Snapshot) -> matching.Selector:
 
 
 def eligible(constraints: Sequence[Constraint], pod: PodView, snapshot: Snapshot, *, all_keys: bool) -> tuple[Eligible, ...]:
-    """For each constraint the nodes whose pods count: `all_keys` leaves out nodes that lack the key of any of the constraints."""
+    """For each constraint the nodes whose pods count. `all_keys` leaves out nodes that lack the key of any of the constraints."""
     present = [snapshot.domain(constraint.topology_key)[0] >= 0 for constraint in constraints]
     common = np.logical_and.reduce(present) if all_keys else None
     affinity = _affinity_mask(pod, snapshot) if any(constraint.honor_affinity for constraint in constraints) else None
@@ -179,13 +185,8 @@ def _digest(mask: Mask) -> bytes:
     return hashlib.blake2b(mask.tobytes(), digest_size=16).digest()
 
 
-SKEWED, KEYLESS = 1, 2  # the bits of the reasons
-IGNORED = -1  # the raw score of a node that lacks a key
-MAX_INT32 = 2**31 - 1
-
-
 class Spread:
-    """Constraints of one kind with the nodes they look at, and a watch on the counts of each."""
+    """Constraints of one kind with their eligible nodes, and a watch on the counts of each."""
 
     __slots__ = ("_objects_seen", "_seen", "constraints", "eligible", "pod", "watches")
 
@@ -198,7 +199,7 @@ class Spread:
         self.watches = tuple(self._watch(*each, snapshot) for each in zip(constraints, self.eligible, strict=True))
 
     def stands(self, snapshot: Snapshot) -> bool:
-        """Whether nodes and owners are still what they were."""
+        """True if nodes, Services and controllers have not changed; otherwise it must be created again."""
         if snapshot.revision == self._seen:
             return True
         changed = snapshot.node_changes(self._seen)
@@ -208,7 +209,7 @@ class Spread:
         return True
 
     def advance(self, snapshot: Snapshot) -> Rows | None:
-        """Follow the counts; the rows with another answer, None for no rows."""
+        """Follow the counts; returns the rows whose answer changed, None for no rows."""
         return domain_watch.renew(self.watches, snapshot.n_nodes)
 
     def _watch(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainWatch:
@@ -216,7 +217,7 @@ class Spread:
 
 
 class HardSpread(Spread):
-    """DoNotSchedule: per domain, whether one more pod would be too many."""
+    """DoNotSchedule: per domain, True if one more pod would exceed `maxSkew`."""
 
     __slots__ = ()
 
@@ -228,7 +229,7 @@ class HardSpread(Spread):
         return DomainWatch(selection, snapshot.topology(constraint.topology_key), partial(_full, constraint, among))
 
     def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:
-        """The verdicts of some rows, each by the first constraint that fails."""
+        """The verdict bits of some rows, `(n_rows,) uint8`, each by the first constraint that fails."""
         bits: Any = 0
         for constraint, watch in zip(reversed(self.constraints), reversed(self.watches), strict=True):
             ids = snapshot.domain(constraint.topology_key)[0][rows]
@@ -236,7 +237,7 @@ class HardSpread(Spread):
         return np.asarray(bits, np.uint8)
 
     def failures(self, supposed: Supposition) -> Iterator[int]:
-        """The bits of the reasons why constraints, in order, fail on a supposed node."""
+        """The bit of the reason for each constraint, in order, that fails on a supposed node."""
         for constraint, among, watch in zip(self.constraints, self.eligible, self.watches, strict=True):
             domain = watch.domain_of(supposed.row)
             if domain < 0:
@@ -256,7 +257,7 @@ class SoftSpread(Spread):
 
     def __init__(self, constraints: tuple[Constraint, ...], pod: PodView, snapshot: Snapshot, *, required: bool) -> None:
         super().__init__(constraints, pod, snapshot, all_keys=required)
-        self._required = required  # whether a node that lacks a key is left out altogether
+        self._required = required  # True if a node that lacks a key is not scored
         self._weights: tuple[float, ...] = ()
 
     def _watch(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainWatch:
@@ -276,7 +277,7 @@ class SoftSpread(Spread):
         )
 
     def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
-        """The raw scores of some rows: the weighted number of similar pods around each, rounded."""
+        """The raw scores of some rows, `(n_rows,) int64`: the weighted number of matching pods in the node's domains, rounded."""
         total: Any = 0.0
         missing: Any = False
         for constraint, watch, weight in zip(self.constraints, self.watches, self._weights, strict=True):
@@ -302,7 +303,7 @@ def _full(constraint: Constraint, among: Eligible, selection: Selection) -> Mask
 
 
 def _least(constraint: Constraint, counts: DomainCounts, domain: int, more: int) -> float:
-    """The count of the emptiest domain that counts, if one had `more`; 0 while there are fewer domains than `minDomains`."""
+    """The lowest count of an eligible domain, if `domain` had `more` pods; 0 while there are fewer domains than `minDomains`."""
     n_domains = len(counts.counts) if counts.mask is None else int(np.count_nonzero(counts.nodes))
     if n_domains < constraint.min_domains:
         return 0
@@ -315,10 +316,10 @@ def _least(constraint: Constraint, counts: DomainCounts, domain: int, more: int)
 
 
 def _counts(constraint: Constraint, namespace: str, placed: PodView) -> bool:
-    """Whether a pod that comes or goes counts; Kubernetes does not ask here whether it is on its way out already (`updateWithPod`)."""
+    """True if a supposed pod counts; a terminating pod counts too, as in Kubernetes' `updateWithPod`."""
     return placed.namespace == namespace and constraint.selector.matches(placed.labels)
 
 
 def _distinct(ids: NDArray[np.int32]) -> int:
-    """How many different domains occur; no domain at all counts as one."""
+    """The number of distinct domains in `ids`; -1 (no domain) counts as one."""
     return int(np.count_nonzero(np.bincount(ids + 1)))

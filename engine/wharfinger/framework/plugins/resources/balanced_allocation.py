@@ -71,7 +71,7 @@ def _balance_of_two(amounts: Sequence[tuple[int, int]]) -> int:
 
 
 def _balance(requested: NDArray[np.int64], allocatable: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How even the use of the resources is, `(n_rows,)` 50..100: one minus the standard deviation of the used fractions, in percent."""
+    """The balance of the used resources, `(n_rows,) int64` 50..100: one minus the standard deviation of the used fractions, in percent."""
     if len(allocatable) == 2 and allocatable.all():
         fractions = np.minimum(requested / allocatable, 1.0)
         return np.asarray(((1.0 - np.abs((fractions[0] - fractions[1]) / 2)) * 100.0).astype(np.int64))
@@ -81,9 +81,9 @@ def _balance(requested: NDArray[np.int64], allocatable: NDArray[np.int64]) -> ND
 
 
 def _deviation(fractions: NDArray[np.float64], present: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The standard deviation over the resources that a node has; 0 where that is one, half the difference where it is two.
+    """The standard deviation over the resources that a node has; 0 for one resource, half the difference for two.
 
-    Resources are added one after the other, as in Kubernetes: NumPy's own sum of several takes another order for one node than for all.
+    Resources are added one after the other, as in Kubernetes: the order of NumPy's own sum differs between one node and all nodes.
     """
     count = present.sum(axis=0)
     mean = reduce(np.add, fractions) / np.maximum(count, 1)

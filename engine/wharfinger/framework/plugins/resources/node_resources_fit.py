@@ -54,7 +54,7 @@ class RequestedToCapacityRatio(Arguments):
 
 
 class ScoringStrategy(Arguments):
-    """How full a node should be, and which resources count how much."""
+    """The preferred utilization of nodes, and the weights of resources."""
 
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
     resources: tuple[ResourceSpec, ...] = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
@@ -98,13 +98,13 @@ class NodeResourcesFitArguments(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What the filter compares: the resources asked for, how much of each, and the reasons in the order of the bits."""
+    """The requests of a pod as the filter compares them: resources, amounts, and the reasons in the order of the bits."""
 
     names: tuple[str, ...]
     amounts: NDArray[np.int64]  # (n_resources, 1)
     reasons: tuple[Reason, ...]
-    short_bits: NDArray[np.uint64]  # (n_resources, 1): set where the node is too full
-    never_bits: NDArray[np.uint64]  # (n_resources, 1): set where even the empty node is too small
+    short_bits: NDArray[np.uint64]  # (n_resources, 1): the bit for a node that is too full
+    never_bits: NDArray[np.uint64]  # (n_resources, 1): the bits for a node that is too small even when empty
 
 
 class NodeResourcesFit(FilterPlugin, ScorePlugin):
@@ -122,7 +122,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         return None
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 where no place for a pod is left, two bits for each resource (too full, too small)."""
+        """The verdicts for `rows`: bit 0 for a node at its limit of pods, two bits for each resource (too full, too small)."""
         need: Need = cycle[self.name]
         crowded = snapshot.pod_count[rows] >= snapshot.allowed_pods[rows]
         if not need.names:

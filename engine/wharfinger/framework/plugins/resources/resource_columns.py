@@ -33,7 +33,7 @@ def is_extended(name: str) -> bool:
 
 
 def is_scalar(name: str) -> bool:
-    """True if nodes count it beside cpu, memory, ephemeral storage and pods: extended resources, huge pages and attachable volumes."""
+    """True for Kubernetes' scalar resources: extended resources, huge pages and attachable volumes."""
     return is_extended(name) or name.startswith(("hugepages-", "attachable-volumes-")) or "kubernetes.io/" in name
 
 

@@ -81,14 +81,14 @@ def attachables(pod: PodView, store: ObjectStore) -> Iterator[Attachable]:
 
 
 def of_claim(claim: objects.PersistentVolumeClaim, store: ObjectStore) -> Attachable | None:
-    """What a claim attaches (`getCSIDriverInfo`); None for volumes that are not attached by a CSI driver."""
+    """The volume that a claim attaches (`getCSIDriverInfo`); None if no CSI driver attaches it."""
     volume = store.get(objects.PersistentVolume, claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:
         return of_volume(volume)
     storage_class = store.get(objects.StorageClass, volume_claims.claim_class(claim))
     if storage_class is None:
         return None
-    # Kubernetes puts a random prefix before the name, so that no handle of a driver can be the same; a blank does as well.
+    # Kubernetes puts a random prefix before the name, so that it never equals a handle of the driver; a space is enough here.
     handle, provisioner = f" {objects.key_of(claim)}", storage_class.provisioner
     if provisioner in MIGRATED:
         return Attachable(MIGRATED[provisioner], handle, provisioner)
@@ -96,7 +96,7 @@ def of_claim(claim: objects.PersistentVolumeClaim, store: ObjectStore) -> Attach
 
 
 def of_volume(volume: objects.PersistentVolume) -> Attachable | None:
-    """What a persistent volume attaches, or None."""
+    """The volume that a persistent volume attaches; None if no CSI driver attaches it."""
     if volume.spec.csi is not None:
         csi = volume.spec.csi
         return Attachable(csi.driver, csi.volume_handle) if csi.driver and csi.volume_handle else None
@@ -212,13 +212,13 @@ def _handles(found: Iterable[Attachable], node: objects.CSINode | None) -> set[t
 
 
 def _limits(node: objects.CSINode | None) -> Mapping[str, int]:
-    """How many volumes each driver of a node can attach; drivers without a limit are left out."""
+    """The number of volumes that each driver of a node can attach; drivers without a limit are left out."""
     drivers = () if node is None else node.spec.drivers
     return {driver.name: driver.allocatable.count for driver in drivers if driver.allocatable and driver.allocatable.count is not None}
 
 
 def _attachments(snapshot: Snapshot) -> Mapping[str, frozenset[Attachable]]:
-    """The volumes that are attached to each node, whether or not a pod uses them still."""
+    """The volumes that are attached to each node, with or without a pod that uses them."""
     found: defaultdict[str, set[Attachable]] = defaultdict(set)
     for attachment in snapshot.objects.all(objects.VolumeAttachment):
         volume = snapshot.objects.get(objects.PersistentVolume, attachment.spec.source.persistent_volume_name or "")
@@ -229,7 +229,7 @@ def _attachments(snapshot: Snapshot) -> Mapping[str, frozenset[Attachable]]:
 
 
 def _refusal(pod: PodView, snapshot: Snapshot) -> str:
-    """Why the pod cannot be placed whatever the node, or ""."""
+    """The reason why the pod cannot be placed on any node; "" if there is none."""
     for use in volume_claims.claims_used(pod):
         if not use.claim:
             return "PersistentVolumeClaim had no name"

@@ -1,8 +1,8 @@
-"""VolumeBinding: a pod goes where its bound volumes can be reached and where its other claims would get a volume.
+"""VolumeBinding: a node must reach the pod's bound volumes, and must allow volumes for its unbound claims.
 
-A claim whose class waits for its first consumer gets a matching persistent volume that the node can reach, or one made by a provisioner
-where the class and the storage capacity allow it. All of that depends on nodes and storage objects only, so the verdicts of all nodes are
-worked out together and kept until one of those changes.
+A claim whose class waits for its first consumer gets a matching persistent volume that the node can reach, or a new one from a provisioner
+if the class and the storage capacity allow it. All of that depends on nodes and storage objects only, so the verdicts of all nodes are
+computed together and kept until one of these objects changes.
 """
 
 from __future__ import annotations

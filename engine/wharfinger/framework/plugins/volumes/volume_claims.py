@@ -1,4 +1,4 @@
-"""Volumes of pods: the claims, persistent volumes and storage classes behind them, and which volume a claim would get on which node.
+"""Volumes of pods: their claims, persistent volumes and storage classes, and the volume that a claim would get on each node.
 
 Kubernetes asks node by node for the smallest volume that fits (`FindMatchingVolume`, component-helpers/storage/volume/pv_helpers.go,
 1.36). Here volumes are gone through once, smallest first, and each is given to the nodes that can reach it and have none yet. Among
@@ -144,7 +144,7 @@ class Matching:
         self._given: list[NDArray[np.intp]] = []
 
     def give(self, claim: objects.PersistentVolumeClaim) -> Mask:
-        """Where a claim finds a volume that no claim before it has taken, `(n_nodes,) bool`."""
+        """True for nodes where a claim gets a volume that no earlier claim has taken, `(n_nodes,) bool`."""
         given = np.full(self._snapshot.n_nodes, NONE, np.intp)
         for volume in self._candidates(claim):
             number = self._numbers.setdefault(volume.metadata.name, len(self._numbers))
@@ -158,12 +158,12 @@ class Matching:
         return np.asarray(given != NONE)
 
     def chosen(self, row: int) -> tuple[str | None, ...]:
-        """The names of the volumes on one node, for the claims in the order in which they were given theirs; None for none."""
+        """The names of the volumes on one node, for the claims in the order in which they got volumes; None for no volume."""
         names = {number: name for name, number in self._numbers.items()}
         return tuple(names.get(int(given[row])) for given in self._given)
 
     def _candidates(self, claim: objects.PersistentVolumeClaim) -> list[objects.PersistentVolume]:
-        """The volumes that would do for a claim, smallest first; one that is reserved for it is the only one it may get."""
+        """The volumes that fit a claim, smallest first; if a volume is reserved for the claim, only that one."""
         store = self._snapshot.objects
         reserved = store.group(objects.PersistentVolume, _holder, _reference(claim))
         free = store.group(objects.PersistentVolume, _holder, claim_class(claim))
@@ -171,7 +171,7 @@ class Matching:
         return first or sorted((volume for volume in free if self._may_serve(volume, claim)), key=_by_capacity)
 
     def _may_serve(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> bool:
-        """True if a volume suits a claim, apart from its node affinity."""
+        """True if a volume fits a claim, apart from its node affinity."""
         spec, wanted = volume.spec, claim.spec
         if volume_class(volume) != claim_class(claim) or volume.metadata.deletion_timestamp is not None:
             return False
@@ -214,7 +214,7 @@ def _by_capacity(volume: objects.PersistentVolume) -> tuple[int, str]:
 
 
 def by_size(claims: Sequence[objects.PersistentVolumeClaim]) -> list[objects.PersistentVolumeClaim]:
-    """The claims in the order in which they are served: smallest first."""
+    """The claims in the order in which they get volumes: smallest first."""
     return sorted(claims, key=requested)
 
 

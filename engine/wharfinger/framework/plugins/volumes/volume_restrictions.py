@@ -42,11 +42,11 @@ class VolumeRestrictions(FilterPlugin):
     wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.POD_REMOVED | ClusterEvent.CLAIM
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
-        """True if something other than a pod changed, or a pod went that had volumes."""
+        """True if something other than a pod changed, or the pod of the change has volumes."""
         return change.pod is None or bool(change.pod.object.spec.volumes)
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
-        """Skip where neither a disk nor a claim for one pod alone is concerned; rejected where a claim does not exist."""
+        """Skip if neither an exclusive disk nor a ReadWriteOncePod claim in use matters; `Rejected` if a claim does not exist."""
         cycle[NAME, "claims"] = snapshot.objects.revision_of(objects.PersistentVolumeClaim)
         uses = [use.claim for use in volume_claims.claims_used(pod) if not use.ephemeral]
         for name in uses:
@@ -98,13 +98,16 @@ def _uses(placed: PodView, claims: frozenset[str]) -> int:
 
 
 def _facts(pod: PodView, snapshot: Snapshot) -> tuple[int, NDArray[np.bool_] | None]:
-    """How many of the pod's claims for one pod alone are in use, and where a disk is mounted; None where no disk is concerned."""
+    """The number of the pod's ReadWriteOncePod claims in use, and the nodes that mount one of its exclusive disks.
+
+    The nodes are `(n_nodes,) bool`, None if the pod has no exclusive disk.
+    """
     disks = any(map(_exclusive, pod.object.spec.volumes))
     return claims_in_use(pod, snapshot), mounted(pod, snapshot).by_node > 0 if disks else None
 
 
 def claims_in_use(pod: PodView, snapshot: Snapshot) -> int:
-    """How many of the pod's claims for one pod alone are in use by another."""
+    """The number of the pod's ReadWriteOncePod claims that placed pods use."""
     wanted = exclusive_claims(pod, snapshot)
     if not wanted:
         return 0

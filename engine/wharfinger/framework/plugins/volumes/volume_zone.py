@@ -91,7 +91,7 @@ def _topologies(pod: PodView, store: ObjectStore) -> list[tuple[str, frozenset[s
 
 
 def _unbound(claim: objects.PersistentVolumeClaim, store: ObjectStore) -> str:
-    """What speaks against a claim without a volume; "" if it gets one when its pod is placed."""
+    """The reason against a claim without a volume; "" if it gets one when its pod is placed."""
     name = volume_claims.claim_class(claim)
     if not name:
         return "PersistentVolumeClaim had no pv name and storageClass name"
@@ -106,7 +106,7 @@ def _unbound(claim: objects.PersistentVolumeClaim, store: ObjectStore) -> str:
 def _labels(volume: objects.PersistentVolume) -> list[tuple[str, frozenset[str]]]:
     labels = ((label, volume.metadata.labels.get(label)) for label in TOPOLOGY_LABELS)
     zones = ((label, [zone.strip() for zone in value.split(SEPARATOR)]) for label, value in labels if value is not None)
-    return [(label, frozenset(values)) for label, values in zones if all(values)]  # a label that cannot be read is not looked at
+    return [(label, frozenset(values)) for label, values in zones if all(values)]  # a label that cannot be read is ignored
 
 
 def _has(snapshot: Snapshot, rows: Rows, label: str, values: frozenset[str]) -> Mask:
