@@ -1,5 +1,5 @@
-"""The cluster as values and columns: objects, files they are read from, columns of nodes and pods, and the state made of them.
+"""The cluster as values and columns: Kubernetes objects, files they are read from, columns of nodes and pods, and the cluster's state.
 
-`objects` has Kubernetes' objects and what is derived from one of them, `reading` files and manifests, `columns` the NumPy arrays,
-`state` the live state and its snapshots; `attributes` is the list of what policies may name. Start with `state.cluster_state`.
+`objects` has the structs of Kubernetes objects and values derived from one object, `reading` reads files and manifests, `columns` has the
+NumPy arrays, `state` the live state and its snapshots; `attributes` lists the attributes of policies. Start with `state.cluster_state`.
 """

@@ -1,8 +1,8 @@
 """Every attribute that a policy may name: `node.…`, `pod.…` (the pod to be placed) and `it.…` (a placed pod in a selection).
 
-One row per attribute: type, documentation, how it is read from one object, and for nodes also how from the columns of all. The two
-readings agree on every cluster (tests/property/test_schema.py goes through the rows); a row added here is checked, documented, compiled
-and tested.
+One row per attribute: its type, its documentation, a function that reads it from one object, and for nodes a function that reads it from
+the columns of all nodes. The two functions agree on every cluster (tests/property/test_schema.py checks all rows). A row added here is
+type-checked, documented, compiled and tested.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _pod_row(path: str, kind: Kind, doc: str, read: Callable[..., Any], **more: 
 
 
 def _labels_of_pod(read: Callable[[PodView], Mapping[str, str]]) -> Callable[..., Any]:
-    """Without a key the whole mapping, with a key its value or None."""
+    """A function that returns the whole mapping, or with a key the value of that key or None."""
     return lambda pod, key=None: read(pod) if key is None else read(pod).get(key)
 
 
@@ -174,7 +174,7 @@ def _codes(codes: Callable[[Snapshot, str], NDArray[np.int32]]) -> Callable[[Sna
 
 
 def _labels_of_node(read: Callable[[NodeView], Mapping[str, str]]) -> Callable[..., Any]:
-    """Without a key the whole mapping, with a key its value or None."""
+    """A function that returns the whole mapping, or with a key the value of that key or None."""
     return lambda node, key=None: read(node) if key is None else read(node).get(key)
 
 
@@ -279,7 +279,7 @@ def _offered() -> list[Attribute]:
         for place, (name, kind) in enumerate(NATIVE.items()):
             resource = resource_table.NATIVE[place]
             doc = f"{resource} by {table}: {meaning}; 0 where the node names none."
-            # A node that runs pods has some CPU and memory, so nobody needs to say what `ratio(…, node.allocatable.memory)` is without.
+            # A node that runs pods has some CPU and memory, so `ratio(…, node.allocatable.memory)` needs no value for a zero divisor.
             least = 0.0 if name == "ephemeral_storage" else 1.0
             rows.append(_node_row(f"{table}.{name}", kind, doc, _amount(table, resource), _native(whole, place), low=least))
         rows.append(

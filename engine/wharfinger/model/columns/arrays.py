@@ -1,11 +1,11 @@
-"""Arrays that share their row axis: one row per node, one column per attribute; and which rows changed since when.
+"""Arrays that share their row axis: one row per node, one column per attribute; and the rows that changed since a revision.
 
-Rows are dense (0 … n-1). A removed row is filled with the last one, so every vector operation runs over exactly the nodes that exist; a
+Rows are dense (0 … n-1). A removed row is filled with the last one, so every vector operation runs over exactly the nodes that exist. A
 row number is therefore only valid until the next removal. Capacity doubles, so adding a row is cheap.
 
-Views handed out are read-only windows on the live array, made once per change of its shape. Every row remembers the revision of its last
-change, so that a result can be updated by evaluating just the changed rows. Most questions are "since a moment ago", so the latest changes
-are also kept in a short list, which answers without looking at every row.
+Views are read-only windows on the live array, created once per change of its shape. Every row has the revision of its last change, so that
+a result can be updated by evaluating only the changed rows. Most callers need the changes since a recent revision, so the latest changes
+are also kept in a short list, which is read without a search over all rows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 SMALLEST: Final = 16  # rows allocated at first
+RECENT: Final = 256  # changes to read one by one; for more, all rows are compared instead
+NONE: Final[NDArray[np.intp]] = np.empty(0, dtype=np.intp)
+NONE.setflags(write=False)
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -55,7 +58,7 @@ class Column:
         self._reallocate((*self.array.shape[:-1], capacity))
 
     def add_lane(self) -> int:
-        """The number of a new lane, filled with the column's fill value."""
+        """Add a lane, filled with the column's fill value; returns its number."""
         if self.lanes is None:
             raise TypeError("a column without lanes cannot get one more")
         if self.lanes == self.array.shape[0]:
@@ -87,7 +90,7 @@ class Column:
 
 
 class Rows:
-    """The row axis: how many rows there are, and every column that has one value for each."""
+    """The row axis: the number of rows (`count`), and every column that has one value for each row."""
 
     __slots__ = ("capacity", "columns", "count", "layout")
 
@@ -108,7 +111,7 @@ class Rows:
         del self.columns[id(column)]
 
     def add(self) -> int:
-        """The number of a new last row; every column holds its fill value there."""
+        """Add a last row, with the fill value in every column; returns its number."""
         if self.count == self.capacity:
             self.capacity *= 2
             for column in tuple(self.columns.values()):
@@ -118,7 +121,7 @@ class Rows:
         return self.count - 1
 
     def remove(self, row: int) -> int:
-        """The former number of the row that now stands at `row` (the last one; `row` itself if it was the last)."""
+        """Remove a row and move the last row into its place; returns the former number of the moved row (`row` if it was the last)."""
         last = self.count - 1
         for column in tuple(self.columns.values()):
             if row != last:
@@ -127,11 +130,6 @@ class Rows:
         self.count = last
         self.layout += 1
         return last
-
-
-RECENT: Final = 256  # changes looked through one by one before all rows are compared instead
-NONE: Final[NDArray[np.intp]] = np.empty(0, dtype=np.intp)
-NONE.setflags(write=False)
 
 
 class RowChanges:
@@ -146,7 +144,7 @@ class RowChanges:
         self._last = 0
 
     def record(self, row: int, revision: int) -> None:
-        """Remember that a row changed in this revision."""
+        """Record that a row changed in this revision."""
         self._column.array[row] = revision
         self._last = revision
         recent = self._recent
@@ -156,7 +154,7 @@ class RowChanges:
             del recent[:-RECENT]
 
     def since(self, revision: int) -> NDArray[np.intp]:
-        """The rows that changed after a revision, ascending. Row numbers must not have moved since then."""
+        """The rows that changed after a revision, `(n,) intp` ascending. Rows must not have been removed since then."""
         if revision >= self._last:
             return NONE
         if revision >= self._floor:

@@ -1,6 +1,6 @@
-"""Topology domains: the groups of nodes that share a label value, numbered without gaps, and sums per domain.
+"""Topology domains: the groups of nodes with an equal label value, numbered without gaps; and sums per domain.
 
-Zones, racks and host names are all labels. A term over domains keeps one number per domain and gathers it per node, so each domain has a
+Zones, racks and host names are all labels. A term over domains keeps one value per domain and gathers it per node, so each domain has a
 small dense number and the list of its rows.
 """
 
@@ -20,11 +20,16 @@ from numpy.typing import NDArray
 from wharfinger.model.columns import arrays, strings
 from wharfinger.model.columns.arrays import read_only
 
+Mask = NDArray[np.bool_]
+MOST_KEYS: Final = 256  # topology keys kept without another reference
+MOST_EXACT: Final = 2.0**52
+"""Whole numbers whose magnitudes add up to this or less are added without rounding, in any order; so are two such sums."""
+
 
 class Topology:
     """The domains of one topology key.
 
-    `revision` counts the changes of who belongs where; while it stays the same, so do ids, number of domains and members.
+    `revision` grows with every change of a node's domain. While it stays the same, so do `ids`, `n_domains` and `rows_of`.
     """
 
     __slots__ = ("__weakref__", "_ids", "_members", "_numbers", "_rows", "_sizes", "_starts", "key", "revision")
@@ -49,7 +54,7 @@ class Topology:
 
     @property
     def n_domains(self) -> int:
-        """How many domains have at least one node."""
+        """The number of domains; each has at least one node."""
         return len(self._sizes)
 
     @property
@@ -62,7 +67,7 @@ class Topology:
         return self._numbers.get(code, strings.ABSENT)
 
     def renumber(self, renumbered: NDArray[np.int32]) -> None:
-        """Follow a change of string codes: `renumbered[old]` is the new one."""
+        """Convert the string codes: `renumbered[old]` is the new code."""
         self._numbers = {int(renumbered[code]): domain for code, domain in self._numbers.items()}
 
     def rows_of(self, domain: int) -> NDArray[np.intp]:
@@ -75,7 +80,7 @@ class Topology:
         return self._members[self._starts[domain] : self._starts[domain + 1]]
 
     def extremes(self, by_node: NDArray[np.float64], *, highest: bool) -> NDArray[np.float64]:
-        """The smallest (or largest) number in each node's own domain, (n_rows,) float64; NaN where none is or it lacks the key."""
+        """The smallest (or largest) number in each node's own domain, (n_rows,) float64; NaN without numbers, or if it lacks the key."""
         ids = self._ids.view
         by_domain = np.full(self.n_domains + 1, np.nan)  # the last one is for nodes without the key
         (np.fmax if highest else np.fmin).at(by_domain, ids[ids >= 0], by_node[ids >= 0])
@@ -98,7 +103,7 @@ class Topology:
         self._sizes[domain] += 1
 
     def set_row(self, row: int, code: int) -> None:
-        """Put a row (new, or with a changed label) into the domain of a label value."""
+        """Put a row, new or with a changed label, into the domain of a label value given by its string code."""
         old = int(self._ids.array[row])
         if old != self._numbers.get(code, strings.ABSENT) or (old == strings.ABSENT and code != strings.ABSENT):
             self._leave(row)
@@ -106,12 +111,12 @@ class Topology:
             self._changed()
 
     def added(self, row: int, code: int) -> None:
-        """Count in a row that was just added."""
+        """Add a new row to the domain of a label value given by its string code."""
         self._join(row, code)
         self._changed()
 
     def removing(self, row: int) -> None:
-        """Count out a row that is about to be removed."""
+        """Take out a row that is about to be removed."""
         self._leave(row)
         self._changed()
 
@@ -125,20 +130,17 @@ class Topology:
             self._close(domain)
 
     def _close(self, domain: int) -> None:
-        """Drop an empty domain; the ones after it move up."""
+        """Drop an empty domain; the later ones get the next lower number."""
         ids = self._ids.view
         self._ids.array[: len(ids)] -= ids > domain
         del self._sizes[domain]
         self._numbers = {code: number - (number > domain) for code, number in self._numbers.items() if number != domain}
 
 
-MOST_KEYS: Final = 256
-
-
 class Topologies:
-    """The topology keys in use, each made when first asked for.
+    """The topologies of the keys in use, each created at its first use.
 
-    A pod may name any key. The latest are kept, and those that somebody else holds; these are kept up to date for as long as they are held.
+    A pod may name any key. The most recently used are kept, and those that have another reference; all of these are kept up to date.
     """
 
     __slots__ = ("_by_key", "_labels", "_latest", "_rows")
@@ -166,33 +168,30 @@ class Topologies:
         return [code for topology in self._by_key.values() for code in topology.codes]
 
     def renumber(self, renumbered: NDArray[np.int32]) -> None:
-        """Follow a change of string codes: `renumbered[old]` is the new one."""
+        """Convert the string codes of all topologies: `renumbered[old]` is the new code."""
         for topology in self._by_key.values():
             topology.renumber(renumbered)
 
     def added(self, row: int) -> None:
-        """Count in a row that was just added."""
+        """Add a new row to its domain in every topology."""
         for key, topology in self._by_key.items():
             topology.added(row, int(self._labels(key)[row]))
 
     def changed(self, row: int) -> None:
-        """Follow a changed label of a row."""
+        """Move a row whose labels changed to its domain in every topology."""
         for key, topology in self._by_key.items():
             topology.set_row(row, int(self._labels(key)[row]))
 
     def removing(self, row: int) -> None:
-        """Count out a row that is about to be removed."""
+        """Take out a row that is about to be removed from every topology."""
         for topology in self._by_key.values():
             topology.removing(row)
 
 
-Mask = NDArray[np.bool_]
-
-
 class DomainCounts:
-    """One number per domain of a topology key, over the nodes of a mask (all nodes if there is none).
+    """One number per domain of a topology key, over the nodes of a mask (all nodes without a mask).
 
-    Holds for one `Topology.revision`; a selection makes a new one when nodes have changed domains.
+    Valid for one `Topology.revision`; a selection creates a new one after nodes have changed domains.
     """
 
     __slots__ = ("_behind", "_counts", "_extremes", "_gathered", "_ids", "counts", "mask", "nodes", "revision", "topology")
@@ -212,7 +211,7 @@ class DomainCounts:
         self._behind: set[int] = set()
 
     def fits(self, mask: Mask | None) -> bool:
-        """True if these are still the counts of the current domains over that mask."""
+        """True if these counts are valid for the current domains and this mask."""
         if self.revision != self.topology.revision:
             return False
         if mask is None or self.mask is None:
@@ -220,7 +219,7 @@ class DomainCounts:
         return mask is self.mask or bool(np.array_equal(mask, self.mask))
 
     def add(self, row: int, amount: float) -> None:
-        """Follow a change of one node's number."""
+        """Add an amount to the domain of one node."""
         if self.revision != self.topology.revision or (self.mask is not None and not self.mask[row]):
             return
         domain = int(self._ids[row])
@@ -255,16 +254,12 @@ class DomainCounts:
 
 
 def summed(ids: NDArray[np.int32], amounts: NDArray[np.float64], n_domains: int, *, integral: bool) -> NDArray[np.float64]:
-    """What the amounts add up to in each domain, (n_domains,) float64; `integral` says that they add exactly (`magnitude`)."""
+    """The sum of the amounts in each domain, (n_domains,) float64; `integral`: whole numbers that add up exactly (see `magnitude`)."""
     return (_whole_sums if integral else _exact_sums)(ids, amounts, n_domains)
 
 
-MOST_EXACT: Final = 2.0**52
-"""Whole numbers whose magnitudes add up to no more than this are added without rounding, in whatever order, also twice of them."""
-
-
 def exact_sum(numbers: Sequence[float]) -> float:
-    """The sum, rounded once, so that the order does not show; infinite beyond float64, NaN where infinities of both signs occur."""
+    """The sum, rounded once, so that it does not depend on the order; infinite beyond float64, NaN with infinities of both signs."""
     try:
         return math.fsum(numbers)
     except (OverflowError, ValueError):  # a partial sum beyond float64, or infinities of both signs
@@ -279,7 +274,7 @@ def exact_sum(numbers: Sequence[float]) -> float:
 
 
 def magnitude(amounts: NDArray[np.float64]) -> float:
-    """What whole numbers add up to without their signs, infinite where one of them is not whole; sums are exact up to `MOST_EXACT`."""
+    """The sum of the absolute values of whole numbers; infinite if one is not whole. Sums are exact if it is at most `MOST_EXACT`."""
     if not np.all(amounts == np.rint(amounts)):
         return math.inf
     with np.errstate(over="ignore"):
@@ -291,7 +286,7 @@ def _whole_sums(ids: NDArray[np.int32], amounts: NDArray[np.float64], n_domains:
 
 
 def _exact_sums(ids: NDArray[np.int32], amounts: NDArray[np.float64], n_domains: int) -> NDArray[np.float64]:
-    """Sums of numbers that are not whole, rounded once, so that the order of rows does not show."""
+    """Sums of any numbers per domain, each rounded once, so that they do not depend on the order of rows."""
     order = np.argsort(ids, kind="stable")
     numbers: list[float] = amounts[order].tolist()
     ends = np.searchsorted(ids[order], np.arange(n_domains + 1)).tolist()

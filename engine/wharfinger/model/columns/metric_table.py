@@ -1,6 +1,6 @@
-"""Measured values per node, with the time of each sample, and the load that a sample cannot have seen yet.
+"""Metric samples per node with their times, and the requests of pods that a sample does not show yet.
 
-Samples are kept by node name, because a metric may know a node before the API server does; the columns are made from them when read.
+Samples are kept by node name, because a metric may have a node before the API server does; the columns are built from them when read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class MetricColumn:
 
 
 def column_of(samples: Samples, row_of: Mapping[str, int], n_nodes: int) -> MetricColumn:
-    """The samples of the nodes that have a row, in the order of rows; arrays that nobody may write to."""
+    """The samples of the nodes that have a row, in the order of rows; the arrays are read-only."""
     known = [(row, *samples[name]) for name, row in row_of.items() if name in samples]
     table = np.array(known, dtype=np.float64).reshape(-1, 3)
     rows = table[:, 0].astype(np.intp)
@@ -45,16 +45,17 @@ def column_of(samples: Samples, row_of: Mapping[str, int], n_nodes: int) -> Metr
 
 
 class Unseen:
-    """Per node, the requests of its pods that began after its sample of one metric, or have not begun; 0 where there is no sample.
+    """Per node, the requests of its pods that started after its sample of one metric, or have not started; 0 without a sample.
 
-    Those that began within `window` seconds before the sample count whole, as it shows them in part only: rather too much than too little.
+    A pod that started within `window` seconds before the sample counts in full, because the sample shows only a part of its load. The
+    estimate is rather too high than too low.
     """
 
     __slots__ = ("_by_resource", "_full", "_horizon", "_pods", "_seen", "_views")
 
     def __init__(self, pods: PodTable, times: NDArray[np.float64], window: float) -> None:
         self._pods = pods
-        self._horizon = np.where(np.isnan(times), math.inf, times - window)  # nothing begins after +inf
+        self._horizon = np.where(np.isnan(times), math.inf, times - window)  # no pod starts after +inf
         self._by_resource: dict[str, NDArray[np.float64]] = {}
         self._views: Mapping[str, NDArray[np.float64]] = {}
         self._full: set[int] = set()
@@ -93,7 +94,7 @@ class Unseen:
         self._views = {resource: read_only(amounts) for resource, amounts in self._by_resource.items()}
 
     def _recount_full(self) -> None:
-        """Count the rows anew that have, or had, `MOST` or more of something; they show `MOST`, as sums beyond it would be rounded."""
+        """Sum up the rows again that have, or had, `MOST` or more of a resource; they show `MOST`, as larger sums would be rounded."""
         for row in tuple(self._full):
             unseen = [placed.pod.requests for placed in self._pods.by_row[row].values() if placed.started > self._horizon[row]]
             totals = {resource: sum(requests.get(resource, 0) for requests in unseen) for resource in self._by_resource}
@@ -123,14 +124,14 @@ class MetricTable:
         self.samples[name] = {node: sample for node, sample in samples.items() if math.isfinite(sample[0])}
 
     def put(self, name: str, column: MetricColumn, samples: Samples, layout: int) -> None:
-        """Replace all samples of a metric by finite ones whose column is made already, for rows as they were in that layout."""
+        """Replace all samples of a metric by finite ones, with their column, which was built for the rows of that layout."""
         self._changed(name)
         self.samples[name] = samples
         if layout == self._layout:
             self._columns[name] = column
 
     def drop(self, name: str) -> None:
-        """Forget a metric; one that is not there may be dropped."""
+        """Remove a metric; no error if it is not there."""
         self._changed(name)
         self.samples.pop(name, None)
 
@@ -141,14 +142,14 @@ class MetricTable:
         self.revision += 1
 
     def known(self, names: Sequence[str]) -> str | None:
-        """The first of some names that has samples."""
-        for name in names:  # asked in every decision: a generator would cost more than the answer
+        """The first of some names that has samples; None if none has."""
+        for name in names:  # called in every decision: a generator would cost more than the loop
             if name in self.samples:
                 return name
         return None
 
     def column(self, name: str) -> MetricColumn | None:
-        """The samples of a metric in row order; None if there never were any."""
+        """The samples of a metric in row order; None if it has no samples."""
         self._follow_layout()
         column = self._columns.get(name)
         if column is None and name in self.samples:
@@ -156,7 +157,7 @@ class MetricTable:
         return column
 
     def unseen(self, name: str, window: float = 0.0) -> Mapping[str, NDArray[np.float64]] | None:
-        """What the metric has not seen yet, or only in part, by resource; None if the metric never had samples."""
+        """The requests that the metric does not show yet, or only in part, by resource (see `Unseen`); None if it has no samples."""
         column = self.column(name)
         if column is None:
             return None

@@ -1,6 +1,6 @@
-"""The nodes as rows: what an update of a node object changes, and nothing that pods change.
+"""The nodes as rows: the columns that updates of node objects change. Changes of pods are in `resource_table` and `pod_table`.
 
-Container images have an index from image name to rows in place of columns: ImageLocality asks for two or three images out of thousands.
+Container images have an index from image name to rows instead of columns: ImageLocality reads two or three images out of thousands.
 """
 
 from __future__ import annotations
@@ -17,24 +17,29 @@ from wharfinger.model import objects
 from wharfinger.model.columns import arrays, domains, resource_table, strings
 from wharfinger.model.objects.node_view import amounts, conditions, image_sizes
 
-MOST_NAMES: Final = 4096  # indexed at a time
+MOST_NAMES: Final = 4096  # names of images indexed at a time
+SPARE: Final = 4096
+"""Unused codes that are kept before strings and taint sets are renumbered."""
+
+Fact = Callable[[objects.Node], float | str | None]
+"""Reads a plain value of a node object; None if the node has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageState:
-    """Where one image is: `rows` (k,) intp ascending, `sizes` (k,) int64 in bytes as each node reports it."""
+    """The nodes that hold one image: `rows` (k,) intp ascending, `sizes` (k,) int64 in bytes as each node reports it."""
 
     rows: NDArray[np.intp]
     sizes: NDArray[np.int64]
 
     @property
     def n_nodes(self) -> int:
-        """How many nodes hold the image."""
+        """The number of nodes that hold the image."""
         return len(self.rows)
 
 
 class Images:
-    """Size in bytes per (image name, row); only names that were asked for have an index."""
+    """Sizes of images in bytes by name and row; only names that were read have an index."""
 
     __slots__ = ("_by_name", "_by_row", "_states")
 
@@ -53,14 +58,14 @@ class Images:
     def _sizes(self, name: str) -> Mapping[int, int]:
         sizes = self._by_name.get(name)
         if sizes is None:
-            if len(self._by_name) == MOST_NAMES:  # names come and go in a long-lived process; starting afresh is cheap
+            if len(self._by_name) == MOST_NAMES:  # names come and go in a long-lived process; a new index is cheap
                 self._by_name.clear()
                 self._states.clear()
             sizes = self._by_name[name] = {row: images[name] for row, images in self._by_row.items() if name in images}
         return sizes
 
     def set_row(self, row: int, sizes: Mapping[str, int]) -> None:
-        """Take over the images of one node (name → bytes), replacing what was there."""
+        """Replace the images of one node (name → bytes)."""
         old = self._by_row.pop(row, {})
         if sizes:
             self._by_row[row] = sizes
@@ -77,7 +82,7 @@ class Images:
             self._by_name[name][row] = size
 
     def move(self, source: int, target: int) -> None:
-        """Give the images of one row to another, which has none any more."""
+        """Move the images of one row to another, which has none any more."""
         sizes = self._by_row.get(source, {})
         self.set_row(source, {})
         self.set_row(target, sizes)
@@ -91,21 +96,13 @@ def _state(sizes: Mapping[int, int]) -> ImageState:
     return state
 
 
-SPARE: Final = 4096
-"""Unused codes that are kept before strings and taint sets are renumbered."""
-
-
 def name_hash(name: str) -> int:
     """A 64-bit hash of a node name, the same on every machine and in every process."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
-Fact = Callable[[objects.Node], float | str | None]
-"""Reads a plain value of a node object; None where the node has none."""
-
-
 class FactColumns:
-    """Columns of plain values of node objects, each made when it is first read and kept up to date from then on."""
+    """Columns of plain values of node objects, each created when it is first read and kept up to date from then on."""
 
     __slots__ = ("_by_name", "_nodes", "_rows", "_strings")
 
@@ -118,7 +115,7 @@ class FactColumns:
     def values(self, name: str, read: Fact, *, text: bool) -> NDArray[np.float64] | NDArray[np.int32]:
         """The value on each node, (n_rows,): float64 with NaN where absent, or with `text` int32 string codes with -1 where absent.
 
-        `name` stands for `read` and `text`, which are used only when the name is new.
+        `name` identifies `read` and `text`, which are used only if the name is new.
         """
         known = self._by_name.get(name)
         if known is None:
@@ -138,17 +135,17 @@ class FactColumns:
         return [column for column, _, text in self._by_name.values() if text]
 
     def use(self, table: strings.StringTable) -> None:
-        """Take codes from another table from now on; the columns have them already."""
+        """Use another string table from now on; the caller has converted the columns to its codes."""
         self._strings = table
 
     def set_row(self, row: int, node: objects.Node) -> None:
-        """Take over the values of one node."""
+        """Set the values of one node."""
         for column, read, text in self._by_name.values():
             column.array[row] = self._encoded(read(node), text=text)
 
 
 class NodeTable:
-    """One row per node; `objects[row]` is the node object the row was made from."""
+    """One row per node; `objects[row]` is the node object that the row was made from."""
 
     __slots__ = (
         "_most_codes",
@@ -201,8 +198,8 @@ class NodeTable:
         return self.labels, self.annotations, self.conditions, self.facts
 
     def add(self, node: objects.Node) -> int:
-        """The row of a node that was not there."""
-        offer, capacity = amounts(node.status.allocatable), amounts(node.status.capacity)  # first: a bad quantity must leave no trace
+        """Add a new node; returns its row. InvalidObject if a quantity cannot be read."""
+        offer, capacity = amounts(node.status.allocatable), amounts(node.status.capacity)  # first: a bad quantity must change nothing
         row = self.rows.add()
         name = node.metadata.name
         self.names.append(name)
@@ -215,7 +212,7 @@ class NodeTable:
         return row
 
     def update(self, node: objects.Node) -> int:
-        """The row of a node whose object changed."""
+        """Apply the new object of a node; returns its row."""
         offer, capacity = amounts(node.status.allocatable), amounts(node.status.capacity)
         row = self.row_of[node.metadata.name]
         self.objects[row] = node
@@ -241,7 +238,7 @@ class NodeTable:
     def tidy(self) -> None:
         """Renumber strings, taint sets and resources once more than half of the codes may be unused.
 
-        Only to be called right after a change, while no snapshot is being read.
+        Must be called right after a change, while no snapshot is read.
         """
         self.resources.tidy()
         if len(self.strings) + len(self.taints) <= self._most_codes:
@@ -272,7 +269,7 @@ class NodeTable:
         self.taints, self.taint_sets = taints, numbers
 
     def remove(self, row: int) -> int:
-        """The former number of the row that now stands at `row`; `row` itself when the removed one was the last."""
+        """Remove a row and move the last row into its place; returns the former number of the moved row (`row` if it was the last)."""
         self.topologies.removing(row)
         self.images.set_row(row, {})
         del self.row_of[self.names[row]]

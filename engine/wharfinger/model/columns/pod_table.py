@@ -1,8 +1,8 @@
 """The placed pods: one entry per pod, grouped in classes of equal template, with indexes and tallies that follow changes.
 
-Two pods of equal template are of one class: a question about pods is evaluated once per class. Entries are dense arrays (row and class
-per pod), so counting a selection from scratch is one `np.bincount`. From then on readers follow the log of added and removed pods: an
-index finds the pods of which a value equals a given one, a tally counts what pods bring with them (topology keys, claims, volumes).
+Pods with equal templates are of one class: predicates and values are evaluated once per class. Entries are dense arrays (row and class per
+pod), so a full count of a selection is one `np.bincount`. From then on readers follow the log of added and removed pods. An index finds the
+pods with a given value; a tally counts the pods that have some thing (a topology key, a claim, a volume).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from wharfinger.model.columns import arrays
 from wharfinger.model.objects.pod_view import PodView
 
 LOG_LIMIT: Final = 1024  # additions and removals kept; a reader further behind recounts
+MOST_READERS: Final = 256
+"""Indexes and tallies kept at a time; the least recently used is dropped first."""
 
 
 class PodClass:
@@ -48,7 +50,7 @@ class Placement:
 
 
 def started_at(pod: PodView) -> float:
-    """When a pod on a node started, in seconds since 1970: +inf if not yet, -inf if it runs and its start is unknown."""
+    """The start of a pod on a node, in seconds since 1970: +inf if it has not started, -inf if it runs and its start is unknown."""
     started = pod.started
     if started is not None:
         return started
@@ -87,16 +89,16 @@ class PodTable:
 
     @property
     def entry_starts(self) -> NDArray[np.float64]:
-        """When each pod began, (n_pods,) float64 as of `started_at`."""
+        """The start of each pod, (n_pods,) float64, as `started_at` defines it."""
         return self._table[2].view
 
     @property
     def class_numbers(self) -> int:
-        """One more than the largest class number ever in use."""
+        """The number of class numbers: all class numbers are below it."""
         return len(self.classes) + len(self._free_numbers)
 
     def add(self, pod: PodView, row: int, *, assumed: bool) -> Placement:
-        """The placement of a pod that had none."""
+        """Add a pod that has no placement; returns its placement."""
         group = self._class_of(pod)
         group.count += 1
         placement = Placement(pod, row, group, assumed=assumed)
@@ -112,7 +114,7 @@ class PodTable:
         return placement
 
     def remove(self, placement: Placement) -> None:
-        """Take a placement out."""
+        """Remove a placement."""
         uid, entry, group = placement.pod.uid, placement.entry, placement.group
         del self.by_uid[uid]
         del self.by_row[placement.row][uid]
@@ -141,18 +143,18 @@ class PodTable:
             del self._log[:-LOG_LIMIT]
 
     def changes_since(self, n_changes: int) -> Iterable[Change] | None:
-        """The additions and removals after the first `n_changes`, oldest first; None when they are no longer kept."""
+        """The additions and removals after the first `n_changes`, oldest first; None if they are no longer kept."""
         behind = self.n_changes - n_changes
         if behind > len(self._log):
             return None
         return self._log[-behind:] if behind else ()
 
     def row_added(self) -> None:
-        """Make room for the pods of a new last row."""
+        """Add an empty last row."""
         self.by_row.append({})
 
     def row_removed(self, row: int, last: int) -> None:
-        """Move the pods of the last row to `row`, which has none any more."""
+        """Follow the removal of `row`, which has no pods any more: the pods of the row `last` move to it."""
         if row != last:
             self.by_row[row] = self.by_row[last]
             rows = self._table[0].array
@@ -160,11 +162,8 @@ class PodTable:
                 placement.row = row
                 rows[placement.entry] = row
         self.by_row.pop()
-        self._log.clear()  # its row numbers may mean other nodes now
+        self._log.clear()  # row numbers in the log may refer to other nodes now
 
-
-MOST_READERS: Final = 256
-"""Indexes and tallies kept at a time; the one not used for longest is dropped first."""
 
 ValueOf = Callable[[PodView], Hashable]
 Derive = Callable[[PodView], Iterable[Hashable]]
@@ -173,7 +172,7 @@ NO_CLASSES: Final[Mapping[int, PodClass]] = {}
 
 
 class _PodReader:
-    """Follows the pods that are added and removed, by the log of the table; counts anew when the log does not reach back far enough."""
+    """Follows added and removed pods by the log of the table; counts all pods again if the log does not reach back far enough."""
 
     __slots__ = ("_pods", "_seen")
 
@@ -201,7 +200,7 @@ class _PodReader:
 
 
 class PlacementIndex(_PodReader):
-    """The placements of pods by a value that differs between pods of one template, such as the name."""
+    """The placements of pods by a value that may differ between pods of one template, such as the name."""
 
     __slots__ = ("_by_value", "_value_of")
 
@@ -211,7 +210,7 @@ class PlacementIndex(_PodReader):
         self._by_value: dict[Hashable, dict[int, Placement]] = {}
 
     def of(self, value: Hashable) -> Collection[Placement]:
-        """The placements of the pods that have the value, in the order in which they were added."""
+        """The placements of the pods with the value, in the order in which they were added."""
         self._follow()
         return self._by_value.get(value, NO_PLACEMENTS).values()
 
@@ -244,7 +243,7 @@ class ClassIndex(_PodReader):
         self._by_value: dict[Hashable, dict[int, PodClass]] = {}
 
     def of(self, value: Hashable) -> Collection[PodClass]:
-        """The classes whose pods have the value; some of them may have no pod any more."""
+        """The classes whose pods have the value; a class may have no pods any more."""
         self._follow()
         if len(self._values) > 2 * len(self._pods.classes) + 1024:
             self._recount()
@@ -266,7 +265,10 @@ class ClassIndex(_PodReader):
 
 
 class Tally(_PodReader):
-    """The things that `derive` finds in placed pods, read once per template. `version` changes when a thing appears or vanishes."""
+    """The number of placed pods for each thing that `derive` finds, read once per template.
+
+    `version` changes when a thing gets its first pod or loses its last one.
+    """
 
     __slots__ = ("_derive", "_found", "_memo", "version")
 
@@ -279,12 +281,12 @@ class Tally(_PodReader):
 
     @property
     def found(self) -> Counter[Hashable]:
-        """How many placed pods bring each thing; only those that some pod brings. Not to be changed by the caller."""
+        """The number of placed pods for each thing that at least one pod has. The caller must not change it."""
         self._follow()
         return self._found
 
     def follow(self) -> int:
-        """The version after catching up with the pods."""
+        """Follow the pods; returns the version."""
         self._follow()
         if len(self._memo) > 2 * len(self._pods.classes) + 1024:
             self._forget_classes()
@@ -323,7 +325,7 @@ Reader = TypeVar("Reader", PlacementIndex, ClassIndex, Tally)
 
 
 class PodReaders:
-    """The indexes and tallies in use, each made when it is first asked for. A key stands for the function it is made with."""
+    """The indexes and tallies in use, each created at its first use. A key identifies the function that it was created with."""
 
     __slots__ = ("_by_key", "_pods")
 
@@ -332,15 +334,15 @@ class PodReaders:
         self._by_key: OrderedDict[tuple[type, Hashable], Any] = OrderedDict()
 
     def placements(self, key: Hashable, value_of: ValueOf) -> PlacementIndex:
-        """The placements by `value_of`, which is read once per pod."""
+        """The index of placements by `value_of`, which is read once per pod."""
         return self._kept(PlacementIndex, key, value_of)
 
     def classes(self, key: Hashable, value_of: ValueOf) -> ClassIndex:
-        """The classes by `value_of`, which is read once per template."""
+        """The index of classes by `value_of`, which is read once per template."""
         return self._kept(ClassIndex, key, value_of)
 
     def tally(self, key: Hashable, derive: Derive) -> Tally:
-        """How many pods bring each thing that `derive` finds in a pod."""
+        """The tally of the things that `derive` finds in pods."""
         return self._kept(Tally, key, derive)
 
     def _kept(self, kind: type[Reader], key: Hashable, function: Callable[[PodView], Any]) -> Reader:

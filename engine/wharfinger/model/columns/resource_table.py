@@ -1,11 +1,11 @@
-"""What nodes offer and what their pods request, per resource, and the host ports in use.
+"""Allocatable, capacity and requests of nodes per resource, and the host ports in use.
 
-cpu, memory and ephemeral-storage have fixed places; extended resources (`nvidia.com/gpu`, `hugepages-2Mi`, …) get the next one when
-first met, and may get another when the table is compacted: a place is valid until the next change of the cluster. Units are Kubernetes'
+cpu, memory and ephemeral-storage have fixed places. Extended resources (`nvidia.com/gpu`, `hugepages-2Mi`, …) get the next place when they
+first occur, and may get another when the table is compacted: a place is valid until the next change of the cluster. Units are Kubernetes'
 own integers: cpu in millicores, everything else in whole units (bytes, devices). Two sums of requests are kept, as in kube-scheduler's
-NodeInfo: the exact one decides whether a pod fits, the non-zero one (a container without a request counts as a small one) ranks nodes.
+NodeInfo: filters use the exact one, scores the non-zero one (a container without a request counts as a small one).
 
-Few pods ask for a host port, so ports have an index from (protocol, port) to the rows in use in place of a column.
+Few pods have a host port, so ports have an index from (protocol, port) to rows instead of a column.
 """
 
 from __future__ import annotations
@@ -28,6 +28,15 @@ HostPort: TypeAlias = tuple[str, str, int]
 
 WILDCARD = "0.0.0.0"  # noqa: S104 — Kubernetes' name for "every address of the node"; nothing is bound here
 EMPTY: Final[Mapping[int, tuple[str, ...]]] = MappingProxyType({})
+CPU: Final = 0
+MEMORY: Final = 1
+EPHEMERAL_STORAGE: Final = 2
+NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
+_NONZERO_CPU: Final = -1
+_NONZERO_MEMORY: Final = -2
+SPARE: Final = 64
+"""Lanes of unused resources that are kept before the table is compacted."""
+PODS: Final = "pods"  # has columns of its own: every pod takes exactly one
 
 
 class HostPorts:
@@ -61,7 +70,7 @@ class HostPorts:
 
 
 def taken_ports(pod: PodView, others: Iterable[PodView]) -> Iterator[tuple[HostPort, PodView]]:
-    """The host ports of a pod that another one has already, with the other one."""
+    """The host ports of a pod that collide with another pod's, each with the other pod."""
     for other in others:
         for mine in pod.host_ports:
             if any(_collide(mine, theirs) for theirs in other.host_ports):
@@ -72,22 +81,11 @@ def _collide(mine: HostPort, theirs: HostPort) -> bool:
     return mine[1:] == theirs[1:] and (mine[0] == theirs[0] or WILDCARD in {mine[0], theirs[0]})
 
 
-CPU: Final = 0
-MEMORY: Final = 1
-EPHEMERAL_STORAGE: Final = 2
-NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
-_NONZERO_CPU: Final = -1
-_NONZERO_MEMORY: Final = -2
-SPARE: Final = 64
-"""Lanes of resources without any use that are kept before the table is compacted."""
-PODS: Final = "pods"  # counted in places of its own: every pod takes exactly one
-
-
 class ResourceTable:
     """Amounts per (resource, row): allocatable, capacity, requested; and the pod counts.
 
-    Sums of requests show no more than `MOST`, which is far from where int64 wraps; what is beyond is remembered, so that giving back
-    is exact.
+    Sums of requests show at most `MOST`, which is far below the overflow of int64. Larger sums are kept separately, so that subtracting is
+    exact.
     """
 
     __slots__ = (
@@ -117,10 +115,10 @@ class ResourceTable:
         self.allowed_pods = rows.column(np.int64, 0)
         self.pod_capacity = rows.column(np.int64, 0)
         self._most_lanes = len(NATIVE) + SPARE
-        self._beyond: dict[tuple[int, int], int] = {}  # (lane, row) → the sum, where it is more than is shown
+        self._beyond: dict[tuple[int, int], int] = {}  # (lane, row) → the exact sum where it exceeds `MOST`
 
     def place(self, resource: str) -> int:
-        """The lane of a resource, made if it is new."""
+        """The lane of a resource, added if it is new."""
         place = self.index.get(resource)
         if place is None:
             place = self.index[resource] = len(self.index)
@@ -135,7 +133,7 @@ class ResourceTable:
     def tidy(self) -> None:
         """Drop the resources that no node has and no placed pod requests, once they may be more than half of all.
 
-        Only to be called right after a change, while no snapshot is being read. Such a resource reads the same with a lane and without.
+        Must be called right after a change, while no snapshot is read. Such a resource reads the same with and without a lane.
         """
         if len(self.index) <= self._most_lanes:
             return
@@ -151,7 +149,7 @@ class ResourceTable:
         self._most_lanes = 2 * len(kept) + SPARE
 
     def set_offer(self, row: int, allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> None:
-        """Take over what a node offers, replacing what it offered before."""
+        """Replace the allocatable amounts and the capacity of a node."""
         for resource in (*allocatable, *capacity):
             if resource != PODS:
                 self.place(resource)
@@ -182,7 +180,7 @@ class ResourceTable:
         self.pod_count.array[row] += 1
 
     def give_back(self, row: int, requests: Mapping[str, int], nonzero: tuple[int, int]) -> None:
-        """Subtract one pod's requests from a row: the exact opposite of `take`."""
+        """Subtract one pod's requests from a row: the exact inverse of `take`."""
         requested = self.requested.array
         for resource, amount in requests.items():
             place = self.index[resource]
@@ -201,7 +199,7 @@ class ResourceTable:
         sums[lane, row] = total
 
     def removed(self, row: int, last: int) -> None:
-        """Follow the removal of an empty row, to which the last one moved."""
+        """Follow the removal of an empty row, into whose place the row `last` moved."""
         for key, old in [where for where in self._beyond if where[1] in (row, last)]:
             total = self._beyond.pop((key, old))
             if old == last != row:

@@ -1,9 +1,10 @@
 """Counts and sums over the placed pods that satisfy a predicate: per node, per topology domain, in total.
 
-Spread and affinity are such counts. Counting tens of thousands of pods for every decision is slow; here a selection is counted once, and
-when it is next read it applies the pods that were added and removed since, which after a placement is one addition.
+Topology spread and pod affinity need such counts. Counting tens of thousands of pods for every decision is slow. A selection is therefore
+counted once; at the next read it applies the pods that were added and removed since, which is one addition after a placement.
 
-The name of the pod to be placed may change the counts of few placed pods. They are corrected for that decision; nothing is counted again.
+A predicate may depend on the identity of the pod to be placed, which changes the weights of a few placed pods. A `CorrectedSelection`
+applies these corrections for one decision; nothing is counted again.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ Predicate = Callable[[PodView], bool]
 Value = Callable[[PodView], float | None]
 
 MOST_CELLS: Final = 2**24  # numbers kept by all selections of a cluster together: 128 MB
-CELLS_OF_CLASS: Final = 6  # what the memory of one template takes, an entry of a dict, in numbers
+CELLS_OF_CLASS: Final = 6  # the memory of one template's dict entry, in numbers of 8 bytes
 MOST_DOMAIN_COUNTS: Final = 8  # (topology key, mask) pairs kept per selection
-FEWEST_SELECTIONS: Final = 500  # as many as one policy may have
+FEWEST_SELECTIONS: Final = 500  # the most that one policy may have
 UNASKED: Final = math.nan  # compared by identity: not evaluated yet
 MOST_SELECTIONS: Final = 4096
 MOST_PASSING: Final = 64
 
 
 class Selection:
-    """The pods for which `predicate` is true (None: all of them), each counting 1, or its `value` (pods whose value is None do not count).
+    """The pods for which `predicate` is true (None: all pods), each with weight 1 or its `value` (a pod whose value is None is left out).
 
-    Sums never depend on the order in which pods came: whole numbers add exactly, and as soon as one value is not whole, or they add up to
-    so much that sums would be rounded, changed rows are summed anew with `exact_sum`. Every property first catches up with the state;
-    `version` changes whenever a number may have changed.
+    Sums do not depend on the order in which pods were added: whole numbers add up exactly. Once a value is not whole, or sums would be
+    rounded, changed rows are summed again with `exact_sum`. Every property first follows the changes of the state; `version` changes
+    whenever a number may have changed.
     """
 
     __slots__ = (
@@ -72,9 +73,9 @@ class Selection:
         self._per_pod = per_pod
         self._remembers = remembers
         self._memo: dict[int, float | None] = {}
-        self._of_placements: dict[Placement, float | None] = {}  # the same of single pods, where they are asked one by one
+        self._of_placements: dict[Placement, float | None] = {}  # weights of single pods, if the selection is per pod
         self._integral = True
-        self._magnitude = 0.0  # what the values without their signs add up to, where they add exactly
+        self._magnitude = 0.0  # the sum of the absolute weights, while sums are exact
         self._domains: OrderedDict[Hashable, DomainCounts] = OrderedDict()
         self._extremes: dict[bool, NDArray[np.float64]] = {}
         self._by_node: NDArray[np.float64] = np.zeros(0)
@@ -91,7 +92,7 @@ class Selection:
         return self._shown
 
     def follow(self) -> int:
-        """Catch up with the state; the version then."""
+        """Follow the changes of the state; returns the version."""
         self._follow()
         return self.version
 
@@ -132,7 +133,7 @@ class Selection:
     def domains(self, topology_key: str, *, mask_key: Hashable = None, mask: Mask | None = None) -> DomainCounts:
         """The counts per domain of a topology key; with a mask (n_nodes,) bool only over the nodes where it is true.
 
-        `mask_key` names what the mask stands for, so that its counts are kept too; a mask with other values under the same key counts anew.
+        `mask_key` identifies the mask, so that its counts are kept; a mask with other values under the same key is counted again.
         """
         self._follow()
         key = (topology_key, mask_key)
@@ -154,7 +155,7 @@ class Selection:
         return self.domains(topology_key, mask_key=mask_key, mask=mask).gathered()
 
     def extreme_by_node(self, *, highest: bool) -> NDArray[np.float64]:
-        """The smallest (or largest) value among each node's selected pods, (n_nodes,) float64 read-only; NaN where none is."""
+        """The smallest (or largest) weight among each node's selected pods, (n_nodes,) float64 read-only; NaN without such pods."""
         self._follow()
         extremes = self._extremes.get(highest)
         if extremes is None:
@@ -163,7 +164,7 @@ class Selection:
         return read_only(extremes)
 
     def extreme_in_domain(self, topology_key: str, *, highest: bool) -> NDArray[np.float64]:
-        """The smallest (or largest) value in each node's own domain, (n_nodes,) float64; NaN if none is selected or the key absent."""
+        """The smallest (or largest) weight in each node's own domain, (n_nodes,) float64; NaN without selected pods or topology key."""
         return self._nodes.topologies.of(topology_key).extremes(self.extreme_by_node(highest=highest), highest=highest)
 
     def _extreme(self, row: int, *, highest: bool) -> float:
@@ -187,7 +188,7 @@ class Selection:
                     self._forget_classes()
 
     def _catch_up(self, changes: Iterable[Change]) -> None:
-        memo = self._memo  # stays empty where pods are asked one by one
+        memo = self._memo  # stays empty if the selection is per pod
         for placement, row, sign in changes:
             weight = memo.get(placement.group.serial, UNASKED)
             if weight is not None:  # most pods are of a template that is known not to be selected
@@ -238,11 +239,11 @@ class Selection:
         self.version += 1
 
     def _weights(self, nothing: float) -> NDArray[np.float64]:
-        """What each entry of the pod table counts, (n_pods,) float64; `nothing` for those that are not selected."""
+        """The weight of each entry of the pod table, (n_pods,) float64; `nothing` for pods that are not selected."""
         if self._per_pod:
             weights = [self.weight(placement) for placement in self._pods.entries]
             if self._remembers:
-                self._of_placements = dict(zip(self._pods.entries, weights, strict=True))  # without those who have gone
+                self._of_placements = dict(zip(self._pods.entries, weights, strict=True))  # without removed pods
             return np.array([nothing if weight is None else weight for weight in weights], dtype=np.float64)
         by_class = np.zeros(self._pods.class_numbers)
         for group in self._pods.classes.values():
@@ -267,9 +268,9 @@ def _weight(predicate: Predicate | None, value: Value | None) -> Value:
 
 
 class Selections:
-    """The selections in use; the one not used for longest is dropped first.
+    """The selections in use; the least recently used is dropped first.
 
-    Those unlikely to be used again (`passing`) have a few places of their own, so that they displace no others.
+    Selections that are unlikely to be used again (`passing`) have a small limit of their own, so that they do not displace others.
     """
 
     __slots__ = ("_lasting", "_nodes", "_passing", "_pods")
@@ -286,7 +287,7 @@ class Selections:
     def of(
         self, key: Hashable, predicate: Predicate | None, *, per_pod: bool = False, value: Value | None = None, passing: bool = False
     ) -> Selection:
-        """The selection of a key; the key stands for predicate, value and per_pod, which are used only when it is new."""
+        """The selection of a key, which identifies `predicate`, `value` and `per_pod`; these are used only if the key is new."""
         kept = self._passing if passing else self._lasting
         selection = kept.get(key)
         if selection is None:
@@ -306,7 +307,10 @@ class Selections:
 
 @dataclass(frozen=True, slots=True)
 class Corrections:
-    """What pods count instead, None for nothing: all `classes` by serial, and single `placements` by uid, which outweigh their class."""
+    """Corrected weights, None for pods that are not selected: of whole `classes` by serial, and of single `placements` by uid.
+
+    A correction of a placement takes precedence over one of its class.
+    """
 
     classes: Mapping[int, tuple[PodClass, float | None]]
     placements: Mapping[str, tuple[Placement, float | None]]
@@ -315,7 +319,7 @@ class Corrections:
         return bool(self.classes or self.placements)
 
     def weight(self, placement: Placement, kept: Selection) -> float | None:
-        """What a pod counts, None for nothing."""
+        """The corrected weight of a pod; None if it is not selected."""
         single = self.placements.get(placement.pod.uid)
         if single is not None:
             return single[1]
@@ -330,16 +334,16 @@ class DomainTotals:
     counts: NDArray[np.float64]
 
     def lowest(self) -> float | None:
-        """The smallest of them, None where there is no domain."""
+        """The smallest number; None without domains."""
         return float(self.counts.min()) if len(self.counts) else None
 
     def highest(self) -> float | None:
-        """The largest of them, None where there is no domain."""
+        """The largest number; None without domains."""
         return float(self.counts.max()) if len(self.counts) else None
 
 
 class CorrectedSelection:
-    """The numbers of a `Selection` with corrections, for as long as the cluster does not change."""
+    """The numbers of a `Selection` with corrections; valid until the next change of the cluster."""
 
     __slots__ = ("_by_node", "_corrections", "_integral", "_kept", "_nodes", "_pods")
 
@@ -357,7 +361,7 @@ class CorrectedSelection:
         self._by_node.setflags(write=False)
 
     def follow(self) -> object:
-        """A new object at each call: answers about one pod must not be kept."""
+        """A new object at each call, in place of a version: results for one pod must not be kept."""
         return object()
 
     @property
@@ -381,14 +385,14 @@ class CorrectedSelection:
         return np.append(self.domains(topology_key).counts, 0.0)[self._nodes.topologies.of(topology_key).ids]
 
     def extreme_by_node(self, *, highest: bool) -> NDArray[np.float64]:
-        """The smallest (or largest) value among each node's selected pods, (n_nodes,) float64; NaN where none is selected."""
+        """The smallest (or largest) weight among each node's selected pods, (n_nodes,) float64; NaN without such pods."""
         extremes = self._kept.extreme_by_node(highest=highest).copy()
         for row in self._rows():
             extremes[row] = (max if highest else min)(self._values(row), default=np.nan)
         return extremes
 
     def extreme_in_domain(self, topology_key: str, *, highest: bool) -> NDArray[np.float64]:
-        """The smallest (or largest) value in each node's own domain, (n_nodes,) float64; NaN where there is none."""
+        """The smallest (or largest) weight in each node's own domain, (n_nodes,) float64; NaN without selected pods or topology key."""
         return self._nodes.topologies.of(topology_key).extremes(self.extreme_by_node(highest=highest), highest=highest)
 
     # ── counting ──
@@ -408,7 +412,7 @@ class CorrectedSelection:
         return counts
 
     def _by_class(self) -> NDArray[np.float64]:
-        """What the corrections of whole classes add to each node, (n_nodes,) float64."""
+        """The amount that the corrections of whole classes add to each node, (n_nodes,) float64."""
         more = np.zeros(self._pods.class_numbers)
         for group, weight in self._corrections.classes.values():
             more[group.number] = (weight or 0.0) - (self._kept.class_weight(group) or 0.0)
@@ -416,7 +420,7 @@ class CorrectedSelection:
         return np.bincount(self._pods.entry_rows, weights=weights, minlength=self._nodes.rows.count).astype(np.float64, copy=False)
 
     def _rows(self) -> list[int]:
-        """The rows of the pods that are corrected."""
+        """The rows of the pods with corrections, ascending."""
         rows = {placement.row for placement, _ in self._corrections.placements.values()}
         if self._corrections.classes:
             chosen = np.zeros(self._pods.class_numbers, dtype=np.bool_)
@@ -425,6 +429,6 @@ class CorrectedSelection:
         return sorted(rows)
 
     def _values(self, row: int) -> list[float]:
-        """What the pods of a node count, apart from those that count nothing."""
+        """The corrected weights of the selected pods on a node."""
         weights = (self._corrections.weight(placement, self._kept) for placement in self._pods.by_row[row].values())
         return [weight for weight in weights if weight is not None]

@@ -3,8 +3,8 @@
 A cluster repeats the same few hundred strings tens of thousands of times: zone names, label values, taint keys. Columns hold a code
 instead, so "which nodes have this value" is one comparison of integers, and equal strings share one object.
 
-A node has dozens of labels and a policy reads two of them, so a key gets its column when it is first asked for, filled from the node
-objects, and is kept up to date from then on.
+A node has dozens of labels and a policy reads two of them. A key therefore gets its column when it is first read, filled from the node
+objects; from then on the column is kept up to date.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ from numpy.typing import NDArray
 from wharfinger.model import objects
 from wharfinger.model.columns import arrays
 
-ABSENT: Final = -1  # the code of a string that is not there; the empty string is a string and has a code of its own
+ABSENT: Final = -1  # the code of a missing string; the empty string has a code of its own
+MOST_KEYS: Final = 256
+"""The most columns kept of labels, of annotations and of conditions: a pod may name any key, and the least recently used is dropped first.
+Clusters use some dozens of keys. A dropped key costs a pass over the nodes when it is read again; each kept key costs a little whenever a
+node changes."""
 
 
 class StringTable:
-    """Codes 0, 1, 2, … given to strings in the order they are first seen; a code never changes its meaning.
+    """Codes 0, 1, 2, … for strings, in the order in which they are first seen; a code never changes its meaning.
 
-    A table only grows. Texts that change all the time, such as an annotation with a time, would fill it with strings that nothing holds any
-    more; so now and then a cluster goes over to a new table (`NodeTable.tidy`). Whoever keeps codes keeps the table beside them, and
-    throws both away when the cluster's table is another one.
+    A table only grows. Texts that change often, such as an annotation with a time, would fill it with unused strings, so a cluster changes
+    to a new table from time to time (`NodeTable.tidy`). A caller that keeps codes must keep the table with them, and drop both when the
+    cluster's table is another object.
     """
 
     __slots__ = ("_codes", "_texts")
@@ -43,7 +47,7 @@ class StringTable:
         return f"StringTable({len(self._texts)} strings)"
 
     def code(self, text: str | None) -> int:
-        """The code of a string, which is given one if it has none yet; `ABSENT` for None."""
+        """The code of a string, added to the table if it is new; `ABSENT` for None."""
         if text is None:
             return ABSENT
         code = self._codes.get(text)
@@ -53,18 +57,12 @@ class StringTable:
         return code
 
     def find(self, text: str | None) -> int:
-        """The code of a string that has been seen, else `ABSENT`: no column can hold it."""
+        """The code of a string; `ABSENT` if it is not in the table, so that no column can contain it."""
         return self._codes.get(text, ABSENT) if text is not None else ABSENT
 
     def text(self, code: int) -> str | None:
-        """The string of a code, None for `ABSENT`."""
+        """The string of a code; None for `ABSENT`."""
         return self._texts[code] if code >= 0 else None
-
-
-MOST_KEYS: Final = 256
-"""Columns kept at a time of labels, of annotations and of conditions: a pod may ask for any key, and what has not been asked for the
-longest is forgotten first. Clusters use some dozens. A key that was forgotten costs a walk over the nodes when it is asked for again, and
-each key that is kept costs a little whenever a node changes."""
 
 
 class KeyedColumns:
@@ -104,11 +102,11 @@ class KeyedColumns:
         return self._by_key.values()
 
     def use(self, table: StringTable) -> None:
-        """Take codes from another table from now on; the columns have them already."""
+        """Use another string table from now on; the caller has converted the columns to its codes."""
         self._strings = table
 
     def set_row(self, row: int, node: objects.Node) -> None:
-        """Take over one node's values for every key in use."""
+        """Set one node's values for every key in use."""
         values: Mapping[str, Any] = self._read(node) if self._by_key else {}
         for key, column in self._by_key.items():
             column.array[row] = self._strings.code(values.get(key))

@@ -100,7 +100,7 @@ class PriorityClass(KubeStruct, frozen=True):
 
 
 class RuntimeClassOverhead(KubeStruct, frozen=True):
-    """What a runtime itself takes, per pod."""
+    """The resources that a runtime itself uses, per pod."""
 
     pod_fixed: Quantities = field(default_factory=dict)
 
@@ -166,7 +166,7 @@ class TopologySelectorTerm(KubeStruct, frozen=True):
 
 
 class StorageClass(KubeStruct, frozen=True):
-    """How claims of this class get their volumes; binding is Immediate unless said otherwise."""
+    """The provisioner and binding mode for claims of this class; the default mode is Immediate."""
 
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
@@ -175,7 +175,7 @@ class StorageClass(KubeStruct, frozen=True):
 
 
 class VolumeNodeResources(KubeStruct, frozen=True):
-    """How many volumes of a driver a node can attach; None is no limit."""
+    """The number of volumes of a driver that a node can attach; None is no limit."""
 
     count: Int32 | None = None
 
@@ -217,7 +217,7 @@ class CSIDriver(KubeStruct, frozen=True):
 
 
 class CSIStorageCapacity(KubeStruct, frozen=True):
-    """How much storage of a class can be made in a topology."""
+    """The storage of a class that can be provisioned in a topology."""
 
     metadata: ObjectMeta = ObjectMeta()
     node_topology: LabelSelector | None = None
@@ -227,7 +227,7 @@ class CSIStorageCapacity(KubeStruct, frozen=True):
 
 
 class VolumeAttachmentSource(KubeStruct, frozen=True):
-    """What is attached."""
+    """The attached volume."""
 
     persistent_volume_name: str | None = None
 
@@ -404,7 +404,7 @@ class PodDisruptionBudgetStatus(KubeStruct, frozen=True):
 
 
 class PodDisruptionBudget(KubeStruct, frozen=True):
-    """How many of some pods may be disrupted at once."""
+    """A limit on the pods of a selector that may be disrupted at the same time."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()

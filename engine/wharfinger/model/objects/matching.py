@@ -1,4 +1,4 @@
-"""Label and node selectors, and tolerations of taints, compiled to values that answer whether they match.
+"""Label selectors and node selectors, compiled to values with a `matches` method; and tolerations of taints.
 
 Source: apimachinery/pkg/labels and component-helpers/scheduling/corev1, Kubernetes 1.36.
 """
@@ -19,6 +19,11 @@ _LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _NODE_OPERATORS = (*_LABEL_OPERATORS, "Gt", "Lt")
 _NODE_NAME_FIELD = "metadata.name"
 
+NO_SCHEDULE = "NoSchedule"
+NO_EXECUTE = "NoExecute"
+PREFER_NO_SCHEDULE = "PreferNoSchedule"
+KEEPING_AWAY = frozenset({NO_SCHEDULE, NO_EXECUTE})
+
 
 def valid_key(key: str) -> bool:
     """True for a label key: a name of up to 63 characters, with or without a DNS domain and a slash before it."""
@@ -32,7 +37,7 @@ def valid_value(value: str) -> bool:
 
 
 def parse_int64(text: str) -> int | None:
-    """The number that Go's `strconv.ParseInt(text, 10, 64)` reads, or None where that fails."""
+    """The number that Go's `strconv.ParseInt(text, 10, 64)` returns; None if it returns an error."""
     if len(text) > 4096 or _INTEGER.match(text) is None:
         return None
     number = int(text)
@@ -48,11 +53,11 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """True if labels satisfy the condition."""
+        """True if the labels satisfy the condition."""
         return self.matches_value(labels.get(self.key))
 
     def matches_value(self, value: str | None) -> bool:
-        """True if the value of the label satisfies the condition; None where there is no such label."""
+        """True if the value of the label satisfies the condition; `value` is None if there is no such label."""
         match self.operator:
             case "In":
                 return value is not None and value in self.values
@@ -80,17 +85,17 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Requirements that all have to hold, sorted; `nothing` selects no labels at all."""
+    """Requirements that must all be satisfied, sorted; `nothing` selects no labels at all."""
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """True if labels are selected."""
+        """True if the labels are selected."""
         return not self.nothing and all(requirement.matches(labels) for requirement in self.requirements)
 
     def and_labels(self, labels: Mapping[str, str]) -> Selector:
-        """The selector with equalities added, as matchLabelKeys does."""
+        """The selector with a requirement for each of these labels added, as for matchLabelKeys."""
         more = (Requirement(key, "In", (value,)) for key, value in labels.items())
         return Selector(_sorted([*self.requirements, *more]), self.nothing)
 
@@ -103,7 +108,7 @@ NOTHING = Selector(nothing=True)
 
 
 def label_selector(selector: objects.LabelSelector | None) -> Selector:
-    """A compiled label selector; None is NOTHING, an empty one EVERYTHING. InvalidObject when Kubernetes would not accept it."""
+    """A compiled label selector: NOTHING for None, EVERYTHING for an empty one. InvalidObject if Kubernetes would reject it."""
     if selector is None:
         return NOTHING
     equalities = (requirement(key, "In", (value,), _LABEL_OPERATORS) for key, value in selector.match_labels.items())
@@ -112,12 +117,12 @@ def label_selector(selector: objects.LabelSelector | None) -> Selector:
 
 
 def of_labels(labels: Mapping[str, str]) -> Selector:
-    """A selector for exactly these labels, unchecked; none selects everything (labels.SelectorFromSet)."""
+    """A selector that requires each of these labels, unchecked; without labels it selects everything (labels.SelectorFromSet)."""
     return Selector(_sorted(Requirement(key, "In", (value,)) for key, value in labels.items()))
 
 
 def requirement(key: str, operator: str, values: Iterable[str], operators: tuple[str, ...] = _NODE_OPERATORS) -> Requirement:
-    """A checked requirement; InvalidObject says what labels.NewRequirement would refuse."""
+    """A checked requirement; InvalidObject if labels.NewRequirement would return an error."""
     values = tuple(values)
     if operator not in operators:
         raise InvalidObject(f"selector on {key!r}: operator {operator!r} is none of {', '.join(operators)}")
@@ -154,13 +159,13 @@ class NodeTerm:
         """True if a node of that name and with these labels satisfies the term."""
         if not self.labels.matches(labels):
             return False
-        # A node has no other field than its name; any other reads as empty.
+        # A node has one field, its name; any other reads as the empty string.
         found = ((name if one.key == _NODE_NAME_FIELD else "") in one.values for one in self.fields)
         return all(inside == (one.operator == "In") for inside, one in zip(found, self.fields, strict=True))
 
 
 def node_term(term: objects.NodeSelectorTerm) -> NodeTerm | None:
-    """A compiled term; None when it can match no node because it is empty. InvalidObject when it is not valid."""
+    """A compiled term; None for an empty term, which matches no node. InvalidObject if it is not valid."""
     if not term.match_expressions and not term.match_fields:
         return None
     labels = (requirement(one.key, one.operator, one.values) for one in term.match_expressions)
@@ -175,7 +180,7 @@ def _field_requirement(one: objects.NodeSelectorRequirement) -> Requirement:
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """A compiled node selector: terms of which one has to hold; none of them, no node."""
+    """A compiled node selector: one of its terms must match; without terms it selects no node."""
 
     terms: tuple[NodeTerm, ...]
 
@@ -197,14 +202,8 @@ def node_selector(selector: objects.NodeSelector) -> NodeChoice:
     return NodeChoice(tuple(terms))
 
 
-NO_SCHEDULE = "NoSchedule"
-NO_EXECUTE = "NoExecute"
-PREFER_NO_SCHEDULE = "PreferNoSchedule"
-KEEPING_AWAY = frozenset({NO_SCHEDULE, NO_EXECUTE})
-
-
 def tolerates(toleration: objects.Toleration, taint: objects.Taint) -> bool:
-    """True if a toleration puts up with a taint: an empty effect stands for every effect, an empty key for every key."""
+    """True if a toleration tolerates a taint; an empty effect matches every effect, an empty key every key."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -215,12 +214,12 @@ def tolerates(toleration: objects.Toleration, taint: objects.Taint) -> bool:
 
 
 def tolerated(tolerations: Iterable[objects.Toleration], taint: objects.Taint) -> bool:
-    """True if one of the tolerations puts up with a taint."""
+    """True if one of the tolerations tolerates a taint."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
 def untolerated(
     tolerations: Sequence[objects.Toleration], taints: Iterable[objects.Taint], effects: Collection[str] = KEEPING_AWAY
 ) -> list[objects.Taint]:
-    """The taints of these effects that no toleration puts up with."""
+    """The taints of these effects that no toleration tolerates."""
     return [taint for taint in taints if taint.effect in effects and not tolerated(tolerations, taint)]

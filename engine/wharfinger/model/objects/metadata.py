@@ -32,7 +32,7 @@ class KubeStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class OwnerReference(KubeStruct, frozen=True):
-    """Who made an object; at most one of them is the controller."""
+    """An owner of an object; at most one owner is the controller."""
 
     api_version: str = ""
     kind: str = ""

@@ -1,7 +1,7 @@
 """One node in plain Python values, and the parts of a node object that can change separately.
 
-`NodeView` is what the interpreter, explanations and tests read: the slow, plain definition that the columns must agree with. It adds its
-numbers up from the objects themselves, so that comparing the two proves something.
+The interpreter, explanations and tests read a `NodeView`: the slow, plain definition that the columns must agree with. It computes its
+numbers from the objects themselves, independently of the columns, so that tests can compare the two.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from wharfinger.model.objects.requests import MOST
 def amounts(quantities: Mapping[str, str]) -> dict[str, int]:
     """Resource amounts as Kubernetes' integers: cpu in millicores, others in whole units, both rounded up and within 0 and `MOST`.
 
-    InvalidObject, naming the resource, when a quantity cannot be read.
+    InvalidObject with the name of the resource if a quantity cannot be read.
     """
     return {resource: _bounded(quantity.amount_at(resource, text)) for resource, text in quantities.items()}
 
 
 def _bounded(amount: int) -> int:
-    """An amount within 0 and `MOST`: a node offers nothing negative, and no more than sums can hold."""
+    """An amount limited to 0..`MOST`: no negative amounts, and none that sums cannot hold exactly."""
     return min(max(amount, 0), MOST)
 
 
@@ -37,12 +37,12 @@ def conditions(node: objects.Node) -> dict[str, str]:
 
 
 def image_sizes(node: objects.Node) -> dict[str, int]:
-    """Bytes per image name; each of an image's names counts."""
+    """Bytes by image name, for every name of each image."""
     return {name: _bounded(image.size_bytes) for image in node.status.images for name in image.names}
 
 
 def created(node: objects.Node) -> float | None:
-    """When a node was created, in seconds since 1970; None when unknown."""
+    """The creation time of a node in seconds since 1970; None if it is not known."""
     stamp = node.metadata.creation_timestamp
     return None if stamp is None else stamp.timestamp()
 
@@ -121,17 +121,17 @@ class NodeView:
 
     @property
     def allocatable(self) -> dict[str, int]:
-        """What pods may use, by resource name."""
+        """The amounts that pods may use, by resource name."""
         return amounts(self.object.status.allocatable)
 
     @property
     def capacity(self) -> dict[str, int]:
-        """What the node has, by resource name."""
+        """The capacity of the node, by resource name."""
         return amounts(self.object.status.capacity)
 
     @property
     def requested(self) -> dict[str, int]:
-        """What its pods ask for, by resource name, at most `MOST` of each; `pods` is their number."""
+        """The sum of its pods' requests by resource name, each at most `MOST`; `pods` is the number of pods."""
         total = {"pods": len(self.pods)}
         for pod in self.pods:
             for resource, amount in pod.requests.items():
@@ -140,7 +140,7 @@ class NodeView:
 
     @property
     def free(self) -> dict[str, int]:
-        """Allocatable minus requested, for every resource that the node offers; negative where it is overcommitted."""
+        """Allocatable minus requested, for every allocatable resource; negative if it is overcommitted."""
         requested = self.requested
         return {resource: amount - requested.get(resource, 0) for resource, amount in self.allocatable.items()}
 

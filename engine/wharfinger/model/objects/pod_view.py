@@ -1,8 +1,8 @@
-"""A pod as scheduling sees it: identity, template, requests, ports and images, derived once.
+"""A pod with the values that scheduling derives from it: identity, template, requests, ports and images.
 
 Thousands of pods come from a few templates. Requests, ports, images and QoS class are therefore derived once per template and shared;
 name, uid, times and node are kept per pod. The template digest covers everything that a decision can depend on apart from the pod's
-identity. A field left out of the digest must be without any effect on decisions; a field in it without need only costs sharing.
+identity. A field that is not in the digest must have no effect on decisions; a needless field in the digest only reduces sharing.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ def digest(pod: objects.Pod) -> bytes:
 
 
 def controller(pod: objects.Pod) -> objects.OwnerReference | None:
-    """The owner that made a pod, or None."""
+    """The owner that is the pod's controller, or None."""
     return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
 
 
 def deciding_volumes(spec: objects.PodSpec) -> tuple[objects.Volume, ...]:
-    """The volumes that a decision can depend on: not tokens, config maps and the like."""
+    """The volumes that a decision can depend on, without tokens, ConfigMaps and the like."""
     return tuple(volume for volume in spec.volumes if _VOLUME_SOURCES(volume) != _NO_SOURCES)
 
 
 def _volumes(pod: objects.Pod) -> list[object]:
-    """Volumes without their names, which tell nothing; only an ephemeral one's claim is named by pod and volume."""
+    """Volumes without their names, which have no effect, except that the claim of an ephemeral volume is named after pod and volume."""
     return [
         (_VOLUME_SOURCES(volume), None if volume.ephemeral is None else (pod.metadata.name, volume.name))
         for volume in deciding_volumes(pod.spec)
@@ -62,7 +62,7 @@ def _volumes(pod: objects.Pod) -> list[object]:
 
 
 def _resize_report(pod: objects.Pod) -> object:
-    """All that the kubelet reports of resources, if it can count; None when it says no more than the spec, which is nearly always."""
+    """The resources in the kubelet's report if they can affect requests; None otherwise, which is nearly always."""
     if not status_counts(pod):
         return None
     status = pod.status
@@ -70,7 +70,7 @@ def _resize_report(pod: objects.Pod) -> object:
 
 
 def status_counts(pod: objects.Pod) -> bool:
-    """True if what the kubelet reports can change the requests of a pod: it is on a node, and the report is not just the spec again."""
+    """True if the kubelet's report can change the requests of a pod: it is on a node, and the report may differ from the spec."""
     status = pod.status
     if not pod.spec.node_name or not (status.container_statuses or status.init_container_statuses or status.resources):
         return False
@@ -88,10 +88,10 @@ def _status_deviates(pod: objects.Pod) -> bool:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class PodDemand:
-    """What pods of one template ask of a node; amounts in the scheduler's units (cpu in thousandths, bytes, counts).
+    """The demand of pods of one template on a node; amounts in the scheduler's units (cpu in millicores, bytes, counts).
 
-    `nonzero` is (cpu, memory) as a node adds them up, `score_nonzero` as the score of an incoming pod counts them: Kubernetes treats pods
-    with pod-level requests differently in the two places, and so do we.
+    `nonzero` is (cpu, memory) for the non-zero sums of a node, `score_nonzero` for the score of an incoming pod. As in Kubernetes, the two
+    may differ for pods with pod-level requests or a resize in progress.
     """
 
     requests: Mapping[str, int]
@@ -103,12 +103,12 @@ class PodDemand:
 
 
 class PodView:
-    """A pod and what is derived from it.
+    """A pod and the values derived from it.
 
-    `template` is equal for two pods iff every decision about them is equal apart from their identity: it covers namespace, labels,
-    annotations, the controlling owner, the whole spec but for nodeName, a resize under way, and whether the pod is being deleted; not
-    name, uid, times and the rest of the status. (The name is part of it where it names volumes: generic ephemeral ones.) A pending pod
-    that names its node has the same template as one that does not, so whoever remembers decisions by template must add `node_name`.
+    Two pods with equal `template` get equal decisions, apart from their identity. The template covers namespace, labels, annotations, the
+    controller, the spec without nodeName, a resize in progress, and the deletion mark. It does not cover name, uid, times and the rest of
+    the status, except that the name is included if generic ephemeral volumes are named after it. A pending pod with a nodeName has the same
+    template as one without, so a cache of decisions by template must add `node_name` to its key.
     """
 
     __slots__ = ("_demand", "_template", "annotations", "key", "labels", "name", "namespace", "node_name", "object", "priority", "uid")
@@ -131,7 +131,7 @@ class PodView:
         return f"PodView({self.key})"
 
     def placed_on(self, node_name: str) -> PodView:
-        """The same pod standing on a node, as it is until the API server says so too; what was derived is shared."""
+        """The same pod with another `node_name`, used until the API server confirms the binding; derived values are shared."""
         placed = PodView.__new__(PodView)
         for name in PodView.__slots__:
             setattr(placed, name, getattr(self, name))
@@ -140,36 +140,36 @@ class PodView:
 
     @property
     def template(self) -> bytes:
-        """The digest of everything that decides, 16 bytes; see the class."""
+        """The digest of everything that decisions depend on, 16 bytes; see the class."""
         if self._template is None:
             self._template = digest(self.object)
         return self._template
 
     @property
     def demand(self) -> PodDemand:
-        """What the pod asks of a node; InvalidObject when a quantity in it cannot be read."""
+        """The demand of the pod on a node; InvalidObject if a quantity cannot be read."""
         if self._demand is None:
             self._demand = _shared_demand(self)
         return self._demand
 
     @property
     def requests(self) -> Mapping[str, int]:
-        """Requests by resource name: cpu in thousandths, memory and ephemeral-storage in bytes, others in units."""
+        """Requests by resource name: cpu in millicores, memory and ephemeral-storage in bytes, others in units."""
         return self.demand.requests
 
     @property
     def nonzero(self) -> tuple[int, int]:
-        """(cpu in thousandths, memory in bytes) as a node adds them up, with defaults for containers that name none."""
+        """(cpu in millicores, memory in bytes) for the non-zero sums of a node, with defaults for containers without requests."""
         return self.demand.nonzero
 
     @property
     def score_nonzero(self) -> tuple[int, int]:
-        """(cpu in thousandths, memory in bytes) as a score counts the incoming pod; differs from `nonzero` only with pod-level requests."""
+        """(cpu in millicores, memory in bytes) for the score of the incoming pod; may differ from `nonzero` (see `PodDemand`)."""
         return self.demand.score_nonzero
 
     @property
     def host_ports(self) -> tuple[HostPort, ...]:
-        """(ip, protocol, port) taken on the node, each once."""
+        """The host ports of the pod as (ip, protocol, port), each once."""
         return self.demand.host_ports
 
     @property
@@ -190,7 +190,7 @@ class PodView:
 
     @property
     def started(self) -> float | None:
-        """When the kubelet took the pod on, in seconds since the epoch, or None."""
+        """The time at which the kubelet accepted the pod, in seconds since the epoch, or None."""
         started = self.object.status.start_time
         return None if started is None else started.timestamp()
 
@@ -201,21 +201,21 @@ class PodView:
 
     @property
     def finished(self) -> bool:
-        """True when the pod has ended and holds nothing any more."""
+        """True if the pod has ended and uses no resources any more."""
         return self.object.status.phase in {"Succeeded", "Failed"}
 
     @property
     def nominated_node(self) -> str:
-        """The node that preemption made room on for this pod, or ""."""
+        """The node that preemption nominated for this pod, or ""."""
         return self.object.status.nominated_node_name
 
     @property
     def controller(self) -> objects.OwnerReference | None:
-        """The owner that made the pod, or None."""
+        """The owner that is the pod's controller, or None."""
         return controller(self.object)
 
 
-_demands: WeakValueDictionary[bytes, PodDemand] = WeakValueDictionary()  # by template, for as long as a pod of it is known
+_demands: WeakValueDictionary[bytes, PodDemand] = WeakValueDictionary()  # by template, as long as a pod with that template exists
 
 
 def _shared_demand(view: PodView) -> PodDemand:
@@ -226,12 +226,12 @@ def _shared_demand(view: PodView) -> PodDemand:
 
 
 def derive_demand(pod: objects.Pod) -> PodDemand:
-    """The demand of one pod, worked out from scratch; InvalidObject naming the pod when a quantity cannot be read."""
+    """The demand of one pod, computed without the cache; InvalidObject if a quantity cannot be read."""
     use_status = status_counts(pod)
     exact = requests.pod_requests(pod, use_status=use_status)
     nonzero = requests.pod_requests(pod, use_status=use_status, missing=requests.non_zero_defaults(pod, exact))
-    # NodeResourcesFit builds its scorer without the switches for pod-level resources and resizes (fit.go, NewFit), so its score counts
-    # what the containers ask for.
+    # NodeResourcesFit builds its scorer without the options for pod-level resources and resizes (fit.go, NewFit), so its score uses the
+    # requests of the containers.
     same = pod.spec.resources is None and not use_status
     scored = nonzero if same else requests.pod_requests(pod, missing=requests.NON_ZERO, pod_level=False)
     return PodDemand(

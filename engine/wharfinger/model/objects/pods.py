@@ -132,7 +132,7 @@ class EphemeralVolume(KubeStruct, frozen=True):
 
 
 class AttachedStorage(KubeStruct, frozen=True):
-    """The storage that a pod names in a volume of its own, and a persistent volume stands for, in the same fields."""
+    """The storage of a pod's inline volume or of a persistent volume, which have these fields in common."""
 
     csi: CSIVolume | None = None
     aws_elastic_block_store: AWSElasticBlockStore | None = None
@@ -147,7 +147,7 @@ class AttachedStorage(KubeStruct, frozen=True):
 
 
 class Volume(AttachedStorage, frozen=True):
-    """One of spec.volumes; kinds that no scheduling decision looks at keep only their name."""
+    """One of spec.volumes; kinds that no scheduling decision reads keep only their name."""
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolume | None = None
@@ -193,7 +193,7 @@ class ContainerResources(ResourceRequirements, frozen=True):
 
 
 class ContainerResizePolicy(KubeStruct, frozen=True):
-    """What a resize of one resource does to the container."""
+    """The effect of a resize of one resource on the container."""
 
     resource_name: str = ""
     restart_policy: str = ""
@@ -211,7 +211,7 @@ class Container(KubeStruct, frozen=True):
 
 
 class Toleration(KubeStruct, frozen=True):
-    """A taint that a pod puts up with; operator "" is Equal, effect "" is every effect, key "" with Exists every key."""
+    """A toleration of taints; operator "" is Equal, effect "" matches every effect, key "" with Exists every key."""
 
     key: str = ""
     operator: str = ""

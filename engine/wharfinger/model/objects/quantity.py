@@ -45,7 +45,7 @@ def nano(text: str) -> int:
 
 
 def nano_at(text: str, where: str, name: str) -> int:
-    """`nano(text)`; the InvalidObject of a bad quantity says in which field it stands."""
+    """`nano(text)`; InvalidObject with the name of the field if it is not a quantity."""
     try:
         return nano(text)
     except InvalidObject as error:

@@ -1,9 +1,9 @@
-"""What a pod requests and may use, and its QoS class, counted exactly as Kubernetes 1.36 counts them.
+"""The requests, limits and QoS class of a pod, computed exactly as in Kubernetes 1.36.
 
-Containers run side by side, init containers one after another before them, sidecars (init containers with restartPolicy Always) from
-their turn on. A pod needs the larger of "all containers and sidecars" and "the largest moment of initialisation". Pod-level requests
-replace that sum, and overhead is added. For a pod on a node the kubelet's report counts too: during a resize the larger of wanted,
-allocated and actuated is taken, and only the latter two when the resize is infeasible.
+Containers run at the same time. Init containers run one after another before them; sidecars (init containers with restartPolicy Always)
+keep running once started. A pod needs the larger of "all containers and sidecars" and "the largest step of initialisation". Pod-level
+requests replace that sum, and overhead is added. For a pod on a node the kubelet's report counts too: during a resize the largest of
+desired, allocated and actuated requests is used; only the latter two if the resize is infeasible.
 
 All sums are in nanos (see `quantity`) because Kubernetes rounds after adding. Sources:
 component-helpers/resource/helpers.go (PodRequests, PodLimits), scheduler/framework/types.go (CalculateResource),
@@ -19,14 +19,14 @@ from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.model.objects.quantity import nano_at
 
-DEFAULT_CPU = 100 * 10**6  # nanos: a container that names no cpu weighs 100m in scores
-DEFAULT_MEMORY = 200 * 1024 * 1024 * quantity.NANO  # and 200 MiB without memory
+DEFAULT_CPU = 100 * 10**6  # nanos: a container without a cpu request counts as 100m in scores
+DEFAULT_MEMORY = 200 * 1024 * 1024 * quantity.NANO  # and as 200 MiB without a memory request
 NON_ZERO = {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY}
+_COUNTED = ("cpu", "memory")  # for the QoS class
 
 MOST = 2**53
-"""No pod counts as asking for more than this of anything, no node as offering more, and no sum of a node's requests as being more, in
-the scheduler's units (of memory: 8 PiB). Kubernetes' sums for a node overflow where pods that were put there without a scheduler ask
-for exabytes; these stay far from it, and exact as floating-point numbers."""
+"""The upper limit of a pod's request, a node's amount and a node's sum of requests, in the scheduler's units (8 PiB of memory). Kubernetes'
+sums for a node overflow if pods placed without a scheduler request exabytes; these sums do not, and are exact as floating-point numbers."""
 
 ResourceNanos = dict[str, int]
 
@@ -36,9 +36,9 @@ def pod_requests(
 ) -> ResourceNanos:
     """The requests of a pod in nanos by resource name.
 
-    `use_status` takes the kubelet's allocated and actuated resources into account, as for pods on a node. `missing` is what a container
-    counts for resources that it does not name. Without `pod_level` what is requested for the pod as a whole is left out of account.
-    InvalidObject, naming the container, when a quantity cannot be read.
+    `use_status` includes the kubelet's allocated and actuated resources, as for pods on a node. `missing` are the default requests of a
+    container for resources that it does not name. Without `pod_level` the pod-level requests are ignored. InvalidObject with the name of
+    the container if a quantity cannot be read.
     """
     infeasible = use_status and resize_infeasible(pod)
     states = _container_states(pod) if use_status else {}
@@ -98,40 +98,43 @@ def _replace_by_pod_level(total: ResourceNanos, pod: objects.Pod, *, use_status:
 
 
 def is_pod_level(name: str) -> bool:
-    """True for the resources that may be given for a whole pod: cpu, memory, hugepages-*."""
+    """True for the resources of pod-level requests: cpu, memory, hugepages-*."""
     return name in {"cpu", "memory"} or name.startswith("hugepages-")
 
 
 def is_sidecar(container: objects.Container) -> bool:
-    """True for an init container that keeps running beside the others."""
+    """True for an init container that keeps running together with the containers."""
     return container.restart_policy == "Always"
 
 
 def resize_infeasible(pod: objects.Pod) -> bool:
-    """True when the kubelet has said that the resize asked for can never be done on this node."""
+    """True if the kubelet reports that the requested resize is impossible on this node."""
     pending = next((condition for condition in pod.status.conditions if condition.type == "PodResizePending"), None)
     return pending is not None and pending.reason == "Infeasible"
 
 
 def has_pod_level_requests(pod: objects.Pod) -> bool:
-    """True when pod-level requests replace the sum of the containers for at least one resource."""
+    """True if pod-level requests replace the sum of the containers for at least one resource."""
     return pod.spec.resources is not None and any(is_pod_level(name) for name in pod.spec.resources.requests)
 
 
 def non_zero_defaults(pod: objects.Pod, requests: Mapping[str, int]) -> Mapping[str, int]:
-    """What containers count in the non-zero sums of a node; with pod-level requests only for resources that nobody in the pod names."""
+    """The default requests of containers in the non-zero sums of a node.
+
+    With pod-level requests, only for resources that are not in `requests`.
+    """
     if not has_pod_level_requests(pod):
         return NON_ZERO
     return {name: amount for name, amount in NON_ZERO.items() if name not in requests}
 
 
 def is_counted(name: str) -> bool:
-    """True for resources that the scheduler keeps account of: its own three, huge pages, attachable volumes, and names with a domain."""
+    """True for resources that the scheduler counts: cpu, memory, ephemeral-storage, huge pages, attachable volumes, names with a domain."""
     return name in {"cpu", "memory", "ephemeral-storage"} or "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
 
 
 def in_scheduler_units(nanos: Mapping[str, int]) -> dict[str, int]:
-    """Requests in the units of the scheduler (cpu in thousandths, the rest in units), without the resources it keeps no account of."""
+    """Requests in the scheduler's units (cpu in millicores, others in whole units), without resources that it does not count."""
     return {
         name: min(quantity.nanos_to_milli(amount) if name == "cpu" else quantity.nanos_to_value(amount), MOST)
         for name, amount in nanos.items()
@@ -140,7 +143,7 @@ def in_scheduler_units(nanos: Mapping[str, int]) -> dict[str, int]:
 
 
 def cpu_and_memory(nanos: Mapping[str, int]) -> tuple[int, int]:
-    """(cpu in thousandths, memory in bytes)."""
+    """(cpu in millicores, memory in bytes)."""
     return min(quantity.nanos_to_milli(nanos.get("cpu", 0)), MOST), min(quantity.nanos_to_value(nanos.get("memory", 0)), MOST)
 
 
@@ -175,11 +178,10 @@ def _largest(lists: Iterable[Mapping[str, int]]) -> ResourceNanos:
 
 
 def pod_limits(pod: objects.Pod) -> dict[str, int]:
-    """The limits of a pod in the scheduler's units; a resource that one container may use without limit is absent.
+    """The limits of a pod in the scheduler's units; a resource without a limit in some container is absent.
 
-    Containers run side by side and init containers one after another before them, sidecars beside everything that follows, so
-    limits add up as requests do (component-helpers/resource/helpers.go, PodLimits, Kubernetes 1.36, which however counts an absent
-    limit as zero).
+    Limits add up as requests do: containers run at the same time, init containers one after another before them, and sidecars together with
+    everything after them (component-helpers/resource/helpers.go, PodLimits, Kubernetes 1.36, which however counts an absent limit as zero).
     """
     containers = (*pod.spec.containers, *pod.spec.init_containers)
     bounded = set.intersection(*(set(container.resources.limits) for container in containers)) if containers else set()
@@ -207,11 +209,8 @@ def _limit(container: objects.Container, resource: str) -> int:
     return nano_at(container.resources.limits[resource], f"container {container.name!r} resources.limits", resource)
 
 
-_COUNTED = ("cpu", "memory")
-
-
 def compute_qos(spec: objects.PodSpec) -> str:
-    """Guaranteed (limits everywhere, equal to the requests), BestEffort (nothing asked for) or Burstable."""
+    """Guaranteed (limits everywhere, equal to the requests), BestEffort (no requests and limits) or Burstable."""
     parts: list[objects.ContainerResources]
     if spec.resources is not None:
         parts = [spec.resources]

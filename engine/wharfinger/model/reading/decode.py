@@ -1,14 +1,13 @@
-"""YAML and JSON decoded into structs, tolerant exactly where Kubernetes is.
+"""YAML and JSON decoded into structs, as tolerant as Kubernetes.
 
-The fast path is msgspec, from JSON bytes to a struct. Kubernetes' JSON is looser than the structs in two points: null stands for the zero
-value anywhere (`"creationTimestamp": null`, `"labels": null`), and a quantity may be a bare number. Objects that need either, and
-everything from YAML, take the slow path: a walk along the struct's type repairs these two points, then msgspec converts the result. The
-walk also gives better error messages.
+The fast path is msgspec, from JSON bytes to a struct. Kubernetes' JSON is less strict than the structs in two points: null is the zero
+value anywhere (`"creationTimestamp": null`, `"labels": null`), and a quantity may be a bare number. Objects that use either, and everything
+from YAML, take the slow path: a pass along the struct's type repairs these two points, then msgspec converts the result. That pass also
+gives better error messages.
 
-YAML differs from what a YAML library does by default in three points. A date such as `2024-01-01` is text to Kubernetes. The fast parser,
-written in C, builds nested values by unlimited recursion, so a hundred thousand brackets would end the process; text that may be that deep
-is measured first, event by event. Aliases can stand for a value that contains itself, or a few hundred bytes for a billion values; both
-are refused.
+Three points differ from the defaults of a YAML library. A date such as `2024-01-01` is text, as in Kubernetes. The fast parser in C builds
+nested values by unlimited recursion, so a hundred thousand brackets would crash the process; text that may be nested so deeply is measured
+first, event by event. With aliases a value can contain itself, or a few hundred bytes can expand to a billion values; both are rejected.
 """
 
 from __future__ import annotations
@@ -27,21 +26,23 @@ from wharfinger.errors import InvalidObject
 from wharfinger.model.objects import metadata, quantity
 
 DEEPEST = 200  # Kubernetes objects are some fifteen levels deep
-MOST_ALIASED = 1_000_000  # values of a document that uses aliases, each counted as often as it stands for something
+MOST_ALIASED = 1_000_000  # values of a document with aliases, each counted as often as it occurs after their expansion
+MOST_TOLD = 50
+"""The most fields of one object that an error lists."""
 
-_NO_FILE = ' in "<unicode string>", line'  # the parser was given text; whoever catches the error knows the file
+_NO_FILE = ' in "<unicode string>", line'  # the parser gets text; the caller adds the name of the file
 _ALIAS = re.compile(rb"(?:^|[\s\[{,:])\*[^\s*]")
 _DEEP_BLOCKS = re.compile(rb"(?:[-?:][ \t]+){64}|^ {256}", re.MULTILINE)
 
 
 class NotReadable(Exception):
-    """A file's content is not what its format demands."""
+    """The content of a file does not have the required format."""
 
 
 def parse_yaml(content: bytes, *, unique_keys: bool = False) -> Iterator[Any]:
-    """The values of the documents in a YAML text, empty ones left out; NotReadable when it is not YAML.
+    """The values of the documents in a YAML text, without empty ones; NotReadable if it is not YAML.
 
-    Of equal keys in one mapping the last counts, unless `unique_keys` has them refused, which takes a while for megabytes.
+    Of equal keys in one mapping the last counts. With `unique_keys` they are rejected; that is slow for megabytes of text.
     """
     try:
         text = content.decode("utf-8")
@@ -60,7 +61,7 @@ def parse_yaml(content: bytes, *, unique_keys: bool = False) -> Iterator[Any]:
 
 
 def _may_be_deep(content: bytes) -> bool:
-    """True if there are enough brackets open at once, dashes in a row or spaces before a line; brackets in text count too, hence `may`."""
+    """True if values may be nested too deeply: many open brackets (also those in text), dashes in a row, or spaces before a line."""
     letters = np.frombuffer(content, dtype=np.uint8)
     opening = np.isin(letters, np.frombuffer(b"[{", dtype=np.uint8)).astype(np.int32)
     closing = np.isin(letters, np.frombuffer(b"]}", dtype=np.uint8)).astype(np.int32)
@@ -81,7 +82,10 @@ def _depth(text: str) -> int:
 
 
 def _measure(value: Any, known: dict[int, tuple[int, int]], level: int = 1) -> tuple[int, int]:
-    """How many values there are in a value, and on how many levels, aliases followed; `known` are those measured already, by identity."""
+    """The number of values in a value and the number of its levels, with aliases expanded; `known` has earlier results by identity.
+
+    NotReadable if a limit is exceeded.
+    """
     if not isinstance(value, dict | list):
         return 1, 0
     if id(value) not in known:
@@ -98,7 +102,7 @@ def _measure(value: Any, known: dict[int, tuple[int, int]], level: int = 1) -> t
 
 
 def _construct_mapping(loader: Any, node: Any, deep: bool = False) -> dict[Any, Any]:
-    """The mapping of a node; NotReadable when a key is there twice."""
+    """The mapping of a YAML node; NotReadable if a key occurs twice."""
     known: set[str] = set()
     for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
         if isinstance(key, yaml.ScalarNode):
@@ -128,9 +132,6 @@ T = TypeVar("T", bound=metadata.KubeStruct)
 _PLACE = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<where>.*)`)?\Z", re.DOTALL)
 _STEP = re.compile(r"\[\d+\]|[^.\[\]]+")
 _NEUTRAL: Mapping[str, Any] = {"object": {}, "array": [], "str": "", "int": 0, "bool": False}
-MOST_TOLD = 50
-"""Fields of one object that are told as unreadable; whoever mends them sees the next ones."""
-
 _WORDS = {
     "object": "an object",
     "array": "a list",
@@ -144,7 +145,7 @@ _WORDS = {
 
 
 def decode_json(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
-    """One object of `kind` from its JSON; InvalidObject names the field that cannot be read."""
+    """One object of `kind` from its JSON; InvalidObject with the fields that cannot be read."""
     try:
         decoded: T = _decoder(kind).decode(raw)
     except msgspec.ValidationError:
@@ -155,7 +156,7 @@ def decode_json(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
 
 
 def parse_json(raw: bytes | msgspec.Raw) -> Any:
-    """JSON as plain Python values; InvalidObject when it is not JSON."""
+    """JSON as plain Python values; InvalidObject if it is not JSON."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
@@ -165,7 +166,7 @@ def parse_json(raw: bytes | msgspec.Raw) -> Any:
 def convert(plain: Any, kind: type[T]) -> T:
     """One object of `kind` from plain Python values (parsed YAML or JSON).
 
-    InvalidObject names every field that cannot be read, a line each, `MOST_TOLD` of them at most.
+    InvalidObject lists the fields that cannot be read, one per line, at most `MOST_TOLD`.
     """
     problems: list[str] = []
     mended = _mend(plain, _type_of(kind), "", problems)
@@ -185,7 +186,7 @@ def convert(plain: Any, kind: type[T]) -> T:
 
 
 def not_json(error: Exception) -> str:
-    """Why bytes are not JSON: `not JSON: …`."""
+    """The reason why bytes are not JSON: `not JSON: …`."""
     if isinstance(error, UnicodeDecodeError):
         return "not UTF-8 text"
     reason = str(error).removeprefix("JSON is malformed: ").partition(" - at ")[0]
@@ -208,11 +209,11 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 @cache
 def _type_of(kind: type[T]) -> inspect.Type:
-    return inspect.type_info(kind)  # 2 ms: far more than decoding an object with it
+    return inspect.type_info(kind)  # takes 2 ms, far longer than decoding an object
 
 
 def _take_out(plain: Any, message: str) -> bool:
-    """True if the value that a message of msgspec is about could be taken out of `plain`, so that what else is wrong can be found."""
+    """Remove the value that a message of msgspec refers to from `plain`, so that further errors can be found; True if that was possible."""
     found = _PLACE.match(message)
     where = (found and found["where"]) or ""
     steps = [int(step[1:-1]) if step[0] == "[" else step for step in _STEP.findall(where)]
@@ -220,7 +221,7 @@ def _take_out(plain: Any, message: str) -> bool:
         return False
     for step in steps[:-1]:
         plain = plain[step]
-    # All fields may be absent. In a list a value of the right type takes the place, so that the ones after it keep theirs.
+    # All fields may be absent. In a list a value of the right type replaces it, so that the later ones keep their index.
     if isinstance(plain, dict):
         return plain.pop(steps[-1], None) is not None
     wanted = next((word for word in _NEUTRAL if message.startswith(f"Expected `{word}")), None)
@@ -250,7 +251,7 @@ def _mend(value: Any, wanted: inspect.Type, where: str, problems: list[str]) -> 
 
 
 def _mend_entry(value: Any, wanted: inspect.Type, where: str, problems: list[str]) -> Any:
-    """An entry of a map of text; msgspec's own message does not say which entry is wrong, so it is said here."""
+    """An entry of a map, repaired; records wrong entries of a map of text here, because msgspec's message does not name the entry."""
     if isinstance(wanted, inspect.StrType):
         if value is None:
             return ""
@@ -281,7 +282,7 @@ def _mend_quantity(value: Any, where: str, problems: list[str]) -> Any:
 
 
 def _key(key: Any) -> str:
-    """A key of a YAML map as the JSON it stands for would have it."""
+    """A key of a YAML map as it would be in JSON."""
     return str(key).lower() if isinstance(key, bool) else str(key)
 
 

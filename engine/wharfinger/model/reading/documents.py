@@ -2,8 +2,8 @@
 
 JSON items stay raw bytes, YAML items are plain Python values; both are an `Item`. `kubectl get … -o json` of a big cluster is hundreds of
 megabytes, most of it indentation and managed fields, so a large List is not held in memory. Its shape is regular: every item starts with
-`{"apiVersion"`, with the same white space. The text is cut there and every piece is checked to be a whole JSON value; where the cut was in
-the middle of an item (an owner reference may look the same) the pieces are joined again. A List of any other shape is read as a whole.
+`{"apiVersion"`, with the same white space. The text is cut there and every piece is checked to be a whole JSON value. If the cut was in the
+middle of an item (an owner reference may look the same), the pieces are joined again. A List of any other shape is read as a whole.
 """
 
 from __future__ import annotations
@@ -27,11 +27,18 @@ from wharfinger.model.reading.decode import NotReadable
 
 _BRACKET = ord("[")
 CHUNK = 4 << 20
-_MOST_PIECES = 1000  # cuts in one item; more, and it is rather broken
+_MOST_PIECES = 1000  # cuts in one item; an item with more is taken as broken
 
 _HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"items"\s*:\s*\[\s*(?=\{(\s*)"apiVersion"\s*:)')
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 _RAW = msgspec.json.Decoder(msgspec.Raw)
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+
+Item: TypeAlias = msgspec.Raw | Any  # Raw for JSON, plain values for YAML
+
+SUFFIXES = (".json", ".yaml", ".yml", ".jsonl", ".ndjson")
+_FLOW_YAML = re.compile(rb"\s*[\[{]\s*[A-Za-z]")  # `{apiVersion: v1, …}`: braces without the quotes of JSON
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 class Outline(msgspec.Struct, rename="camel"):
@@ -48,11 +55,11 @@ OUTLINE = msgspec.json.Decoder(Outline)
 
 
 class BrokenItem(Exception):
-    """An item is not JSON; says which one and where."""
+    """An item is not JSON; the message has its number and place."""
 
 
 class ItemStream:
-    """The items of a List read from a stream; `metrics` and `capture` are known once all items were read."""
+    """The items of a List, read from a stream; `metrics` and `capture` are known after all items were read."""
 
     def __init__(self, stream: BinaryIO, head: re.Match[bytes], start: bytes) -> None:
         self.api_version = head[1].decode(errors="replace")
@@ -81,7 +88,7 @@ class ItemStream:
         yield from self._last(b"".join(pieces) + self._buffer)
 
     def _pieces(self) -> Iterator[bytes]:
-        """Candidates for items, each from one opening to the next; the first of a list inside an item does not count as one."""
+        """Candidates for items, each from one opening to the next; an opening right after a bracket starts a nested list and is no cut."""
         while True:
             start = opening = 0
             while (opening := self._buffer.find(self._opening, opening + 1)) >= 0:
@@ -94,7 +101,7 @@ class ItemStream:
                 return
 
     def _last(self, rest: bytes) -> list[msgspec.Raw]:
-        """The last item (or, had the cuts been wrong, the last few), with what else stands in the List after its items."""
+        """The last item (or the last few, if the last cuts were wrong); reads the fields of the List that follow its items."""
         try:
             outline = OUTLINE.decode(b'{"items":[' + rest)
         except msgspec.ValidationError as error:
@@ -105,22 +112,15 @@ class ItemStream:
         return outline.items or []
 
     def _broken(self, error: Exception) -> BrokenItem:
-        reason = decode.not_json(error).partition(" (byte")[0]  # counted from somewhere else
+        reason = decode.not_json(error).partition(" (byte")[0]  # a position in the piece, not in the file
         return BrokenItem(f"item {self._read}, which starts at byte {self._offset}, is {reason}")
 
 
 def open_stream(stream: BinaryIO) -> tuple[ItemStream | None, bytes]:
-    """(the items of a List of regular shape or None, what was read of the stream to find out)."""
+    """(the items of a List of regular shape or None, the bytes that were read from the stream to check its shape)."""
     start = stream.read(CHUNK)
     head = _HEAD.match(start)
     return (ItemStream(stream, head, start) if head is not None else None), start
-
-
-Item: TypeAlias = msgspec.Raw | Any  # Raw for JSON, plain values for YAML
-
-SUFFIXES = (".json", ".yaml", ".yml", ".jsonl", ".ndjson")
-_FLOW_YAML = re.compile(rb"\s*[\[{]\s*[A-Za-z]")  # `{apiVersion: v1, …}`: braces without the quotes of JSON
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,13 +135,10 @@ class Document:
     capture: Item | None = None
 
 
-_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
-
-
 def streams(path: str | Path) -> Iterator[tuple[str, BinaryIO]]:
     """(name for messages, unpacked content) of a file, of each file in a folder, or of standard input (`-`).
 
-    Of a folder those files are read, sorted, that have one of the suffixes above. UsageError when there is nothing to read.
+    From a folder, the files with one of `SUFFIXES` are read in sorted order. UsageError if there is nothing to read.
     """
     if str(path) == "-":
         yield "standard input", _unpacked(_standard_input())
@@ -159,7 +156,7 @@ def streams(path: str | Path) -> Iterator[tuple[str, BinaryIO]]:
 
 @contextmanager
 def reading(label: str) -> Iterator[None]:
-    """A context in which a file is read; UsageError with the file's name where that fails."""
+    """A context in which a file is read; an OSError becomes a UsageError with the file's name."""
     try:
         yield
     except OSError as error:
@@ -167,7 +164,7 @@ def reading(label: str) -> Iterator[None]:
 
 
 def _standard_input() -> BinaryIO:
-    if sys.stdin.closed:  # by whoever read it to its end: `--snapshot - --pods -`
+    if sys.stdin.closed:  # by its first reader: `--snapshot - --pods -`
         raise UsageError("standard input can be read only once: give one of the two `-` as a file")
     return sys.stdin.buffer
 
@@ -190,7 +187,7 @@ def _unpacked(stream: BinaryIO) -> BinaryIO:
 
 
 def split(stream: BinaryIO, *, yaml_likely: bool = False) -> Iterator[Document]:
-    """The documents of one file; NotReadable when it is neither JSON nor YAML."""
+    """The documents of one file; NotReadable if it is neither JSON nor YAML."""
     try:
         items, start = open_stream(stream)
         if items is None:
@@ -248,7 +245,7 @@ def _given(raw: msgspec.Raw) -> msgspec.Raw | None:
 
 
 def _json_lines(content: bytes) -> list[Document]:
-    """Documents of newline-delimited JSON; none when it is something else."""
+    """The documents of newline-delimited JSON; empty if it is something else."""
     lines = [line for line in content.splitlines() if line.strip()]
     try:
         return [_outlined(line) for line in lines] if len(lines) > 1 else []
@@ -257,7 +254,7 @@ def _json_lines(content: bytes) -> list[Document]:
 
 
 def as_list(item: Item) -> Document | None:
-    """The items of an item that is itself a List, or None when it is not."""
+    """The items of an item that is itself a List; None if it is not."""
     if isinstance(item, msgspec.Raw):
         try:
             document = _outlined(bytes(item))

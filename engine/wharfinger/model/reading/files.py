@@ -1,8 +1,8 @@
-"""Clusters read from files: what `kubectl get … -o json|yaml` prints, manifests, folders of either, standard input, gzip.
+"""Clusters read from files: output of `kubectl get … -o json|yaml`, manifests, folders of these, standard input, gzip.
 
 Each item of a List is decoded once, into the struct of its kind; managed fields, contents of volumes and the like never become Python
 objects. Equal parts of many objects are kept once: the fifty thousand pods of a cluster come from a few hundred templates. A broken item
-is named by file, index, kind and field; the caller chooses whether reading goes on.
+is reported with file, index, kind and field; the caller chooses whether to continue.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Part = TypeVar("Part")
 
 
 class Sharing:
-    """What was seen so far."""
+    """Shares equal parts between the objects that were read so far."""
 
     def __init__(self) -> None:
         self._first_of: dict[bytes, objects.Pod] = {}
@@ -44,7 +44,7 @@ class Sharing:
         return structs.replace(node, status=status)
 
     def pod(self, pod: objects.Pod) -> objects.Pod:
-        """An equal pod that shares all but its identity with the first pod of its template; volumes that decide nothing are left out."""
+        """An equal pod that shares its parts with the first pod of its template; without volumes that no decision depends on."""
         first = self._first_of.setdefault(pod_view.digest(pod), pod)
         return objects.Pod(
             metadata=self._metadata(pod.metadata, first.metadata),
@@ -87,18 +87,18 @@ T = TypeVar("T", bound=objects.KubeStruct)
 
 MetricTable = dict[str, dict[str, snapshot_file.Sample]]
 
-_DEEPEST_LIST = 2  # nobody nests Lists; kubectl flattens them
+_DEEPEST_LIST = 2  # kubectl flattens nested Lists
 _HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"\s*[,}]')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objects:
-    """What was read.
+    """The objects that were read.
 
-    `by_kind` holds every object under its struct, in the order of reading and each key once (the last one read counts). `metrics` is
-    metric name → node → (value, time). `ignored` counts kinds that no decision needs, `skipped` says what was broken and left out,
-    `replaced` counts objects of which a later version was read. `taken_at` is the latest time, in seconds since 1970, at which a file says
-    that it was captured. `unknown_fields` are the fields of written manifests that Kubernetes does not know, a sentence each.
+    `by_kind` has every object under its struct, in the order of reading and each key once (the last one read counts). `metrics` is
+    metric name → node → (value, time). `ignored` counts kinds that no decision needs, `skipped` has a message for each broken object that
+    was left out, `replaced` counts objects of which a later version was read. `taken_at` is the latest time of capture in the files, in
+    seconds since 1970. `unknown_fields` has a sentence for each field of a written manifest that Kubernetes does not know.
     """
 
     by_kind: Mapping[type[objects.AnyObject], Sequence[objects.AnyObject]] = field(default_factory=dict)
@@ -129,11 +129,11 @@ class Objects:
 
 
 def read_objects(paths: Iterable[str | Path], *, skip_invalid: bool = False, written: bool = False) -> Objects:
-    """Everything that the files, folders and `-` (standard input) hold.
+    """All objects in the files, folders and `-` (standard input).
 
-    UsageError when a path cannot be read; InvalidObject when something in it cannot, unless `skip_invalid`, which lists it in `skipped`
-    instead. What people have `written` is read to its end before it is refused, and its unknown fields are looked for: the error has
-    everything that is wrong, a line each.
+    UsageError if a path cannot be read; InvalidObject if an object cannot be read. With `skip_invalid` it is listed in `skipped` instead.
+    `written`: the files are written by hand; they are read to the end and checked for unknown fields, and the error lists everything that
+    is wrong, one per line.
     """
     reader = _Reader(skip_invalid=skip_invalid, written=written)
     with _paused_collection():
@@ -145,7 +145,7 @@ def read_objects(paths: Iterable[str | Path], *, skip_invalid: bool = False, wri
 
 
 def read_bytes(content: bytes, label: str = "-", *, skip_invalid: bool = False) -> Objects:
-    """Everything that one file's content holds; `label` is its name in messages."""
+    """All objects in the content of one file; `label` is its name in messages."""
     reader = _Reader(skip_invalid=skip_invalid)
     reader.read(label, io.BytesIO(content))
     return reader.finish()
@@ -153,7 +153,7 @@ def read_bytes(content: bytes, label: str = "-", *, skip_invalid: bool = False) 
 
 @contextmanager
 def _paused_collection() -> Iterator[None]:
-    """Reading makes millions of objects and no garbage in cycles: looking for it would double the time."""
+    """A context without garbage collection: reading creates millions of objects and no cycles, and collection would double the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
 """Fields of manifests that Kubernetes does not know.
 
-The structs of this package have the fields that decisions read and skip all others, as they must with what an API server answers, which may
-be newer. In what a person wrote, a field that nobody knows is most likely a misspelt one, and the pod is placed as if it were not there.
-The names come from the models of Kubernetes' official client; `make docs` writes them anew to `manifest_fields.json`.
+The structs of `model.objects` have the fields that decisions read and skip all others, because an API server may be newer. In a manifest
+written by hand, an unknown field is most likely a spelling error, and the pod would be placed as if the field were absent. The names come
+from the models of Kubernetes' official client; `make docs` writes them to `manifest_fields.json`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ WRITTEN = frozenset(
         ("batch", "CronJob"),
     }
 )
-"""(group, kind) of what pods are made of; only these are looked through."""
+"""(group, kind) of pods and of the objects with pod templates; only these are checked."""
 
 MOST_TOLD = 50
-"""Unknown fields of one object that are named; further ones are counted."""
+"""The most unknown fields of one object that are listed; further ones are counted."""
 
 
 def unknown_fields(manifest: Any, group: str, kind: str) -> tuple[str, ...]:
@@ -46,12 +46,12 @@ def unknown_fields(manifest: Any, group: str, kind: str) -> tuple[str, ...]:
 
 
 def unknown_template_fields(template: Any, where: str) -> tuple[str, ...]:
-    """The same of a pod template that stands at `where`."""
+    """The same for a pod template at the path `where`."""
     return _told(_unknown(template, "PodTemplateSpec", where))
 
 
 class _Table(msgspec.Struct, frozen=True):
-    """`kinds` is group/kind → type, `types` is type → field → type of it or of its list's entries, "" where anything may stand."""
+    """`kinds` is group/kind → type; `types` is type → field → type of the field or of its list's entries, "" if anything is allowed."""
 
     kinds: dict[str, str]
     types: dict[str, dict[str, str]]
@@ -76,7 +76,7 @@ def _told(found: Iterator[tuple[str, str, Mapping[str, str]]]) -> tuple[str, ...
 
 
 def _unknown(value: Any, of: str, where: str) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-    """(place, name, names that are known there) of each unknown field; values of the wrong shape are decoding's to refuse."""
+    """(path, name, known names at that path) of each unknown field; values of the wrong shape are left to decoding."""
     if isinstance(value, list):
         for index, entry in enumerate(value):
             if isinstance(entry, dict):

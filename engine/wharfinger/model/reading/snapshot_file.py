@@ -4,11 +4,11 @@
      "capture": {"takenAt": "2026-01-05T10:00:00Z", "notRead": ["CSINode: …"]},
      "metrics": {"cpu_busy": {"node-1": 0.4, "node-2": {"value": 0.9, "time": "2026-01-05T10:00:00Z"}}}}
 
-The `metrics` table may also stand in a document of its own (`kind: MetricSamples`, `apiVersion: wharfinger.dev/v1alpha1`).
+The `metrics` table may also be a document of its own (`kind: MetricSamples`, `apiVersion: wharfinger.dev/v1alpha1`).
 
-Objects are written from the structs of the model, so the file does not contain what no decision reads: managed fields, environment
-variables, commands, probes, contents of volumes, conditions of nodes beyond their type and status. Policies may read annotations, so they
-are written, except the one in which `kubectl apply` keeps the whole object.
+Objects are written from the structs of the model, so the file does not contain fields that no decision reads: managed fields, environment
+variables, commands, probes, contents of volumes, conditions of nodes beyond their type and status. Annotations are written, because
+policies may read them, except the one in which `kubectl apply` keeps the whole object.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from wharfinger.model.reading import decode
 
 
 class Sample(NamedTuple):
-    """A value and when it was taken, in seconds since the epoch; None: when the snapshot was."""
+    """A value and its time in seconds since the epoch; None for the time of the snapshot."""
 
     value: float
     time: float | None = None
@@ -45,7 +45,7 @@ _FAR = 100_000_000_000.0  # seconds since 1970: in the year 5138, or millisecond
 
 
 def read_samples(table: msgspec.Raw | Any) -> dict[str, dict[str, Sample]]:
-    """Samples by metric name and node; InvalidObject names the metric and node that cannot be read."""
+    """Samples by metric name and node; InvalidObject with the metric and node that cannot be read."""
     plain = decode.parse_json(table) if isinstance(table, msgspec.Raw) else table
     if not isinstance(plain, dict):
         raise InvalidObject("expected metric names, each with a value for every node")
@@ -76,7 +76,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Capture(KubeStruct, frozen=True):
-    """When a snapshot was taken, and what could not be read then, in sentences."""
+    """The time of a snapshot, and a sentence for everything that could not be read."""
 
     taken_at: Time | None = None
     not_read: tuple[str, ...] = ()
@@ -91,12 +91,12 @@ class Capture(KubeStruct, frozen=True):
 
 
 def capture_at(seconds: float, not_read: Iterable[str] = ()) -> Capture:
-    """The word on a capture at a time, of which the whole second counts, as it does where pods are placed for real."""
+    """The capture at a time, rounded down to a whole second, as the running scheduler does."""
     return Capture(taken_at=datetime.fromtimestamp(int(seconds), UTC), not_read=tuple(not_read))
 
 
 def encoded(obj: objects.AnyObject, api_version: str) -> bytes:
-    """The object as an item of the file: JSON that says its kind first."""
+    """The object as an item of the file: JSON that starts with its kind."""
     annotations = obj.metadata.annotations
     if LAST_APPLIED in annotations:
         kept = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
@@ -105,7 +105,7 @@ def encoded(obj: objects.AnyObject, api_version: str) -> bytes:
 
 
 def document(items: Iterable[bytes], capture: Capture, metrics: Mapping[str, Samples] | None = None) -> Iterator[bytes]:
-    """The file in pieces, one item to a line, and one line for the samples of each metric."""
+    """The file in pieces, one line per item, and one line for the samples of each metric."""
     yield b'{"apiVersion":"v1","items":['
     separator = b"\n"
     for item in items:
@@ -121,5 +121,5 @@ def document(items: Iterable[bytes], capture: Capture, metrics: Mapping[str, Sam
 
 
 def read_capture(plain: msgspec.Raw | Any) -> Capture:
-    """What a file says of how it was taken; InvalidObject names the field that cannot be read."""
+    """The capture of a file; InvalidObject with the field that cannot be read."""
     return decode.decode_json(plain, Capture) if isinstance(plain, msgspec.Raw) else decode.convert(plain, Capture)

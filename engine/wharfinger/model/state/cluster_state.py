@@ -1,8 +1,8 @@
-"""The state of the cluster as the scheduler knows it, kept up to date by watch events and by its own decisions, and copies of it.
+"""The state of the cluster as the scheduler knows it, kept up to date by watch events and by its own decisions; and copies of it.
 
-Nodes and pods are values that never change, so a copy starts as a list of references. Building the tables of the copy takes longer and
-happens in steps, so that the event loop is not blocked. A copy is equal: the same rows in the same order, the same pods in the same order
-on them, the same revision. It decides the same.
+Nodes and pods are immutable values, so a copy starts as a list of references. Building the tables of the copy takes longer and is done in
+steps, so that the event loop is not blocked. `copied` returns a state that can be changed on its own. A `Checkpoint` keeps also which pods
+are assumed or aside; `put_back` and `stand_at` restore a state with the same rows, pods and revision from it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from wharfinger.model.reading.files import Objects
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.model.state.tables import ClusterTables, ObjectStore
 
+STEP = 50
+"""Objects per step of a copy: well below a millisecond of work."""
+
 
 class Aside:
-    """Pods on unknown nodes, by node and by uid: the node has not been seen yet, or was removed. They count nowhere until it appears."""
+    """Pods on unknown nodes: the node has not been seen yet, or was removed. They are not counted until the node appears."""
 
     __slots__ = ("_by_node", "_node_of")
 
@@ -40,7 +43,7 @@ class Aside:
             yield from ((pod, node, assumed) for pod, assumed in pods.values())
 
     def put(self, pod: PodView, node: str, *, assumed: bool) -> None:
-        """Keep a pod until its node appears, in place of an earlier entry."""
+        """Keep a pod until its node appears; replaces an earlier entry of the pod."""
         self.take(pod.uid)
         self._by_node.setdefault(node, {})[pod.uid] = pod, assumed
         self._node_of[pod.uid] = node
@@ -64,15 +67,15 @@ class Aside:
         return list(pods.values())
 
     def is_assumed(self, uid: str) -> bool:
-        """True if a pod is here that is assumed."""
+        """True if the pod of that uid is here and assumed."""
         node = self._node_of.get(uid)
         return node is not None and self._by_node[node][uid][1]
 
 
 class ClusterState:
-    """Nodes, placed pods and everything else that decisions read.
+    """Nodes, placed pods and all other objects that decisions read.
 
-    A pod, by uid, is in one of these states (the cache of kube-scheduler 1.36, pkg/scheduler/backend/cache, has the same):
+    A pod, by uid, is in one of these states (the same as in the cache of kube-scheduler 1.36, pkg/scheduler/backend/cache):
 
                       assume                        add_pod (confirm: the watch saw the binding)
         ┌─────────┐ ─────────▶ ┌─────────┐ ─────────────────────────────▶ ┌────────┐ ──┐ update_pod
@@ -84,14 +87,14 @@ class ClusterState:
              │        add_pod
              └ a pod without a node is unknown here: it waits in the queue, and its updates change nothing
 
-    Either of assumed and placed may also be *aside*: its node is not known (its event has not come yet, or the node was removed
-    first). It counts nowhere until the node appears, and then as if it had always been there.
+    An assumed or placed pod may also be *aside*: its node is not known (the node's event has not arrived yet, or the node was removed
+    first). The pod is not counted until the node appears.
 
-    What should not happen but does, because events are lost and lists are repeated, ends in what the API server said last: a pod
-    confirmed on another node than it was assumed on moves there; an update or a repeated add of an unknown pod adds it; removing or
-    forgetting what is not there changes nothing, and neither does forgetting a placed pod. Only decisions of our own are held to
-    the diagram: assuming a pod that is already assumed or placed raises ValueError, assuming on a node that is not there
-    UnknownObject. An object whose quantities cannot be read raises InvalidObject and leaves no trace.
+    Events may be lost and lists repeated. The last version from the API server always wins: a pod confirmed on another node than
+    it was assumed on moves there; an update or a repeated add of an unknown pod adds it; removing or forgetting an unknown pod
+    changes nothing, and neither does forgetting a placed pod. Only the scheduler's own decisions must follow the diagram: assuming
+    a pod that is assumed or placed already raises ValueError, assuming it on an unknown node UnknownObject. An object whose
+    quantities cannot be read raises InvalidObject and changes nothing.
     """
 
     def __init__(self, now: float | None = None) -> None:
@@ -101,9 +104,9 @@ class ClusterState:
 
     @classmethod
     def from_objects(cls, found: Objects, now: float | None = None) -> ClusterState:
-        """The state described by objects that were read; pods that wait for a node are left out unless they are nominated.
+        """The state described by objects that were read; pending pods are left out unless they are nominated.
 
-        `now` is the time of the picture, by default the latest one that occurs in it or at which it was captured.
+        `now` is the time of the state, by default the latest time in its objects or the time of capture, whichever is later.
         """
         state = cls(now)
         for kind, members in found.by_kind.items():
@@ -137,7 +140,7 @@ class ClusterState:
         return self._tables.objects
 
     def snapshot(self, now: float | None = None) -> Snapshot:
-        """A read-only window on the state as it is now; it may be read until the next change."""
+        """A read-only view of the present state; it may be read until the next change."""
         if now is None:
             now = self._tables.newest if self._now is None else self._now
         return Snapshot(self._tables, now)
@@ -145,7 +148,7 @@ class ClusterState:
     # ── nodes ──
 
     def add_node(self, node: kubernetes.Node) -> None:
-        """Add a node, or update it if it is there; pods that were waiting for it take their place."""
+        """Add a node, or update it if it exists; pods that are aside for this node are placed on it."""
         name = node.metadata.name
         if name in self._tables.nodes.row_of:
             self._tables.update_node(node)
@@ -155,11 +158,11 @@ class ClusterState:
             self._tables.put(pod, row, assumed=assumed)
 
     def update_node(self, node: kubernetes.Node) -> None:
-        """Update a node, or add it if it is not there."""
+        """Update a node, or add it if it does not exist."""
         self.add_node(node)
 
     def remove_node(self, name: str) -> bool:
-        """Remove a node; True if it was there. Its pods are kept aside in case it returns."""
+        """Remove a node; True if it existed. Its pods are kept aside until it is added again."""
         if name not in self._tables.nodes.row_of:
             return False
         orphans = self._tables.remove_node(name)
@@ -170,7 +173,7 @@ class ClusterState:
     # ── pods ──
 
     def add_pod(self, pod: kubernetes.Pod | PodView) -> None:
-        """Apply the pod as the API server has it: place, confirm or move it, or remove it when it has finished."""
+        """Apply the pod as the API server has it: place, confirm or move it, or remove it if it has finished."""
         view = pod if isinstance(pod, PodView) else PodView(pod)
         if view.finished:
             self.remove_pod(view)
@@ -185,7 +188,7 @@ class ClusterState:
 
     def _place(self, pod: PodView) -> None:
         tables = self._tables
-        pod.demand  # noqa: B018 - derived now, so that a pod that cannot be read leaves no trace
+        pod.demand  # noqa: B018 - derived now, so that a pod that cannot be read changes nothing
         placement = tables.pods.by_uid.get(pod.uid)
         if placement is not None and tables.nodes.names[placement.row] == pod.node_name and _same(placement.pod, pod):
             placement.pod, placement.assumed = pod, False
@@ -202,13 +205,13 @@ class ClusterState:
             tables.put(pod, row, assumed=False)
 
     def remove_pod(self, pod: kubernetes.Pod | PodView) -> bool:
-        """Remove a pod in any state; True if it was here."""
+        """Remove a pod in any state; True if it was known."""
         uid = pod.uid if isinstance(pod, PodView) else PodView(pod).uid
         nominated = self._tables.denominate(uid)
         return self._let_go(uid) or nominated
 
     def assume(self, pod: PodView, node_name: str) -> None:
-        """Count a pod on the node that was chosen for it, before the API server knows."""
+        """Count a pod on the node that was chosen for it, before the API server has the binding."""
         tables = self._tables
         row = tables.nodes.row_of.get(node_name)
         if row is None:
@@ -251,7 +254,7 @@ class ClusterState:
         yield from ((pod, assumed) for pod, _, assumed in self._aside)
 
     def nominate(self, pod: PodView, node_name: str) -> None:
-        """Reserve a node for a pending pod until it is assumed, placed, removed or denominated: preemption makes room there."""
+        """Nominate a node for a pending pod, by preemption; valid until the pod is assumed, placed, removed or denominated."""
         self._tables.nominate(pod, node_name)
 
     def denominate(self, pod: PodView) -> bool:
@@ -261,7 +264,7 @@ class ClusterState:
     # ── everything else ──
 
     def put(self, obj: kubernetes.AnyObject) -> None:
-        """Keep any object: nodes and pods in their places, others in `objects`."""
+        """Add or replace any object: nodes and pods as in `add_node` and `add_pod`, others in `objects`."""
         if isinstance(obj, kubernetes.Node):
             self.add_node(obj)
         elif isinstance(obj, kubernetes.Pod):
@@ -271,7 +274,7 @@ class ClusterState:
             self._tables.objects.put(obj)
 
     def drop(self, kind: str, key: str) -> bool:
-        """Remove an object of `objects` by kind and key (`namespace/name` or `name`); True if it was there."""
+        """Remove an object of `objects` by kind and key (`namespace/name` or `name`); True if it existed."""
         self._tables.revision += 1
         return self._tables.objects.drop(kind, key)
 
@@ -280,21 +283,21 @@ class ClusterState:
         self._tables.set_metric(name, samples)
 
     def put_metric(self, name: str, column: MetricColumn, samples: Samples, layout: int) -> None:
-        """The same where samples are finite, and their column is made already for the rows of `nodes_listed` in that layout."""
+        """The same for finite samples with their column, which was built for the rows of `nodes_listed` in that layout."""
         self._tables.put_metric(name, column, samples, layout)
 
     def drop_metric(self, name: str) -> None:
-        """Forget a metric; one that is not there may be dropped."""
+        """Remove a metric; no error if it is not there."""
         self._tables.drop_metric(name)
 
     def nodes_listed(self) -> tuple[int, list[str], list[kubernetes.Node]]:
-        """A number that changes when rows do, and the names and objects of nodes in row order; lists of the caller's own."""
+        """The layout number of the rows, and copies of the lists of node names and node objects in row order."""
         nodes = self._tables.nodes
         return nodes.rows.layout, list(nodes.names), list(nodes.objects)
 
 
 def _same(old: PodView, new: PodView) -> bool:
-    """True if nothing that decisions read of the pod has changed."""
+    """True if two versions of a pod are equal in everything that decisions read."""
     return (
         old.template == new.template
         and old.name == new.name
@@ -308,12 +311,8 @@ def _phase(pod: PodView) -> str:
     return pod.object.status.phase
 
 
-STEP = 50
-"""Objects per step: well below a millisecond of work."""
-
-
 def copied(snapshot: Snapshot) -> Generator[None, None, ClusterState]:
-    """A generator of steps that returns the copy; the first step has to come while the snapshot is current."""
+    """A generator of steps that returns the copy; the first step must run while the snapshot is current."""
     tables = snapshot._current()  # noqa: SLF001 — row by row would take twice as long, and this step blocks the loop
     nodes = list(tables.nodes.objects)
     pods = [placement.pod for members in tables.pods.by_row for placement in members.values()]
@@ -340,10 +339,10 @@ def copied(snapshot: Snapshot) -> Generator[None, None, ClusterState]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A state by reference: everything in it is a value that never changes.
+    """A copy of a state by reference: everything in it is immutable.
 
-    `pods` stand on the nodes of `names`, `assumed` or not, by row and in the order on it, then those whose node is not known: lists side by
-    side, as a tuple for each of fifty thousand pods would take ten times as long. `nominations` are (pod, node).
+    `pods`, `names` (of their nodes) and `assumed` are parallel lists: first the pods by row and in their order on the row, then those
+    aside. A tuple for each of fifty thousand pods would take ten times as long. `nominations` are (pod, node).
     """
 
     revision: int
@@ -357,7 +356,7 @@ class Checkpoint:
 
 
 def checkpoint_of(state: ClusterState) -> Checkpoint:
-    """The state as it is; some milliseconds for tens of thousands of pods."""
+    """The checkpoint of the present state; takes some milliseconds for tens of thousands of pods."""
     tables = state._tables  # noqa: SLF001 — only copies need rows in order
     names = tables.nodes.names
     placed = [placement for members in tables.pods.by_row for placement in members.values()]
@@ -375,7 +374,7 @@ def checkpoint_of(state: ClusterState) -> Checkpoint:
 
 
 def put_back(state: ClusterState, pod: PodView, node: str, *, assumed: bool) -> None:
-    """Places a pod of a checkpoint in a state that already has the nodes."""
+    """Place a pod of a checkpoint in a state that already has the nodes."""
     if not assumed:
         state.add_pod(pod if pod.node_name == node else pod.placed_on(node))
     elif node in state._tables.nodes.row_of:  # noqa: SLF001 — likewise
@@ -385,6 +384,6 @@ def put_back(state: ClusterState, pod: PodView, node: str, *, assumed: bool) -> 
 
 
 def stand_at(state: ClusterState, revision: int) -> None:
-    """Sets the revision of a complete state, which counts on from there."""
+    """Set the revision of a completely restored state; later changes continue from it."""
     tables = state._tables  # noqa: SLF001 — likewise
     tables.revision = tables.layout_revision = revision

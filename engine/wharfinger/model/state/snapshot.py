@@ -1,8 +1,7 @@
-"""What a decision reads: the cluster at one revision.
+"""The cluster at one revision, as decisions read it.
 
-A snapshot copies nothing. It is a window on the live tables that refuses to be read once they have moved on, so a cycle can never
-mix two states of the cluster; `detach` gives one that lives on. Arrays are read-only windows too: whoever wants to keep one across
-changes copies it.
+A snapshot copies nothing. It is a view of the live tables that raises StaleSnapshot once these have changed, so a cycle never mixes two
+states of the cluster; `detach` returns a copy that stays valid. Arrays are read-only views too: to keep one across changes, copy it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from wharfinger.model.state.tables import ClusterTables, ObjectStore
 
 
 class Snapshot:
-    """The cluster at `revision`, as seen at time `now` (seconds since 1970). Rows are 0 … n_nodes-1, in no order that means anything."""
+    """The cluster at `revision` and time `now` (seconds since 1970). Rows are 0 … n_nodes-1, in no meaningful order."""
 
     __slots__ = ("_tables", "now", "revision")
 
@@ -47,14 +46,14 @@ class Snapshot:
         return tables
 
     def detach(self) -> Snapshot:
-        """The same snapshot on tables of its own, which nobody changes; takes time and memory in proportion to the cluster."""
+        """The same snapshot on tables of its own, which do not change; takes time and memory in proportion to the cluster."""
         return Snapshot(self._current().copy(), self.now)
 
     # ── nodes ──
 
     @property
     def n_nodes(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return self._current().nodes.rows.count
 
     @property
@@ -73,7 +72,7 @@ class Snapshot:
         return self._current().nodes.name_codes.view
 
     def row(self, name: str) -> int | None:
-        """The row of a node, None if there is no such node."""
+        """The row of a node; None if there is no such node."""
         return self._current().nodes.row_of.get(name)
 
     def node(self, row: int) -> NodeView:
@@ -91,11 +90,11 @@ class Snapshot:
         return None if placement is None else (placement.row, placement.pod)
 
     def placement(self, uid: str) -> Placement | None:
-        """Where a pod is, None if it is not placed; not to be changed by the caller."""
+        """The placement of a pod; None if it is not placed. The caller must not change it."""
         return self._current().pods.by_uid.get(uid)
 
     def nominated(self, row: int) -> Sequence[PodView]:
-        """The pending pods for which preemption makes room on a node."""
+        """The pending pods that are nominated to a node, in order of nomination."""
         tables = self._current()
         return tables.nominations.on(tables.nodes.names[row])
 
@@ -105,81 +104,81 @@ class Snapshot:
 
     @property
     def nominated_rows(self) -> NDArray[np.intp]:
-        """The nodes that some pod is nominated to, ascending."""
+        """The rows that some pod is nominated to, (n,) intp ascending."""
         return self._current().nominated_rows()
 
     @property
     def strings(self) -> StringTable:
-        """What the codes in string columns stand for; with another table the numbers of `taint_set` are others too."""
+        """The table of the codes in string columns. If it is another object, the numbers of `taint_set` have changed too."""
         return self._current().nodes.strings
 
     # ── resources ──
 
     def resource_index(self, name: str) -> int | None:
-        """The place of a resource in the tables below (cpu 0, memory 1, ephemeral-storage 2); None if no node or pod names it."""
+        """The index of a resource in the arrays below (cpu 0, memory 1, ephemeral-storage 2); None if no node or pod names it."""
         return self._current().nodes.resources.index.get(name)
 
     @property
     def resource_names(self) -> Sequence[str]:
-        """The resources in order of their places."""
+        """The resource names in order of their indexes."""
         return tuple(self._current().nodes.resources.index)
 
     @property
     def allocatable(self) -> NDArray[np.int64]:
-        """What pods may use, (n_resources, n_nodes) int64: millicores, bytes, units; 0 where a node does not offer it."""
+        """The allocatable amounts, (n_resources, n_nodes) int64: millicores, bytes, units; 0 where a node does not have the resource."""
         return self._current().nodes.resources.allocatable.view
 
     @property
     def capacity(self) -> NDArray[np.int64]:
-        """What nodes have, (n_resources, n_nodes) int64."""
+        """The capacity of nodes, (n_resources, n_nodes) int64."""
         return self._current().nodes.resources.capacity.view
 
     @property
     def requested(self) -> NDArray[np.int64]:
-        """What placed pods ask for, (n_resources, n_nodes) int64."""
+        """The sum of the requests of placed pods, (n_resources, n_nodes) int64."""
         return self._current().nodes.resources.requested.view
 
     @property
     def has_allocatable(self) -> NDArray[np.bool_]:
-        """True if a node names the resource among its allocatable ones, (n_resources, n_nodes) bool."""
+        """True for nodes that name the resource as allocatable, (n_resources, n_nodes) bool."""
         return self._current().nodes.resources.has_allocatable.view
 
     @property
     def has_capacity(self) -> NDArray[np.bool_]:
-        """True if a node names the resource in its capacity, (n_resources, n_nodes) bool."""
+        """True for nodes that name the resource in their capacity, (n_resources, n_nodes) bool."""
         return self._current().nodes.resources.has_capacity.view
 
     @property
     def nonzero(self) -> NDArray[np.int64]:
-        """Requests of cpu (millicores) and memory (bytes) with defaults for containers that name none, (2, n_nodes) int64."""
+        """Requests of cpu (millicores) and memory (bytes) with defaults for containers without requests, (2, n_nodes) int64."""
         return self._current().nodes.resources.nonzero.view
 
     @property
     def pod_count(self) -> NDArray[np.int64]:
-        """How many pods are on each node, (n_nodes,) int64."""
+        """The number of pods on each node, (n_nodes,) int64."""
         return self._current().nodes.resources.pod_count.view
 
     @property
     def allowed_pods(self) -> NDArray[np.int64]:
-        """How many pods each node takes (allocatable `pods`), (n_nodes,) int64."""
+        """The number of pods that each node can run (allocatable `pods`), (n_nodes,) int64."""
         return self._current().nodes.resources.allowed_pods.view
 
     @property
     def pod_capacity(self) -> NDArray[np.int64]:
-        """Capacity `pods`, (n_nodes,) int64."""
+        """The capacity `pods` of each node, (n_nodes,) int64."""
         return self._current().nodes.resources.pod_capacity.view
 
     # ── facts about nodes ──
 
     @property
     def unschedulable(self) -> NDArray[np.bool_]:
-        """True if each node is cordoned, (n_nodes,) bool."""
+        """True for nodes that are cordoned, (n_nodes,) bool."""
         return self._current().nodes.unschedulable.view
 
     def fact(self, name: str, read: Fact, *, text: bool = False) -> NDArray[np.float64] | NDArray[np.int32]:
         """A plain value of each node object, (n_nodes,): float64 with NaN where absent, or with `text` int32 string codes, -1 where absent.
 
-        `name` stands for `read` and `text`, which are used only when the name is new.
+        `name` identifies `read` and `text`, which are used only if the name is new.
         """
         return self._current().nodes.facts.values(name, read, text=text)
 
@@ -201,7 +200,7 @@ class Snapshot:
         return self._current().nodes.taint_set.view
 
     def taints(self, number: int) -> tuple[objects.Taint, ...]:
-        """The taints behind a number of `taint_set`, in the nodes' own order."""
+        """The taints of a number of `taint_set`, in the nodes' own order."""
         return self._current().nodes.taints[number]
 
     def image(self, name: str) -> ImageState:
@@ -219,7 +218,7 @@ class Snapshot:
         return self._current().nodes.topologies.of(key)
 
     def domain(self, key: str) -> tuple[NDArray[np.int32], int]:
-        """The domain of each node, (n_nodes,) int32 with -1 where the label is absent, and how many domains there are."""
+        """The domain of each node, (n_nodes,) int32 with -1 where the label is absent, and the number of domains."""
         topology = self.topology(key)
         return topology.ids, topology.n_domains
 
@@ -232,52 +231,52 @@ class Snapshot:
         value: Callable[[PodView], float | None] | None = None,
         passing: bool = False,
     ) -> Selection:
-        """Running counts over the placed pods that satisfy a predicate (or the sum of their values; None does not count).
+        """Running counts over the placed pods that satisfy a predicate (or sums of their values; a pod whose value is None is left out).
 
-        `key` stands for the predicate, the value and everything they depend on apart from the pod: they are called for a key that
-        is new, and kept. Unless `per_pod`, both are asked once per template, so they may not look at what differs within one (name,
-        uid, times, node). A selection that is unlikely to be used again is `passing`, and kept for a short while only.
+        `key` identifies `predicate`, `value` and everything they depend on apart from the pod; they are used only if the key is new. Unless
+        `per_pod`, both are called once per template, so they must not depend on name, uid, times or node. A selection that is unlikely to
+        be used again is `passing`, and kept for a short time only.
         """
         return self._current().selections.of(key, predicate, per_pod=per_pod, value=value, passing=passing)
 
     def corrected(self, selection: Selection, corrections: Corrections) -> CorrectedSelection:
-        """The numbers of a selection of this cluster, where some pods count otherwise."""
+        """The numbers of a selection of this cluster, with corrected weights of some pods."""
         tables = self._current()
         return CorrectedSelection(tables.nodes, tables.pods, selection, corrections)
 
     def placements_with(self, key: Hashable, value_of: Callable[[PodView], Hashable], value: Hashable) -> Collection[Placement]:
-        """The pods of which `value_of` is equal to a value, by an index that is kept; `key` stands for `value_of`."""
+        """The placed pods for which `value_of` returns a value, from a kept index; `key` identifies `value_of`."""
         return self._current().pod_readers.placements(key, value_of).of(value)
 
     def classes_with(self, key: Hashable, value_of: Callable[[PodView], Hashable], value: Hashable) -> Collection[PodClass]:
-        """The same for what is equal for all pods of a template: the classes of pods that have the value, `count` in each."""
+        """The same for a `value_of` that is equal for all pods of a template: the classes of pods, each with its `count` of pods."""
         return self._current().pod_readers.classes(key, value_of).of(value)
 
     def tally(self, key: Hashable, derive: Callable[[PodView], Iterable[Hashable]]) -> Tally:
-        """Running counts of what placed pods bring with them: how many pods for each thing that `derive` finds in a pod.
+        """The running number of placed pods for each thing that `derive` finds in a pod.
 
-        `key` stands for `derive`, which is asked once per template.
+        `key` identifies `derive`, which is called once per template.
         """
         return self._current().pod_readers.tally(key, derive)
 
     # ── metrics and other objects ──
 
     def metric(self, *names: str) -> MetricColumn | None:
-        """The samples of a metric by row, of the first of its names that has any; None if none ever had."""
+        """The samples of a metric by row, under the first of its names that has samples; None if none has."""
         metrics = self._current().metrics
         name = metrics.known(names)
         return None if name is None else metrics.column(name)
 
     @property
     def samples(self) -> Mapping[str, Samples]:
-        """The samples of every metric as they came: node name → (value, time)."""
+        """The samples of every metric as they were set: node name → (value, time)."""
         return self._current().metrics.samples
 
     def unseen(self, *names: str, window: float = 0.0) -> Mapping[str, NDArray[np.float64]] | None:
-        """Requests of pods that began after their node's sample of a metric, or have not begun: cpu (millicores), memory (bytes).
+        """Requests of pods that started after their node's sample of a metric, or have not started: cpu (millicores), memory (bytes).
 
-        Those that began within `window` seconds before it count as well. Each (n_nodes,) float64, 0 where there is no sample; None if
-        the metric never had any.
+        Pods that started within `window` seconds before the sample count too. Each (n_nodes,) float64, 0 without a sample; None if the
+        metric has no samples.
         """
         metrics = self._current().metrics
         name = metrics.known(names)
@@ -290,13 +289,13 @@ class Snapshot:
 
     @property
     def moment(self) -> Hashable:
-        """Something that is equal for two snapshots if the time, the samples of metrics and the order of the rows are."""
+        """A value that is equal for two snapshots with equal time, metric samples and order of rows."""
         tables = self._current()
         return self.now, tables.metrics.revision, tables.layout_revision
 
     @property
     def objects(self) -> ObjectStore:
-        """Everything that is neither node nor placed pod."""
+        """The objects that are neither nodes nor placed pods."""
         return self._current().objects
 
     # ── what changed ──
@@ -307,12 +306,12 @@ class Snapshot:
         return self._current().layout_revision
 
     def node_changes(self, since: int) -> NDArray[np.intp] | None:
-        """The rows whose node object changed after a revision, ascending; None if rows have moved since."""
+        """The rows whose node object changed after a revision, (n,) intp ascending; None if rows were added or removed since."""
         tables = self._current()
         return None if since < tables.layout_revision else tables.node_changes.since(since)
 
     def usage_changes(self, since: int) -> NDArray[np.intp] | None:
-        """The rows whose pods (or nominated pods) changed after a revision, ascending; None if rows have moved since."""
+        """The rows whose pods or nominated pods changed after a revision, (n,) intp ascending; None if rows were added or removed since."""
         tables = self._current()
         return None if since < tables.layout_revision else tables.usage_changes.since(since)
 

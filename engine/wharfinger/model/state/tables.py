@@ -1,8 +1,8 @@
-"""Everything a cluster's state consists of, and the few changes that keep its tables consistent with each other.
+"""The tables of a cluster's state, and the changes that keep them consistent with each other.
 
-`cluster_state` decides what may happen to a pod and in which order; here a pod simply is on a row or not. Besides the columns of nodes and
-pods these are the nominations (pods for which preemption makes room) and the object store: services, claims, volumes, budgets, classes and
-namespaces, which few plugins read, and by name, so they are kept as they are.
+`cluster_state` has the state machine of pods; here a pod is on a row or not. In addition to the columns of nodes and pods there are the
+nominations (pods for which preemption reserved a node) and the object store: services, claims, volumes, budgets, classes and namespaces.
+Few plugins read these objects, and by name, so they are kept as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wharfinger.model.objects.pod_view import PodView
 
 
 class Nominations:
-    """Which pending pods are nominated to which node; a pod is nominated to one node at most."""
+    """The nominated pods by node; a pod is nominated to one node at most."""
 
     __slots__ = ("_by_node", "_node_of", "version")
 
@@ -47,7 +47,7 @@ class Nominations:
         return self._node_of.get(uid)
 
     def put(self, pod: PodView, node_name: str) -> None:
-        """Nominate a pod, instead of any earlier nomination."""
+        """Nominate a pod; replaces an earlier nomination."""
         self.drop(pod.uid)
         self.version += 1
         self._node_of[pod.uid] = node_name
@@ -96,7 +96,7 @@ class ObjectStore:
             yield from by_key.values()
 
     def put(self, obj: objects.AnyObject) -> None:
-        """Keep an object, instead of an earlier one of that kind and key."""
+        """Add an object; replaces an earlier one of that kind and key."""
         kind, key = objects.kind_of(obj), objects.key_of(obj)
         by_key = self._by_kind.setdefault(kind, {})
         self._ungroup(kind, key, by_key.get(key))
@@ -127,7 +127,7 @@ class ObjectStore:
         self._revisions[kind] = self.revision
 
     def revision_of(self, *kinds: type[objects.AnyObject]) -> int:
-        """The revision of the last change among some kinds; 0 if there was none."""
+        """The revision of the last change of some kinds; 0 if there was none."""
         return max((self._revisions.get(kind.__name__, 0) for kind in kinds), default=0)
 
     def get(self, kind: type[T], name: str, namespace: str = "") -> T | None:
@@ -144,7 +144,7 @@ class ObjectStore:
     def group(self, kind: type[T], grouping: Callable[[T], Hashable], group: Hashable) -> Sequence[T]:
         """The objects of a kind that `grouping` puts into a group, sorted by key; groups are kept up to date from the first call on.
 
-        `grouping` is a function of a module, the same object at every call: it names the way of grouping.
+        `grouping` must be a function of a module, the same object at every call, because it is the key of the groups.
         """
         kept = self._groups.setdefault(kind.__name__, {})
         groups = kept.get(cast("Grouping", grouping))
@@ -160,8 +160,7 @@ class ClusterTables:
     """The tables of one cluster.
 
     `revision` grows with every change; `layout_revision` is the one in which a row was last added, removed or moved. `newest` is
-    the latest time found in any object or sample: the time at which this picture of the cluster was taken, for all that can be
-    known from it.
+    the latest time in any object or sample, the best estimate of the present time of the cluster.
     """
 
     __slots__ = (
@@ -200,7 +199,7 @@ class ClusterTables:
         self.newest = 0.0
 
     def add_node(self, node: objects.Node) -> int:
-        """The row of a node that was not there."""
+        """Add a new node; returns its row."""
         row = self.nodes.add(node)
         self.pods.row_added()
         self.revision += 1
@@ -211,7 +210,7 @@ class ClusterTables:
         return row
 
     def update_node(self, node: objects.Node) -> None:
-        """Apply a node's new object; a heartbeat does not count as a change of its row."""
+        """Apply a node's new object; a heartbeat is not recorded as a change of its row."""
         row = self.nodes.row_of[node.metadata.name]
         self._see_node(node)
         self.revision += 1
@@ -223,7 +222,7 @@ class ClusterTables:
             self.nodes.tidy()
 
     def remove_node(self, name: str) -> list[Placement]:
-        """Remove a node and its pods; returns the placements of these."""
+        """Remove a node and its pods; returns the placements of these pods."""
         row = self.nodes.row_of[name]
         orphans = list(self.pods.by_row[row].values())
         for placement in orphans:
@@ -251,7 +250,7 @@ class ClusterTables:
             self.ports.take(row, demand.host_ports)
         self.pods.add(pod, row, assumed=assumed)
         self.usage_changes.record(row, self.revision)
-        self.nodes.tidy()  # deciding about pods has given codes too
+        self.nodes.tidy()  # decisions add codes too
 
     def take_out(self, placement: Placement) -> None:
         """Remove a pod from its row."""
@@ -264,7 +263,7 @@ class ClusterTables:
         self.usage_changes.record(row, self.revision)
 
     def nominate(self, pod: PodView, node_name: str) -> None:
-        """Reserve a node for a pending pod, known or not; filters on that node have to be asked again."""
+        """Nominate a node, known or not, for a pending pod; its row counts as changed, so filters run on it again."""
         self.denominate(pod.uid)
         self.revision += 1
         self.nominations.put(pod, node_name)
@@ -301,18 +300,18 @@ class ClusterTables:
             self.see(time)
 
     def put_metric(self, name: str, column: MetricColumn, samples: Samples, layout: int) -> None:
-        """Replace the samples of a metric by finite ones whose column is made already, for that layout of rows."""
+        """Replace the samples of a metric by finite ones, with their column, which was built for that layout of rows."""
         self.revision += 1
         self.metrics.put(name, column, samples, layout)
         self.see(float(np.max(column.times, where=column.present, initial=-math.inf)))
 
     def drop_metric(self, name: str) -> None:
-        """Forget a metric."""
+        """Remove a metric."""
         self.revision += 1
         self.metrics.drop(name)
 
     def see(self, time: float | None) -> None:
-        """Move `newest` on to a time that was found, unless it is older."""
+        """Set `newest` to a time if it is later."""
         if time is not None and time > self.newest:
             self.newest = time
 
@@ -326,7 +325,7 @@ class ClusterTables:
                 self.see(stamp.timestamp())
 
     def copy(self) -> ClusterTables:
-        """The same cluster in tables of its own, rows in the same order."""
+        """A copy of the tables with rows in the same order."""
         twin = ClusterTables()
         for node in self.nodes.objects:
             twin.add_node(node)
