@@ -200,7 +200,7 @@ class QueueSortPlugin(Plugin, ABC):
 
 
 class PreEnqueuePlugin(Plugin, ABC):
-    """True if a pod may enter the queue at all."""
+    """Decides if a pod may enter the queue."""
 
     @abstractmethod
     def pre_enqueue(self, pod: PodView) -> Reason | None:
@@ -269,7 +269,7 @@ class Permission:
 
 
 class PermitPlugin(Plugin, ABC):
-    """True if a reserved placement may be bound now, later or not at all."""
+    """Decides if a reserved placement may be bound now, later or never."""
 
     @abstractmethod
     def permit(self, placement: Placement, waiting: Sequence[Placement]) -> Permission:

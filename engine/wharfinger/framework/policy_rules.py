@@ -192,7 +192,7 @@ def _remember(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodVie
         _changes(policy, rule, cycle, pod, snapshot, snapshot.revision)
 
 
-def _changes(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: PLR0913, PLR0917 — what the framework asks with, and about which rule
+def _changes(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: PLR0913, PLR0917 — the framework's arguments and the rule
     """The rows on which the result of a GLOBAL rule may have changed since a revision; None for no rows."""
     token, seen = _bound(policy, cycle, pod, snapshot).token(rule, snapshot), _seen(policy, rule)
     if cycle.get(seen) != token:

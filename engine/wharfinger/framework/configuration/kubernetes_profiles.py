@@ -1,7 +1,7 @@
 """Reads a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1, Kubernetes 1.36) as settings of the chain.
 
-People have this file already. Fields that Wharfinger does not need are accepted and named, unknown ones are refused. A profile says
-which scores count and with which weights (`plugins`), and gives plugins their arguments (`pluginConfig`), which each plugin checks itself.
+Users of kube-scheduler have this file already. Fields that Wharfinger does not need are accepted and reported, unknown fields are rejected.
+A profile sets the scores with their weights (`plugins`), and the arguments of plugins (`pluginConfig`), which each plugin checks itself.
 """
 
 from __future__ import annotations

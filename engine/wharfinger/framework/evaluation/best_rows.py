@@ -34,7 +34,7 @@ MOST_CLASSES = 256
 ROWS_OF_CELL = 64
 MOST_ROWS_OF_BLOCK = 4096
 MOST_KEPT = 16  # arrangements of one layout; more combinations of topology keys are hardly in use at once
-FEW_CELLS = 3  # up to this number of cells, a loop in Python is faster than array operations
+FEW_CELLS = 3  # cells that are counted again one by one; more are counted by array operations
 NOTHING = -np.inf
 
 

@@ -104,8 +104,8 @@ class Filtering:
         self.laps = NO_LAPS
         self._global = tuple(slot for slot in self.slots if slot.volatility is Volatility.GLOBAL)
         self._timed = tuple(slot for slot in self.slots if slot.volatility is Volatility.TIMED)
-        self._moment: Hashable = None  # that the TIMED filters were asked at
-        self._static: tuple[FilterSlot, ...] = ()  # of the STATIC filters, and of the ROW and TIMED ones, those with something to say
+        self._moment: Hashable = None  # at which the TIMED filters ran
+        self._static: tuple[FilterSlot, ...] = ()  # the STATIC filters, and in `_row` the ROW and TIMED ones, that are not skipped
         self._row: tuple[FilterSlot, ...] = ()
         self._local: tuple[FilterSlot, ...] = ()
         self.refusal: filter_slot.Refusal | None = None
@@ -113,7 +113,7 @@ class Filtering:
         self.feasible: Mask = np.empty(0, np.bool_)
         self.count = 0
         self._room = NominatedRoom()
-        self.local: Mask = self.feasible  # what the STATIC, ROW and TIMED filters and the node set let through
+        self.local: Mask = self.feasible  # the nodes that pass the STATIC, ROW and TIMED filters and the node set
 
     @property
     def _worth(self) -> Mask | None:
@@ -150,7 +150,7 @@ class Filtering:
     def refresh(self, asked: Question, changes: Changes) -> Rows:
         """Bring the feasible set up to date; returns the rows that became feasible or infeasible, or all rows after a full evaluation."""
         if self.refusal is not None:
-            if self._global or self._timed:  # a STATIC or ROW PreFilter reads nothing that has changed
+            if self._global or self._timed:  # the PreFilter of a STATIC or ROW filter reads nothing that has changed
                 self.evaluate(asked)
             return ALL if self.refusal is None else NO_ROWS
         renewed = self._refresh_global(asked, changes)

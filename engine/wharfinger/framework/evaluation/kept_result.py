@@ -68,7 +68,7 @@ class Evaluation:
         self._layout = -1
         self.asked_at = 0.0
         self._nominee: str | None = (
-            None  # the pod the evaluation is for, if room is being made for it: that room does not crowd it out itself
+            None  # the uid of the pod, if it is nominated to a node itself: its own nomination does not count against it
         )
         self._scored = False
         self._message: str | None = None

@@ -87,7 +87,7 @@ class Plain:
         return plugin_faults.points(self._plugin, plugin_faults.raw_scores(self._plugin, answer, n_rows), n_rows)
 
     def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:  # noqa: ARG002 — nothing to know
-        """Nothing."""
+        """The empty extent."""
         return NO_EXTENT
 
     def moves(self, extent: Extent, values: NDArray[Any]) -> bool:  # noqa: ARG002 — nothing to move

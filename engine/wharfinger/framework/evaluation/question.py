@@ -35,7 +35,7 @@ NO_ROWS.setflags(write=False)
 ALL = slice(None)
 
 
-class Question(NamedTuple):  # a tuple, because one is made for every decision and making it must cost next to nothing
+class Question(NamedTuple):  # a tuple, because it is created for every decision and must cost very little
     """A pod, the cluster it is to be placed in, and the state that the points of each plugin share."""
 
     cycle: CycleState

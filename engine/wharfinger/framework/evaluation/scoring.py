@@ -292,7 +292,7 @@ class Scoring:
             self._rank(patched, asked, feasible)
 
     def _count_flips(self, flips: NDArray[np.intp], feasible: Mask) -> None:
-        assert self._classes is not None  # noqa: S101 — asked for where there are classes
+        assert self._classes is not None  # noqa: S101 — called only if there are classes
         ids, n_classes = self._classes.ids[flips], len(self._classes.rows)
         now = feasible[flips]
         before = self._n_feasible
@@ -366,7 +366,7 @@ class Scoring:
             return None
         return self._score_global(slot, asked, changes, flips, feasible, ALL if toggled else changed)
 
-    def _score_global(  # noqa: PLR0913, PLR0917 — what the terms are asked with, and about which rows
+    def _score_global(  # noqa: PLR0913, PLR0917 — the arguments of all terms, and the changed rows
         self, slot: ScoreSlot, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask, changed: Rows
     ) -> Rows:
         """Score by a GLOBAL term that is not skipped; returns the rows with new points."""

@@ -1,8 +1,8 @@
-"""DefaultPreemption: which pods of lower priority would have to leave, and from which node, so that a pod fits.
+"""DefaultPreemption: chooses the node and the pods of lower priority to evict so that a pod fits.
 
-For every node where removing pods could help: suppose that all pods of lower priority leave; if the pod fits then, let them return one by
-one, the most important first, as long as it still fits. Who could not return is a victim. Of all such nodes one is chosen by Kubernetes'
-criteria. Pods that a policy does not let be evicted for this one are left out of account from the beginning.
+For every node where removing pods could help: suppose that all pods of lower priority are removed; if the pod fits then, restore them one
+by one, the most important first, as long as it still fits. The pods that cannot be restored are the victims. Kubernetes' criteria choose
+one of these nodes. Pods that policies do not allow to evict for this pod are never supposed to be removed.
 
 Differences to Kubernetes: all nodes are looked at, where Kubernetes begins at a random one and stops after a tenth of them; and of equal
 nodes the first by name is taken instead of any. What a node would cost is kept until something on it, or something that all nodes depend
@@ -189,7 +189,7 @@ def ineligible(pod: PodView, snapshot: Snapshot, unresolvable: Mask) -> str:
     return WAITING if any(True for _ in leaving) else ""
 
 
-def select_victims(  # noqa: PLR0913, PLR0917 — a node, a question about it, and the three that are asked
+def select_victims(  # noqa: PLR0913, PLR0917 — a node, a pod, and what decides about them
     row: int, pod: PodView, snapshot: Snapshot, trial: Trial, budgets: Budgets, evictable: Evictable = ANYONE
 ) -> Candidate | tuple[Reason, ...]:
     """The victims on a node and their cost, or the reasons why the node cannot be freed (`SelectVictimsOnNode`)."""

@@ -1,7 +1,7 @@
 """ImageLocality: prefer nodes that already hold the pod's images, unless only few nodes do.
 
-An image counts with its size times the share of nodes that hold it, so that a popular image does not pull every pod to the one node that
-happened to have it first.
+An image counts with its size times the fraction of nodes that hold it. An image that few nodes hold counts little, so that its pods do not
+all go to the first node that pulled it.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def _points(pod: PodView, snapshot: Snapshot) -> NDArray[np.int64]:
     for image in pod.images:
         state = snapshot.image(image)
         if state.n_nodes:
-            # Kubernetes keeps one size per image, that of the node which reported it first; so do we, taking the first row.
+            # Kubernetes keeps one size per image, from the node that reported it first; here it is the size on the first row.
             held[state.rows] += int(float(state.sizes[0]) * (state.n_nodes / snapshot.n_nodes))
     spec = pod.object.spec
     most = MOST_PER_CONTAINER * (len(spec.init_containers) + len(spec.containers))
-    if most <= LEAST:  # a pod without containers: nothing to tell nodes apart by
+    if most <= LEAST:  # a pod without containers: all nodes are equal
         return np.zeros(snapshot.n_nodes, np.int64)
     return 100 * (np.clip(held, LEAST, most) - LEAST) // (most - LEAST)

@@ -1,4 +1,4 @@
-"""NodeAffinity: the nodes a pod selects by label or name, and those it would rather have."""
+"""NodeAffinity: the nodes that a pod requires or prefers by label or name."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         self.added_preferences = _preferences(added)
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
-        """Skip without requirements; the nodes named, where every term names some; rejected, where the names contradict each other."""
+        """Skip without requirements; `NodeSet` if every term names nodes; `Rejected` if the names contradict each other."""
         needed = required(pod.object)
         if needed is None and self.enforced is None:
             return SKIP

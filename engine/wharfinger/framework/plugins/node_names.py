@@ -31,7 +31,7 @@ class NodeName(FilterPlugin):
     wakes_on = ClusterEvent.NODE_ADD
 
     def identity(self, pod: PodView) -> Hashable:
-        """The node asked for, which is no part of the template."""
+        """The pod's `nodeName`, which is not part of the template."""
         return pod.node_name or None
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
@@ -39,7 +39,7 @@ class NodeName(FilterPlugin):
         return None if pod.node_name else SKIP
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 everywhere but on the node asked for."""
+        """The verdicts for `rows`: bit 0 for all nodes but the one named."""
         return single(REASON, ~node_selection.named(pod.node_name, snapshot, rows))
 
 
@@ -55,11 +55,11 @@ class NodeUnschedulable(FilterPlugin):
     wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_TAINT
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
-        """Skip for a pod that tolerates the taint which goes with `spec.unschedulable`."""
+        """Skip for a pod that tolerates the taint `node.kubernetes.io/unschedulable`."""
         return SKIP if matching.tolerated(pod.object.spec.tolerations, TAINT) else None
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
-        """True if the node may be scheduled on now, or its taints may have become tolerable."""
+        """True if the node of the change is not cordoned, or not known."""
         return change.now is None or not change.now.spec.unschedulable
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point

@@ -67,7 +67,7 @@ class Column:
         return self.lanes - 1
 
     def keep_lanes(self, lanes: Sequence[int]) -> None:
-        """Keep these lanes only, numbered anew in this order."""
+        """Keep these lanes only, numbered in this order."""
         if self.lanes is None:
             raise TypeError("a column without lanes has none to keep")
         self.array = self.array[list(lanes)]

@@ -1,7 +1,7 @@
 """Kubernetes objects as frozen structs, in one namespace: `objects.Pod`, `objects.Node` and so on.
 
 Attributes are the snake_case of Kubernetes' own names (`pod.spec.node_selector`). An absent or null field is the zero value of its type;
-only where Kubernetes tells absent from empty (a label selector, minDomains, …) the field is Optional. Quantities stay text.
+only if Kubernetes distinguishes absent from empty (a label selector, minDomains, …), the field is Optional. Quantities stay text.
 
 Start with `pods` and `cluster` for the structs; `pod_view` and `node_view` derive what decisions read from them.
 """
@@ -145,7 +145,7 @@ AnyObject: TypeAlias = (
     | RuntimeClass
 )
 
-# Kinds by the API group that defines them: another group may well have a kind of the same name (Knative's Service), which is none of ours.
+# Kinds by the API group that defines them: another group may have a kind of the same name (Knative's Service), which is not read.
 KINDS: MappingProxyType[tuple[str, str], type[AnyObject]] = MappingProxyType(
     {
         ("", "Pod"): Pod,

@@ -114,7 +114,7 @@ class RuntimeClass(KubeStruct, frozen=True):
 
 
 class VolumeNodeAffinity(KubeStruct, frozen=True):
-    """Which nodes can reach a persistent volume."""
+    """The nodes that can reach a persistent volume."""
 
     required: NodeSelector | None = None
 
@@ -291,7 +291,7 @@ class DaemonSet(KubeStruct, frozen=True):
 
 
 class StatefulSetOrdinals(KubeStruct, frozen=True):
-    """Where the numbering of a StatefulSet's pods starts."""
+    """The first ordinal of a StatefulSet's pods."""
 
     start: Int32 = 0
 

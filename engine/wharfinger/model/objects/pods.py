@@ -107,7 +107,7 @@ class ImageVolume(KubeStruct, frozen=True):
 
 
 class PersistentVolumeClaimSpec(KubeStruct, frozen=True):
-    """spec of a claim; `storage_class_name` None asks for the default class, "" for none."""
+    """spec of a claim; `storage_class_name` None is the default class, "" no class."""
 
     access_modes: tuple[str, ...] = ()
     selector: LabelSelector | None = None
@@ -119,7 +119,7 @@ class PersistentVolumeClaimSpec(KubeStruct, frozen=True):
 
 
 class PersistentVolumeClaimTemplate(KubeStruct, frozen=True):
-    """The claim that a generic ephemeral volume or a StatefulSet asks for."""
+    """The template of a claim, of a generic ephemeral volume or a StatefulSet."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()

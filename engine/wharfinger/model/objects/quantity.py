@@ -114,12 +114,12 @@ def value(text: str) -> int:
 
 
 def amount(resource: str, text: str) -> int:
-    """A quantity in the unit in which the scheduler counts that resource: cpu in thousandths, everything else in units."""
+    """A quantity in the scheduler's unit of that resource: cpu in millicores, everything else in whole units."""
     return milli(text) if resource == "cpu" else value(text)
 
 
 def amount_at(resource: str, text: str) -> int:
-    """`amount(resource, text)`; the InvalidObject of a bad quantity says of which resource it is."""
+    """`amount(resource, text)`; InvalidObject with the name of the resource if it is not a quantity."""
     try:
         return amount(resource, text)
     except InvalidObject as error:

@@ -276,7 +276,7 @@ class _Reader:
         self._skipped += [f"{label}: {sentence}" for sentence in found.not_read]
 
     def _refuse(self, where: str, reasons: str) -> None:
-        """Tell what is wrong, a reason a line: now, at the end together with all that is wrong, or in `skipped`, a sentence an object."""
+        """Report the reasons, one per line: raise InvalidObject, keep them for `finish`, or add one sentence to `skipped`."""
         if self._skip_invalid:
             self._skipped.append(f"{where}: {'; '.join(reasons.splitlines())}")
             return
@@ -287,7 +287,7 @@ class _Reader:
 
 
 def _implied_kind(document: documents.Document) -> tuple[str, str]:
-    """(apiVersion, kind) of items that do not say their own, as in a PodList straight from the API server."""
+    """(apiVersion, kind) of items without their own, as in a PodList from the API server."""
     return document.api_version, document.kind.removesuffix("List") if document.is_list else document.kind
 
 

@@ -1,9 +1,9 @@
 """Workloads expanded to the pods that their controllers would create, with the defaults of the API server.
 
-A person who asks "where would this go?" has a Deployment, not pods. The pods made here are pending, named `<workload>-<number>`, and have
-what scheduling reads of real ones: labels including the hash or ordinal that the controller adds, the controlling owner (for default
-spreading), a StatefulSet's claims, a DaemonSet's node affinity and tolerations (controller/daemon). Nothing is random: the same manifest
-gives the same pods.
+A user who tries out a policy has a Deployment, not pods. The pods created here are pending, named `<workload>-<number>`, and have all that
+scheduling reads of real pods: labels including the hash or ordinal that the controller adds, the controller (for default spreading), a
+StatefulSet's claims, a DaemonSet's node affinity and tolerations (controller/daemon). Nothing is random: the same manifest gives the same
+pods.
 
 Objects taken from a cluster have the API server's defaults, manifests do not. Defaulting follows apis/core/v1/defaults.go and the
 admission plugins Priority, RuntimeClass and DefaultTolerationSeconds, Kubernetes 1.36.
@@ -109,7 +109,7 @@ def _as_text(name: str, nanos: int) -> str:
 
 
 def _eviction_tolerations(given: Iterable[objects.Toleration]) -> list[objects.Toleration]:
-    """A pod stays five minutes on a node that is not ready or unreachable, unless it says otherwise."""
+    """The default tolerations: a pod stays five minutes on a node that is not ready or unreachable, unless it has its own."""
     given = tuple(given)
     return [
         objects.Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=_EVICTION_SECONDS)
@@ -168,10 +168,10 @@ _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expansion:
-    """The pods that workloads ask for, pending.
+    """The pending pods of workloads.
 
-    `made` are the objects that controllers would make along with them (ReplicaSets, claims of StatefulSets) and that have to be in the
-    cluster for the pods to be decided rightly. `warnings` are sentences about what could not be looked up.
+    `made` are the other objects that controllers would create (ReplicaSets, claims of StatefulSets), which the cluster needs for correct
+    decisions about the pods. `warnings` are sentences about objects that could not be looked up.
     """
 
     pods: tuple[objects.Pod, ...]
@@ -182,7 +182,7 @@ class Expansion:
 def expand(given: Objects, cluster: Objects | None = None, *, most: int | None = None) -> Expansion:
     """The pods of every workload and every pod among `given`; `cluster` has the nodes, priority and runtime classes to look up.
 
-    InvalidObject when they ask for more than `most`, by default `MOST_PODS`, as soon as there is one too many.
+    InvalidObject if there are more than `most` pods, by default `MOST_PODS`; raised at the first pod beyond the limit.
     """
     most = MOST_PODS if most is None else most
     known = [given] if cluster is None else [cluster, given]
@@ -220,7 +220,7 @@ def _from_template(
     labels: Mapping[str, str] | None = None,
     owned_by: objects.OwnerReference | None = None,
 ) -> objects.Pod:
-    """One pod of a template; its uid says where it comes from."""
+    """One pod of a template; its uid contains the kind, namespace and name of its owner."""
     namespace = owner.metadata.namespace or "default"
     metadata = objects.ObjectMeta(
         name=name,
@@ -249,7 +249,7 @@ def _count(replicas: int | None) -> range:
 
 
 def _deployment(deployment: objects.Deployment) -> Iterator[objects.AnyObject]:
-    """A ReplicaSet between the Deployment and its pods, with the hash that tells revisions apart."""
+    """The ReplicaSet of a Deployment, with the pod template hash, and its pods."""
     spec = deployment.spec
     label = {"pod-template-hash": _short_hash(spec.template)}
     template = structs.replace(

@@ -109,7 +109,7 @@ class Snapshot:
 
     @property
     def strings(self) -> StringTable:
-        """The table of the codes in string columns. If it is another object, the numbers of `taint_set` have changed too."""
+        """The table of the codes in string columns. If it is a different object, the numbers of `taint_set` have changed too."""
         return self._current().nodes.strings
 
     # ── resources ──

@@ -42,7 +42,7 @@ Watches = dict[str, DomainWatch]
 
 
 class Encounter:
-    """An incoming pod of one template with its resolved terms; tells which terms match between it and placed pods."""
+    """An incoming pod of one template with its resolved terms; its methods match terms between it and placed pods."""
 
     __slots__ = ("_namespaces_seen", "_seen", "_used", "identity", "keys_seen", "namespace_labels", "pod", "terms")
 

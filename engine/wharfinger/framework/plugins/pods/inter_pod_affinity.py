@@ -36,7 +36,7 @@ REASONS = (
 
 
 class InterPodAffinityArguments(Arguments):
-    """InterPodAffinityArgs: what a placed pod's required affinity to the newcomer is worth, and whether placed pods' preferences count."""
+    """InterPodAffinityArgs: the weight of placed pods' required affinity to the incoming pod, and whether to ignore their preferences."""
 
     hard_pod_affinity_weight: int = Field(default=1, ge=0, le=100)
     ignore_preferred_terms_of_existing_pods: bool = False
@@ -81,7 +81,7 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
         try:
             terms = affinity.terms_of(pod)
         except InvalidObject:
-            return False  # nothing that happens makes them readable
+            return False  # no event makes them readable
         if change.pod is not None:
             return _let_in(affinity.Hints(pod, terms, snapshot.objects), change, change.pod)
         if change.events & ClusterEvent.NAMESPACE:

@@ -41,7 +41,7 @@ ALL = slice(None)
 
 
 class PodTopologySpreadArguments(Arguments):
-    """PodTopologySpreadArgs: which constraints a pod without its own gets."""
+    """PodTopologySpreadArgs: the default constraints for pods without their own."""
 
     default_constraints: tuple[dict[str, Any], ...] = ()
     defaulting_type: Literal["System", "List"] = "System"
@@ -117,7 +117,7 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
                 else spread.parse_default(self.defaults, pod, snapshot, spread.DO_NOT_SCHEDULE)
             )
         except InvalidObject:
-            return False  # nothing that happens makes them readable
+            return False  # no event makes them readable
         if change.pod is not None:
             return _counts_change(constraints, pod.namespace, change, change.pod)
         if change.events & ClusterEvent.NODE_DELETE or change.now is None:
@@ -150,7 +150,7 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
             constraints = self._constraints(cycle, pod, snapshot, spread.DO_NOT_SCHEDULE)
             self._constraints(
                 cycle, pod, snapshot, spread.SCHEDULE_ANYWAY
-            )  # PreScore cannot refuse a pod, so its part is read here already
+            )  # PreScore cannot reject a pod, so its constraints are parsed here too
         except InvalidObject as error:
             return Rejected((Reason(f"topology spread constraints cannot be read: {error}", resolvable=False),))
         if not constraints:

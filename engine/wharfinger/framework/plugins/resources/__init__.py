@@ -1,4 +1,4 @@
-"""The plugins that compare requests with what nodes have, and the amounts they read.
+"""The plugins NodeResourcesFit and NodeResourcesBalancedAllocation, which compare requests with the resources of nodes.
 
 Start with `node_resources_fit`; `resource_columns` reads the amounts for both.
 """

@@ -1,7 +1,7 @@
-"""NodeResourcesBalancedAllocation: prefer the node whose use of its resources the pod makes more even.
+"""NodeResourcesBalancedAllocation: prefers nodes whose use of resources becomes more balanced with the pod.
 
-Since Kubernetes 1.35 not the evenness after the placement counts but the change that the pod makes to it, so that a pod is not charged for
-what others did to a node.
+Since Kubernetes 1.35 the score is not the balance after the placement but its change by the pod, so that the imbalance caused by other pods
+does not count.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         return None if lanes.added.any() else SKIP
 
     def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:  # noqa: ARG002 — the extension point
-        """Points for `rows`, 50..100: 75 where the pod changes nothing, more where it evens out."""
+        """Points for `rows`, 50..100: 75 if the pod does not change the balance of a node, more if it improves it."""
         lanes: ScoredLanes = cycle[self.name]
         allocatable, requested, _ = lanes.columns(snapshot, rows)
         change = _balance(requested, allocatable) - _balance(requested - lanes.added, allocatable)

@@ -1,7 +1,7 @@
-"""NodeResourcesFit: a node must have what the pod requests; fuller or emptier nodes are preferred.
+"""NodeResourcesFit: a node must have the resources that the pod requests; fuller or emptier nodes are preferred.
 
-The filter compares exact requests with what is allocatable; the score counts containers without a request as small ones. Resources are
-lanes of one array, so a pod that asks for cpu and memory costs one comparison of two lanes.
+The filter compares exact requests with allocatable amounts; the score uses default requests for containers without requests. Resources are
+lanes of one array, so the check of cpu and memory is one comparison of two lanes.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Need:
     amounts: NDArray[np.int64]  # (n_resources, 1)
     reasons: tuple[Reason, ...]
     short_bits: NDArray[np.uint64]  # (n_resources, 1): the bit for a node that is too full
-    never_bits: NDArray[np.uint64]  # (n_resources, 1): the bits for a node that is too small even when empty
+    never_bits: NDArray[np.uint64]  # (n_resources, 1): the bit for a node that is too small even when empty
 
 
 class NodeResourcesFit(FilterPlugin, ScorePlugin):
@@ -175,7 +175,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         return tuple(found)
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
-        """Selects the resource columns that count for this pod."""
+        """Select the resource columns that are scored for this pod; never skips."""
         cycle[self.name, "score"] = scored_lanes(self.arguments.scoring_strategy.resources, pod, exact=False)
         return None
 
@@ -208,7 +208,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         return total // max(weights, 1)
 
     def _checked(self, name: str) -> bool:
-        """True if the filter looks at a resource: what nodes count, unless it is extended and ignored."""
+        """True if the filter checks a resource: all resources that nodes count but ignored extended ones."""
         if name in resource_columns.NATIVE:
             return True
         if not resource_columns.is_extended(name):
@@ -232,7 +232,7 @@ def _need(requests: Sequence[tuple[str, int]]) -> Need:
 
 
 def _room(need: Need, snapshot: Snapshot, row: int) -> tuple[int, list[tuple[str, int, int, int]]]:
-    """The places for pods that are left on a node, and per resource its name, the amount needed, what there is and what is left of it."""
+    """The number of pods that still fit a node, and per resource its name, the needed, the allocatable and the free amount."""
     resources = []
     for name, amount in zip(need.names, need.amounts[:, 0].tolist(), strict=True):
         lane = snapshot.resource_index(name)

@@ -38,7 +38,7 @@ def is_scalar(name: str) -> bool:
 
 
 class ResourceSpec(Arguments):
-    """A resource that counts in a score, and how much."""
+    """A resource of a score, and its weight."""
 
     name: str
     weight: int = Field(default=1, ge=1, le=100)
@@ -46,7 +46,7 @@ class ResourceSpec(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Where the lanes of some resources are; `missing` are the places of those that no node has."""
+    """The places of the lanes of some resources; `missing` are the indexes of resources that no node has."""
 
     places: slice | NDArray[np.intp]
     missing: tuple[int, ...] = ()
@@ -97,7 +97,7 @@ class ScoredLanes:
         return lanes.take(snapshot.allocatable, rows), used + self.added, self.weights
 
     def at(self, snapshot: Snapshot, row: int) -> list[tuple[int, int]]:
-        """For each resource, how much of it one node has and how much is requested there with the pod."""
+        """For each resource, (allocatable on one node, requested there including the pod)."""
         allocatable, added = snapshot.allocatable, self.added[:, 0].tolist()
         if self.names == _CPU_MEMORY:  # nearly always: they are the first lanes of every table
             used = snapshot.nonzero if self.nonzero else snapshot.requested
@@ -121,9 +121,9 @@ _CPU_MEMORY = ("cpu", "memory")
 
 
 def scored_lanes(resources: Sequence[ResourceSpec], pod: PodView, *, exact: bool) -> ScoredLanes:
-    """The lanes that a score counts for a pod: all but scalar resources that the pod does not ask for.
+    """The lanes that are scored for a pod: all but scalar resources that the pod does not request.
 
-    `exact` counts requests as they are; otherwise cpu and memory are counted with the defaults for containers that request none.
+    `exact` uses the exact requests; otherwise cpu and memory include the defaults for containers without requests.
     """
     counted = [spec for spec in resources if not is_scalar(spec.name) or pod.requests.get(spec.name, 0)]
     amounts = dict(pod.requests) if exact else {**pod.requests, **dict(zip(_CPU_MEMORY, pod.score_nonzero, strict=True))}

@@ -1,1 +1,1 @@
-"""The plugins that look at a pod's volumes; `volume_claims` reads the claims for all of them."""
+"""The plugins for a pod's volumes; `volume_claims` reads the claims for all of them."""

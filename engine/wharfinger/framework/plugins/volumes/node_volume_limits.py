@@ -1,7 +1,7 @@
-"""NodeVolumeLimits: a node can attach only so many volumes of a CSI driver.
+"""NodeVolumeLimits: a node can attach a limited number of volumes of each CSI driver.
 
-A volume is known by its driver and handle, and counts once per node. A claim without a volume yet counts as one of its class's
-provisioner with a handle of its own. In-tree volumes count as those of the CSI driver they have been migrated to, on nodes that say so.
+A volume is identified by its driver and handle, and counts once per node. A claim without a volume counts as one volume of its class's
+provisioner, with a handle of its own. In-tree volumes count for the CSI driver that they are migrated to, on nodes that report it.
 Source: plugins/nodevolumelimits/csi.go and csi-translation-lib, Kubernetes 1.36.
 """
 
@@ -39,7 +39,7 @@ MIGRATED: Mapping[str, str] = MappingProxyType(
         "kubernetes.io/portworx-volume": "pxd.portworx.com",
     }
 )
-"""In-tree plugins and the CSI drivers that have taken their place."""
+"""In-tree plugins and the CSI drivers that replace them."""
 ALWAYS_MIGRATED = frozenset(MIGRATED) - {"kubernetes.io/portworx-volume"}
 
 
@@ -142,7 +142,7 @@ class NodeVolumeLimits(FilterPlugin):
     )
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
-        """True if something other than a pod changed, or a pod went that had volumes."""
+        """True if something other than a pod changed, or the pod of the change has volumes."""
         return change.pod is None or bool(change.pod.object.spec.volumes)
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
@@ -154,7 +154,7 @@ class NodeVolumeLimits(FilterPlugin):
         return None
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 where a driver would have to attach more than it can, or everywhere if a claim is missing."""
+        """The verdicts for `rows`: bit 0 if a driver would exceed its limit on a node, or everywhere if a claim is missing."""
         asked: _Asked = cycle[NAME]
         places = np.arange(snapshot.n_nodes)[rows] if isinstance(rows, slice) else rows
         if asked.refusal:
@@ -163,14 +163,14 @@ class NodeVolumeLimits(FilterPlugin):
         return Verdicts(REASONS, np.array(bits, np.uint8))
 
     def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...] | None:  # noqa: ARG002 — the extension point
-        """The reason against the supposed node, if a driver would have to attach more volumes than it can."""
+        """The reason against the supposed node if a driver would exceed its limit; empty if it passes."""
         asked: _Asked = cycle[NAME]
         if asked.refusal:
             return None
         return REASONS if asked.exceeded(supposed.row, supposed.snapshot, supposed.pods()) else ()
 
     def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
-        """All if a storage object has changed; else the rows whose pods have."""
+        """All rows if a storage object changed; otherwise the rows whose pods changed."""
         if not pod.object.spec.volumes:
             return None
         if cycle.get((NAME, "objects")) != snapshot.objects.revision_of(*volume_claims.KINDS):
@@ -193,7 +193,7 @@ class _Asked:
         self._attachments = _attachments(snapshot)
 
     def exceeded(self, row: int, snapshot: Snapshot, pods: Iterable[PodView]) -> bool:
-        """True if a driver of a node, with these pods on it, would have more volumes to attach than it can."""
+        """True if a driver would exceed its limit on a node with these pods."""
         name = snapshot.names[row]
         node = snapshot.objects.get(objects.CSINode, name)
         limits = _limits(node)

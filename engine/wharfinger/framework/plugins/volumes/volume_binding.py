@@ -56,7 +56,7 @@ class PodClaims:
 
 
 class VolumeBindingArguments(Arguments):
-    """VolumeBindingArgs: how long a placed pod's volumes may take to be bound; concerns the bind, not the decision."""
+    """VolumeBindingArgs: the timeout for binding a placed pod's volumes; it concerns the bind, not the decision."""
 
     bind_timeout_seconds: int = Field(default=600, ge=0)
 
@@ -79,7 +79,7 @@ class VolumeBinding(FilterPlugin):
     )
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
-        """Skip without claims; rejected where a claim is missing, lost, going away or not bound although nothing keeps it waiting."""
+        """Skip without claims; `Rejected` if a claim is missing, lost, being deleted, or unbound and not waiting for its first consumer."""
         cycle[NAME, "objects"] = snapshot.objects.revision_of(*volume_claims.KINDS)
         uses = tuple(volume_claims.claims_used(pod))
         if not uses:
@@ -98,7 +98,7 @@ class VolumeBinding(FilterPlugin):
         return Verdicts(REASONS, bits[rows])
 
     def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
-        """All if a node or a storage object has changed."""
+        """All rows if a node or a storage object changed."""
         if not pod.object.spec.volumes:
             return None
         changed = snapshot.node_changes(since)
@@ -107,7 +107,7 @@ class VolumeBinding(FilterPlugin):
 
 
 def _claims(pod: PodView, uses: Sequence[volume_claims.ClaimUse], store: ObjectStore) -> PodClaims | str:
-    """The pod's claims, or why it cannot be placed (`podHasPVCs`, `GetPodVolumeClaims`)."""
+    """The pod's claims, or the reason why it cannot be placed (`podHasPVCs`, `GetPodVolumeClaims`)."""
     found: list[objects.PersistentVolumeClaim] = []
     for use in uses:
         claim = volume_claims.claim_of(use, pod, store)
@@ -141,7 +141,7 @@ def _unusable(claim: objects.PersistentVolumeClaim, use: volume_claims.ClaimUse,
 
 
 def _kind(claim: objects.PersistentVolumeClaim, store: ObjectStore) -> str:
-    """Which list of `PodClaims` a claim belongs to; InvalidObject for a storage class without a binding mode."""
+    """The field of `PodClaims` that a claim belongs to; InvalidObject for a storage class without a binding mode."""
     if volume_claims.fully_bound(claim):
         return "bound"
     storage_class = store.get(objects.StorageClass, volume_claims.claim_class(claim))
@@ -209,7 +209,7 @@ def _in(snapshot: Snapshot, key: str, values: Sequence[str]) -> Mask:
 
 
 def _capacity(claim: objects.PersistentVolumeClaim, storage_class: objects.StorageClass, snapshot: Snapshot) -> Mask:
-    """The nodes on which the driver has room for a claim, `(n_nodes,) bool`; all unless it keeps account of its room."""
+    """The nodes on which the driver has capacity for a claim, `(n_nodes,) bool`; all nodes if the driver reports no capacity."""
     enough = np.ones(snapshot.n_nodes, np.bool_)
     driver = snapshot.objects.get(objects.CSIDriver, storage_class.provisioner)
     size = claim.spec.resources.requests.get("storage")

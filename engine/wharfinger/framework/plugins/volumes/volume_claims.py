@@ -1,8 +1,8 @@
 """Volumes of pods: their claims, persistent volumes and storage classes, and the volume that a claim would get on each node.
 
-Kubernetes asks node by node for the smallest volume that fits (`FindMatchingVolume`, component-helpers/storage/volume/pv_helpers.go,
-1.36). Here volumes are gone through once, smallest first, and each is given to the nodes that can reach it and have none yet. Among
-volumes of one size Kubernetes takes the one that its cache lists first; here it is the first by name.
+Kubernetes searches the smallest matching volume node by node (`FindMatchingVolume`, component-helpers/storage/volume/pv_helpers.go, 1.36).
+Here each volume is visited once, smallest first, and assigned to the nodes that can reach it and have none yet. Among volumes of one size
+Kubernetes takes the one that its cache lists first; here it is the first by name.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ClaimUse:
 
 
 def claims_used(pod: PodView) -> Iterator[ClaimUse]:
-    """The claims that a pod uses, in the order of its volumes; one used twice comes twice."""
+    """The claims that a pod uses, in the order of its volumes; a claim used twice is returned twice."""
     for volume in pod.object.spec.volumes:
         if volume.persistent_volume_claim is not None:
             yield ClaimUse(volume.persistent_volume_claim.claim_name, ephemeral=False)
@@ -92,7 +92,7 @@ def bound_to(claim: objects.PersistentVolumeClaim, volume: objects.PersistentVol
 
 
 def waiting_claims(pod: PodView, store: ObjectStore) -> list[objects.PersistentVolumeClaim]:
-    """The pod's claims that are there and not bound yet, each once."""
+    """The pod's claims that exist and are not bound yet, each once."""
     found: list[objects.PersistentVolumeClaim] = []
     for use in claims_used(pod):
         claim = claim_of(use, pod, store)
@@ -102,7 +102,7 @@ def waiting_claims(pod: PodView, store: ObjectStore) -> list[objects.PersistentV
 
 
 def fully_bound(claim: objects.PersistentVolumeClaim) -> bool:
-    """True if a claim has its volume, and the volume controller is done with it."""
+    """True if a claim has a volume and the volume controller has completed the binding."""
     return bool(claim.spec.volume_name) and _BOUND_ANNOTATION in claim.metadata.annotations
 
 

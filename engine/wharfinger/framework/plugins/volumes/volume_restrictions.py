@@ -1,7 +1,7 @@
 """VolumeRestrictions: disks that only one node may mount, and claims that only one pod may use.
 
-Whether a claim is in use anywhere is a question to the state's tally of claims; whether a disk is mounted on a node in a way that
-excludes the pod is one to its counts per node.
+The state's tally of claims has the claims in use. A selection counts, per node, the pods that mount one of the pod's disks in a way that
+excludes the pod.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""VolumeZone: a pod goes where its bound volumes are, by the zone and region labels that older volumes carry."""
+"""VolumeZone: a node must be in the zone and region of the pod's bound volumes, by the labels of older volumes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BETA_REGION = "failure-domain.beta.kubernetes.io/region"
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
 TOPOLOGY_LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
-GENERAL = {BETA_ZONE: ZONE, BETA_REGION: REGION}  # what a node that lacks the older label is asked for instead
+GENERAL = {BETA_ZONE: ZONE, BETA_REGION: REGION}  # the label to read if a node lacks the older one
 SEPARATOR = "__"  # between the zones of a volume that is in several
 KINDS = (objects.PersistentVolumeClaim, objects.PersistentVolume, objects.StorageClass)
 NAME = "VolumeZone"
@@ -40,7 +40,7 @@ class VolumeZone(FilterPlugin):
     wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_LABEL | ClusterEvent.CLAIM | ClusterEvent.VOLUME | ClusterEvent.STORAGE_CLASS
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
-        """Skip without labelled volumes; rejected where a claim, volume or class is missing or a claim is not bound yet."""
+        """Skip without labelled volumes; `Rejected` if a claim, volume or class is missing or a claim is not bound yet."""
         cycle[NAME, "objects"] = snapshot.objects.revision_of(*KINDS)
         found = _topologies(pod, snapshot.objects)
         if isinstance(found, str):
@@ -49,7 +49,7 @@ class VolumeZone(FilterPlugin):
         return None if found else SKIP
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 where a label of a volume asks for another zone or region."""
+        """The verdicts for `rows`: bit 0 for nodes in another zone or region than a label of a volume."""
         constrained = np.logical_or.reduce([snapshot.label(label)[rows] != strings.ABSENT for label in TOPOLOGY_LABELS])
         elsewhere = np.zeros(len(constrained), np.bool_)
         for label, values in cycle[NAME]:
@@ -57,7 +57,7 @@ class VolumeZone(FilterPlugin):
         return single(REASON, constrained & elsewhere)
 
     def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
-        """All if claims, volumes or classes have changed; else the rows whose node has."""
+        """All rows if claims, volumes or classes changed; otherwise the rows whose node changed."""
         if not pod.object.spec.volumes:
             return None
         if cycle.get((NAME, "objects")) != snapshot.objects.revision_of(*KINDS):
