@@ -143,7 +143,7 @@ class TieBreak:
         self._descending = policy.tie_break[index].descending
 
     def best(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Those of `rows` (at least one) whose key comes first; a missing key comes last either way."""
+        """The rows of `rows` (not empty) with the best key, at least one; a missing key is the worst in either direction."""
         keys = _bound(self._policy, cycle, pod, snapshot).tie_key(self._index, snapshot, rows)
         if self._descending:
             keys = -keys

@@ -131,7 +131,7 @@ class TieBreak(Protocol):
         """The policy's name."""
 
     def best(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Those of `rows` (at least one) that come first."""
+        """The best of `rows` (not empty) by this key; at least one row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ For every node where removing pods could help: suppose that all pods of lower pr
 by one, the most important first, as long as it still fits. The pods that cannot be restored are the victims. Kubernetes' criteria choose
 one of these nodes. Pods that policies do not allow to evict for this pod are never supposed to be removed.
 
-Differences to Kubernetes: all nodes are looked at, where Kubernetes begins at a random one and stops after a tenth of them; and of equal
-nodes the first by name is taken instead of any. What a node would cost is kept until something on it, or something that all nodes depend
-on, changes.
+Differences from Kubernetes: all nodes are evaluated, where Kubernetes starts at a random node and stops after a tenth of them; and of equal
+nodes the first by name is chosen instead of any. The cost of a node is kept until something on it, or something that all nodes depend on,
+changes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Cost = tuple[int, int, int, int, float, str]
 
 
 class DefaultPreemptionArguments(Arguments):
-    """DefaultPreemptionArgs, accepted as they are: since all nodes are looked at, neither number limits anything."""
+    """DefaultPreemptionArgs; both are accepted without effect, because all nodes are evaluated."""
 
     min_candidate_nodes_percentage: int = Field(default=10, ge=0, le=100)
     min_candidate_nodes_absolute: int = Field(default=100, ge=0)

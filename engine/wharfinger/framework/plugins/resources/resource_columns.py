@@ -1,4 +1,4 @@
-"""Resources as columns: which ones a filter or score looks at, and how they are named.
+"""Resources as columns: the lanes that a filter or score reads, and the kinds of resource names.
 
 Names: `pkg/apis/core/v1/helper` and `pkg/scheduler/util`, Kubernetes 1.36.
 """

@@ -57,7 +57,7 @@ class VolumeRestrictions(FilterPlugin):
         return None if claims_taken or disks_taken is not None else SKIP
 
     def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 where a disk is mounted already, else bit 1 everywhere if a claim is in use."""
+        """The verdicts for `rows`: bit 0 for nodes that mount a disk already; on all others bit 1 if a claim is in use."""
         claims_taken, disks_taken = cycle[NAME]
         bits = np.full(len(snapshot.pod_count[rows]), CLAIM_IN_USE if claims_taken else 0, np.uint8)
         if disks_taken is not None:
@@ -65,7 +65,7 @@ class VolumeRestrictions(FilterPlugin):
         return Verdicts(REASONS, bits)
 
     def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:
-        """The reason against the supposed node: a disk that is mounted there, else a claim that is in use by a pod that stays."""
+        """The reason against the supposed node: a disk mounted there, otherwise a claim in use by a pod that stays; empty if it passes."""
         claims_taken, disks_taken = cycle[NAME]
         if disks_taken is not None and any(conflicts(pod, placed) for placed in supposed.pods()):
             return REASONS[:1]
