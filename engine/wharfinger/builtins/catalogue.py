@@ -38,7 +38,7 @@ FUNCTIONS = (
 
 
 class Builtins:
-    """The catalogue of the language (`language.catalogue.Catalogue`), in the order of the reference page."""
+    """The catalogue of the language (`language.semantics.catalogue.Catalogue`), in the order of the reference page."""
 
     @cached_property
     def _functions(self) -> dict[str, Function]:

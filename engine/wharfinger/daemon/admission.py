@@ -31,7 +31,7 @@ from wharfinger.web.server import Server, ServingCertificate
 
 PROCESSES = 3
 SECONDS = 2.0
-"""For one judgement, of which a usual text takes a hundredth."""
+"""Seconds that one judgement may take; a usual text takes a hundredth of that."""
 PLACES = Places(number=PROCESSES, of_group=PROCESSES - 1, of_asker=1, waiting=64, waiting_of_asker=8)
 _START_SECONDS = 30.0
 _LONGEST_LINE = 2**20
@@ -84,7 +84,7 @@ class Judges:
             return answer
 
     async def close(self) -> None:
-        """Ends all processes; what they were thinking about is not waited for."""
+        """Ends all processes, without waiting for judgements under way."""
         self._closed = True
         self._idle.clear()
         for task in self._coming:

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from wharfinger.web.policies import Policies
 
 STEP = 1500
-"""Pods between two turns of everybody else."""
+"""Pods that are grouped in one step; other tasks run between two steps."""
 MOST_GROUPS = 40
 MOST_PODS_OF_GROUP = 12
-"""Pods of a group that are named."""
+"""Most pods of a group that are listed."""
 MOST_DECISIONS = 2000
-"""Recent decisions among which the reasons of pods are looked for."""
+"""Recent decisions that are searched for the reasons of pods."""
 
 Cause: TypeAlias = tuple[str, str, tuple[str, ...], str]  # profile, place, rejectors, gate
 Steps: TypeAlias = Generator[None, None, Mapping[str, Any]]
@@ -95,7 +95,7 @@ def _plain(cause: Cause, pods: list[QueuedPod], said: Callable[[str], str | None
 ZONE = "topology.kubernetes.io/zone"
 DECISIONS = 50
 MOST_PODS_OF_NODE = 250
-"""Pods of a node that are named."""
+"""Most pods of a node that are listed."""
 
 
 class LiveBoard:
@@ -110,7 +110,7 @@ class LiveBoard:
         self._shades: NodeColorings | None = None
 
     def picture(self, coloring: str, known: int) -> Picture:
-        """The nodes coloured by a shade."""
+        """The nodes in a colouring."""
         snapshot = self._snapshot(self._daemon())
         layout = snapshot.layout_revision
         return Picture(

@@ -48,14 +48,14 @@ class _PodEvaluation:
 
 
 class NodeColorings:
-    """The shades of one scheduler's cluster. What is worked out for a pod is its own: decisions are not touched."""
+    """The colourings of one scheduler's nodes. Pods are evaluated apart from the scheduler, whose decisions are not affected."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._evaluations: OrderedDict[str, _PodEvaluation] = OrderedDict()
 
     def choices(self, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-        """(key, title) of every shade but those of pods."""
+        """(key, title) of every colouring except those of pods."""
         offered = [name for index, name in enumerate(snapshot.resource_names) if snapshot.has_allocatable[index].any()]
         ordered = sorted(offered, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
         yield from ((name, f"{name} requested") for name in ordered[:MOST_RESOURCES])

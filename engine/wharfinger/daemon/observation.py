@@ -43,7 +43,7 @@ Values = Mapping[tuple[str, ...], float]
 
 
 def read_from(daemon: Daemon, metrics: Metrics, lease: str) -> None:
-    """Lets the metrics read this daemon, whose leader is elected by the lease of that name."""
+    """Registers the values of this daemon that are read at scrape time; `lease` is the name of the lease of its leader."""
     scheduler = daemon.scheduler
     metrics.read(Metric.PENDING_PODS, lambda: _pending(daemon))
     metrics.read(Metric.UNSCHEDULABLE_PODS, lambda: _unschedulable(daemon))
@@ -156,7 +156,7 @@ def recorder_of(settings: DecisionLogSettings | None, observer: Observer, opened
 def traces_of(
     settings: TracingSettings | None, observer: Observer, clock: Clock, opened: AsyncExitStack
 ) -> Iterator[Callable[[Attempt], None]]:
-    """The function that traces attempts until the context ends, if tracing is on."""
+    """Yields the function that traces attempts until the context ends; nothing if tracing is off."""
     if settings is not None:
         exporter = tracing.exporter_of(settings.endpoint, _on_loop(observer, "traces"))
         provider = tracing.provider_of(exporter, wharfinger.__version__, identity())

@@ -4,7 +4,7 @@ Objects come with spec and status as plain values; the models of `wharfinger.crd
 fit its model affects only itself. A kind whose definition is missing counts as a kind without objects and is asked for again every few
 seconds.
 
-Objects are written by server-side apply: fields that others own stay theirs, fields of ours that somebody changed become ours again, and
+Objects are written by server-side apply: fields that others own stay theirs, fields of ours that others changed become ours again, and
 applying the same twice changes nothing. Each call is one attempt; the caller repeats it, and refusals are the exceptions of `refusals`.
 
 API access needed:

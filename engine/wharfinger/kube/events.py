@@ -89,8 +89,8 @@ _POLL = 0.05  # seconds between checks whether more may be written
 class EventSettings:
     """The default reporter, how many events may wait, how many are written at a time, and how often a series is written.
 
-    `series_interval` and `patience` are seconds. Beside bindings there is one writer at first, as many as otherwise when the oldest event
-    has waited for `patience`, and up to `most_writers` when it has waited for longer.
+    `series_interval` and `patience` are seconds. While bindings are in flight, one writer runs at first. Their number grows with the wait
+    of the oldest event: to `writers` after `patience`, and to `most_writers` at most.
     """
 
     controller: str

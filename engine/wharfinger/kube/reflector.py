@@ -1,10 +1,10 @@
-"""Kinds of objects kept in step with the API server, and told to every subscriber in the process.
+"""Lists and watches kinds of objects, and passes objects and changes to every subscriber in the process.
 
     list ──▶ watch from its version ──▶ (server closes, connection breaks, silence) ──▶ watch again from the last version seen
      ▲                                │
      └──────── 410 Gone ◀─────────────┘     the server has forgotten the version: list again and compare
 
-Nothing is lost: a watch continues from the version of the last event (bookmarks keep that recent), and a new list tells the sink all
+Nothing is lost: a watch continues from the version of the last event (bookmarks keep that recent), and a new list gives the sink all
 objects, so deletions that were missed are found too. A watch that is silent for long is dead if the server has sent bookmarks, which come
 every minute. If it sends none, perhaps nothing has happened: a new watch replaces it without a report. A line that is not an event makes
 the watch start again from the last version; an object that cannot be read is reported and skipped.

@@ -91,7 +91,7 @@ def only_tests(file: ast.File) -> bool:
 
 
 def with_tests(file: ast.File, partner: ast.File | None) -> ast.File:
-    """A file together with the tests kept beside it, if `partner` is a file of tests."""
+    """A file with the tests of `partner`, if that is a file of tests."""
     return replace(file, tests=file.tests + partner.tests) if partner is not None and only_tests(partner) else file
 
 

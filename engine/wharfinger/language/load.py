@@ -136,7 +136,7 @@ def load_policies(
     They are checked as policies of `authority`; what they import counts as shared by the cluster.
 
     A folder stands for the `*.policy` files in it and below, sorted; `-` for standard input. `X_test.policy` adds its tests to the policy
-    of `X.policy` beside it, and either brings the other along. Raises `UsageError` for a path that cannot be read.
+    of `X.policy` in the same folder; if one of the two is given, the other is read too. Raises `UsageError` for a path that cannot be read.
     """
     loader = _Loader(catalogue=catalogue, authority=authority)
     for name in policy_files(paths):
@@ -219,7 +219,7 @@ class _Loader:
         return found
 
     def _with_tests(self, name: str, file: ast.File) -> ast.File:
-        """A file together with the tests kept beside it."""
+        """A file with the tests of its `_test.policy` file, if that was read."""
         beside = paired_file(name)
         return with_tests(file, self.files.get(beside) if beside is not None and not name.endswith(TEST_SUFFIX) else None)
 

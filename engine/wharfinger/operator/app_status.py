@@ -32,7 +32,7 @@ DEADLINE = "ProgressDeadlineExceeded"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governance:
-    """True if the policy that an app asks for decides about its pods; None where it is not known."""
+    """The policy that an app asks for, and whether it governs the app's pods (None if that is not known)."""
 
     policy: str | None = None
     governs: bool | None = None
@@ -58,7 +58,7 @@ class Observed:
 
 
 def phase_of(spec: PolicyAppSpec, observed: Observed, *, before: str | None, spec_is_new: bool) -> AppPhase:
-    """Where the app stands now, if it stood at `before`; `spec_is_new`: the spec has changed since."""
+    """The phase of the app, `before` being the last one; `spec_is_new`: the spec has changed since then."""
     if observed.problem is not None:
         return AppPhase.FAILED
     if observed.deployment is None:
@@ -73,7 +73,7 @@ def phase_of(spec: PolicyAppSpec, observed: Observed, *, before: str | None, spe
 
 
 def status_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> dict[str, Any]:
-    """The status but for its conditions and times."""
+    """The status without its conditions and times."""
     counts = observed.deployment or {}
     status: dict[str, Any] = {
         "phase": phase.value,
@@ -92,7 +92,7 @@ def status_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> dict[
 
 
 def message_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> str:
-    """Why it stands there, for people; "" where there is nothing to say."""
+    """Why the app is in this phase, for people; "" where there is nothing to say."""
     if observed.problem is not None:
         return observed.problem[1]
     if phase is AppPhase.RUNNING:
@@ -121,7 +121,7 @@ def conditions_of(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> l
 
 
 def _ready(spec: PolicyAppSpec, observed: Observed, phase: AppPhase) -> Condition:
-    """True if it runs; of one that does, the reason is what is wrong with where it runs."""
+    """The condition `Ready`: true if the app runs. Its reason then says if the policy does not govern the pods, or if pods drifted."""
     governance = observed.governance
     if phase is AppPhase.RUNNING and governance.governs is False:
         return ready(True, governance.reason, governance.message)
@@ -136,7 +136,7 @@ def _complete(spec: PolicyAppSpec, status: Mapping[str, Any]) -> bool:
 
 
 def _rolled_out(spec: PolicyAppSpec, status: Mapping[str, Any]) -> bool:
-    """True if no pods of an earlier spec are left and none are missing: what is not ready has been."""
+    """True if no pods of an earlier spec are left and none are missing: pods that are not ready now were ready before."""
     return _count(status, "updatedReplicas") == _count(status, "replicas") == spec.replicas
 
 
@@ -149,7 +149,7 @@ def _count(status: Mapping[str, Any], name: str) -> int:
 
 
 LOOK_AGAIN = 3.0
-"""Seconds between two looks at the pods of an app at least, while only the cluster changes."""
+"""Fewest seconds between two checks of the pods of an app while only the cluster changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +180,7 @@ class _Known:
 
 
 class AppDrift:
-    """Looks for drift, and evicts."""
+    """Finds the drifted pods of apps, and evicts them."""
 
     def __init__(self, judge: Judge, pods: AppPods, writer: ObjectWriter, events: EventRecorder, clock: Clock) -> None:
         self._judge = judge
@@ -220,7 +220,7 @@ class AppDrift:
         self._evicted_at.pop(app, None)
 
     def governs(self, policy: str, app: ObjectMeta, spec: PolicyAppSpec) -> tuple[bool | None, str, str]:
-        """(whether a policy decides about the pods of an app, a word and a sentence why)."""
+        """(whether a policy governs the pods of an app, reason, message), as in a condition."""
         template = app_objects.deployment(app, spec)["spec"]["template"]
         metadata = {**template["metadata"], "name": app.name, "namespace": app.namespace}
         return self._judge.governs(policy, decode.convert({"metadata": metadata, "spec": template["spec"]}, objects.Pod))
@@ -236,14 +236,14 @@ class AppDrift:
         return next((pods[key] for key in drift.movable if key in pods), None)
 
     async def evict(self, app: PolicyApp, pod: Any) -> None:
-        """Evicts the pod; an event says so, or why it is refused. The next try comes after the interval."""
+        """Evicts the pod, and records an event about the eviction or its refusal. The next attempt comes after the interval."""
         self._evicted_at[key_of(app)] = self._clock.now()
         meta = pod.metadata
         related = Reference(kind="Pod", name=meta.name, namespace=meta.namespace, uid=meta.uid)
         try:
             await self._writer.evict(meta.namespace, meta.name, meta.uid)
         except (refusals.NotFound, refusals.Conflict):
-            return  # it has gone by itself
+            return  # the pod is gone already
         except (refusals.TooManyRequests, refusals.Forbidden, refusals.ServerError) as error:
             kind, reason, note = WARNING, "EvictionRefused", f"pod {meta.name} cannot be evicted now: {error}"
         else:

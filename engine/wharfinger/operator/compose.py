@@ -79,7 +79,7 @@ class StorePolicies:
 
 
 class Reconcilers:
-    """The controllers. `pods` is a `ClusterSink` that has to subscribe to the informers that tell of pods."""
+    """The controllers. `pods` is a `ClusterSink` that has to subscribe to the informers of pods."""
 
     def __init__(  # noqa: PLR0913 — what the controllers need
         self,

@@ -9,7 +9,7 @@ while a worker has it comes back when the worker is done. So no two workers have
                      ▲                   │ add: dirty again
                      └──────── done ─────┘
 
-The conditions of a status are here too, and writing it only when it has changed.
+The conditions of a status are built here too; each keeps the time of its last transition.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RetryLimits:
 
 
 class WorkQueue:
-    """A queue on one event loop. `stop` lets waiting workers go once what is being worked on is done."""
+    """A queue on one event loop. After `stop`, `get` returns None, so each worker ends when its key is done."""
 
     def __init__(self, name: str, clock: Clock, observer: ReconcileObserver | None = None, limits: RetryLimits | None = None) -> None:
         self.name = name
@@ -137,7 +137,7 @@ class WorkQueue:
         self._news.set()
 
     def stop(self) -> None:
-        """Takes and hands out no more keys."""
+        """Accepts and returns no more keys; those that wait are dropped."""
         self._stopped = True
         self._waiting.clear()
         self._news.set()
@@ -164,7 +164,7 @@ class WorkQueue:
         await until(self._news, self._clock, moment - self._clock.monotonic())
 
 
-_LOOK_AGAIN = 0.25  # seconds between two looks whether this process leads
+_LOOK_AGAIN = 0.25  # seconds between two checks whether this process leads
 _PASSING = (refusals.Conflict, refusals.NotFound, refusals.TooManyRequests)
 """Expected errors: another writer was first, or the object has gone. The next attempt sees the new state."""
 
@@ -173,7 +173,7 @@ class Reconciler(Protocol):
     """Brings one object to its desired state. It is idempotent."""
 
     async def reconcile(self, key: str) -> float | None:
-        """Seconds after which to look again although nothing has changed, or None."""
+        """Seconds until the next reconcile even if nothing changes; None for no such reconcile."""
 
 
 class Controller:
@@ -231,7 +231,7 @@ class Controller:
         except (*_PASSING, WriteFailed):
             result = "conflict"
             self.queue.retry(key)
-        except Exception as error:  # noqa: BLE001 — one object's trouble must not become that of the others
+        except Exception as error:  # noqa: BLE001 — an error of one object must not stop the others
             result = "error"
             self._failures.failed(f"reconciling {self.name} {key}", error)
             self.queue.retry(key)
@@ -268,7 +268,7 @@ _LONGEST_SUMMARY = 160
 
 
 def condition(kind: str, holds: bool | None, reason: str, message: str = "") -> Condition:
-    """A statement without its times; `holds` None is unknown."""
+    """A condition without its times; `holds` None is the status Unknown."""
     status = {True: "True", False: "False", None: "Unknown"}[holds]
     return Condition.model_validate({"type": kind, "status": status, "reason": reason, "message": cut(message, _LONGEST)})
 
@@ -296,7 +296,7 @@ def cut(text: str, most: int) -> str:
 
 
 def seconds_of(text: Any) -> float | None:
-    """Seconds since 1970 of such a time, None for what is none."""
+    """Seconds since 1970 of a time in ISO 8601; None for anything else."""
     try:
         return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
     except ValueError:

@@ -68,7 +68,7 @@ class Judge:
         return self._scheduler.state.snapshot(float(int(self._clock.now())))
 
     def governs(self, policy: str, pod: objects.Pod) -> tuple[bool | None, str, str]:
-        """(whether a policy decides about the pod, a word and a sentence why)."""
+        """(whether a policy governs the pod, reason, message), as in a condition."""
         name = pod.spec.scheduler_name
         chain = self.chain_of(name)
         if chain is None:
@@ -84,7 +84,7 @@ class Judge:
         return True, GOVERNS, f'policy "{policy}" decides where these pods go'
 
     def standing(self, pod: objects.Pod, policy: str | None = None) -> Standing | None:
-        """Whether a placed pod satisfies a policy (or all); None if the scheduler does not know the pod there."""
+        """How a placed pod stands under a policy (None: under all); None if the scheduler does not know the pod as placed."""
         chain = self.chain_of(pod.spec.scheduler_name)
         snapshot = self.snapshot()
         placed = snapshot.placed(PodView(pod).uid)

@@ -42,7 +42,7 @@ class Judgement(msgspec.Struct):
 
 
 class Question(msgspec.Struct):
-    """An object as JSON has it, and for how long the process may think about it."""
+    """An object as JSON has it, and the seconds that judging it may take."""
 
     object: dict[str, Any]
     seconds: float

@@ -28,13 +28,13 @@ from wharfinger.operator.controller import dated
 from wharfinger.operator.object_cache import AppPods, ObjectCache, key_of
 
 LOOK_AGAIN = 5.0
-"""Seconds between two looks at an app that nothing has happened to: its pods may have drifted."""
+"""Seconds between two reconciles of an app without changes: its pods may have drifted."""
 
 LOOK_LATER = 1.5
-"""Seconds between two looks at an app that waits for a policy that is not its own."""
+"""Seconds between two reconciles of an app that waits for a policy that is not its own."""
 
 LOOK_SOON = 0.25
-"""Seconds between two looks at an app that waits: for a policy of its own to decide, or for what was made for it to be gone."""
+"""Seconds between two reconciles of an app that waits for its own policy to decide, or for its objects to be deleted."""
 
 _REFUSED = (refusals.Invalid, refusals.BadRequest)
 
@@ -59,7 +59,7 @@ class PolicyAppReconciler:
         self._clock = clock
 
     async def reconcile(self, key: str) -> float | None:
-        """Seconds until the next look; None when the app is gone."""
+        """Seconds until the next reconcile; None when the app is gone."""
         app: PolicyApp | None = self._cache.get("PolicyApp", key)
         if app is None:
             self._drift.forget(key)
@@ -78,7 +78,7 @@ class PolicyAppReconciler:
     # ── what is asked for ──
 
     async def _reconcile_spec(self, app: PolicyApp, problem: tuple[str, str] | None = None) -> float:
-        """Seconds until the next look; what is asked for and the status have been written, of what has a `problem` already the status."""
+        """Seconds until the next reconcile. Writes the objects and the status of the app; with a `problem`, only the status."""
         spec, unreadable = _read(app)
         problem = problem or unreadable
         governance = self._governance(app.metadata, spec)

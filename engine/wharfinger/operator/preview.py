@@ -73,7 +73,7 @@ _MOST_COMPILED = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The pods in question and what comes along with them; `note` is sentences about how they are taken."""
+    """The pods to place, the objects made with them, and the chain that decides; `note` says how the question was understood."""
 
     pods: tuple[PodView, ...]
     made: tuple[objects.AnyObject, ...]
@@ -135,7 +135,7 @@ class Questions:
             raise UnknownObject(f"there is no {ref.kind} {ref.name} in namespace {namespace}") from None
 
     def _expanded(self, workload: objects.AnyObject) -> workloads.Expansion:
-        """The pods of a workload, which are made between two decisions: a user who may scale it must not block the scheduler."""
+        """The pods of a workload, at most `MOST_PODS`: they are made on the event loop, and a user must not block the scheduler."""
         try:
             return workloads.expand(Objects(by_kind={type(workload): (workload,)}), self._cluster(), most=MOST_PODS)
         except InvalidObject as error:
@@ -246,14 +246,14 @@ class Miss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Node by pod, None where there is none, in the order of the decisions."""
+    """The node of each pod (None where no node fits), in the order of the decisions."""
 
     nodes: tuple[tuple[str, str | None], ...]
     miss: Miss | None
     policy_revision: str
 
     def status(self) -> dict[str, Any]:
-        """The part of the status that says it."""
+        """The part of the status with the answer."""
         counts = Counter(node for _, node in self.nodes if node is not None)
         ordered = sorted(counts, key=lambda node: (-counts[node], node))
         status: dict[str, Any] = {
@@ -274,7 +274,7 @@ class Answer:
 def answered(
     chain: Chain, snapshot: Snapshot, pods: Sequence[PodView], made: Sequence[objects.AnyObject] = (), namespace: str | None = None
 ) -> Generator[None, None, Answer]:
-    """A generator of steps that returns the answer. `made` are objects that come along with the pods: their ReplicaSet, their claims.
+    """A generator of steps that returns the answer. `made` are objects that belong to the pods: their ReplicaSet, their claims.
 
     For users of one `namespace` (None: for anyone) disruption budgets of other namespaces do not count: which pods a budget
     covers depends on labels that these users may not see.
@@ -331,13 +331,13 @@ def _nearest(decision: Decision, snapshot: Snapshot, plugins: Sequence[str]) -> 
 
 
 REFRESH = 3.0
-"""Seconds between two answers to the same question at least."""
+"""Fewest seconds between two answers to the same question."""
 
 REST = 4.0
-"""After an answer, previews that have one already wait so many times as long as it took: many previews cost a fifth of the time."""
+"""Previews that have an answer wait this many times as long as the last answer took: renewing them takes at most a fifth of the time."""
 
 _REASONS: Mapping[type[Exception], str] = {PolicyError: "InvalidPolicy", UnknownObject: "UnknownObject"}
-"""Words for why there is no answer; all other errors mean that the question cannot be asked."""
+"""Reasons for which there is no answer, by error; that of any other error is `InvalidQuestion`."""
 
 _LATER = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)
 
@@ -355,7 +355,7 @@ class PreviewReconciler:
         self._rests_until = 0.0
 
     async def reconcile(self, key: str) -> float | None:
-        """Seconds until the next look; None when the preview is gone."""
+        """Seconds until the next reconcile; None when the preview is gone."""
         preview: PlacementPreview | None = self._cache.get("PlacementPreview", key)
         if preview is None or preview.metadata.deletion_timestamp is not None:
             self._answered.pop(key, None)

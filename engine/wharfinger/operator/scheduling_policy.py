@@ -61,17 +61,16 @@ def remembered(status: Mapping[str, Any]) -> FormerText | None:
 
 KIND = "SchedulingPolicy"
 SOURCE = "schedulingpolicies"
-_LOOK_AGAIN = 2.0  # seconds between two looks whether the kind can be read
+_LOOK_AGAIN = 2.0  # seconds between two checks whether the kind can be read
 
 NOT_INSTALLED = "the definition of SchedulingPolicies is not there any more; `wharf install --print | kubectl apply -f -` brings it back"
 
 
 class SchedulingPolicySource:
-    """A `PolicySource` over what the informers know. `refused` says why the kind cannot be listed, None if it can.
+    """The `PolicySource` of SchedulingPolicies, read from the informers.
 
-    `rights` are those of policies that belong to a namespace.
-
-    A kind that is `absent` from the start has no policies; one that vanishes later leaves those that there were.
+    `refused` returns why the kind cannot be listed, None if it can. `rights` are those of policies that belong to a namespace. A kind that
+    is `absent` from the start has no policies; if it vanishes later, its last policies stay.
     """
 
     name = SOURCE
@@ -119,14 +118,14 @@ class SchedulingPolicySource:
         return replace(text, about=None if app is None else reference_of(app))
 
     async def _news(self, told: str | None) -> None:
-        """Waits until a policy has changed, or whether policies can be read."""
+        """Waits until a policy changes, or until `refused` returns another reason than before."""
         while not await until(self._changed, self._clock, _LOOK_AGAIN):
             if KIND in self._cache.synced_kinds and self._refused() != told:
                 return
 
 
 def text_of(policy: SchedulingPolicy, rights: TenantRights) -> PolicyText:
-    """The text of a resource, an empty one if its spec cannot be read. Every field of the spec that decides is read here."""
+    """The text of a resource, an empty one if its spec cannot be read. Every field of the spec that affects decisions is read here."""
     text = PolicyText(
         name=f"{SOURCE}/{policy.metadata.name}",
         content=b"",
@@ -145,8 +144,8 @@ def text_of(policy: SchedulingPolicy, rights: TenantRights) -> PolicyText:
 def namespace_of(policy: SchedulingPolicy) -> str | None:
     """The namespace whose policy it is, None for the cluster's.
 
-    What is made for a PolicyApp says so in `spec.namespace`, and also in a label: an API server whose definition of SchedulingPolicies is
-    older drops the field in silence. Either can only be written by who may write policies of the cluster.
+    A policy that is made for a PolicyApp has its namespace in `spec.namespace` and in a label, because an API server with an older
+    definition of SchedulingPolicies drops the field in silence. Only users who may write policies of the cluster can write either.
     """
     said = policy.spec.get("namespace")
     if isinstance(said, str) and said:
@@ -156,7 +155,7 @@ def namespace_of(policy: SchedulingPolicy) -> str | None:
 
 
 REFRESH = 3.0
-"""Seconds between two looks at a policy that was not edited."""
+"""Seconds between two reconciles of a policy that was not edited."""
 
 _BATCH = 200
 _NOT_OF_THE_TEXT = {"test", "params", "trial", "set"}
@@ -197,14 +196,14 @@ class PolicyStatusReconciler:
         self._counted: dict[str, tuple[Any, dict[str, Any]]] = {}
 
     async def reconcile(self, key: str) -> float | None:
-        """Seconds until the next look; None when the policy is gone."""
+        """Seconds until the next reconcile; None when the policy is gone."""
         policy: SchedulingPolicy | None = self._cache.get(KIND, key)
         if policy is None or policy.metadata.deletion_timestamp is not None:
             self._counted.pop(key, None)
             return None
         found = next((each for each in self._policies.statuses if (each.source, each.key) == (SOURCE, key)), None)
         if found is None or found.generation != policy.metadata.generation:
-            return 0.2  # the store has not come to it yet
+            return 0.2  # the store has not built this generation yet
         status = await self._status(key, policy, found)
         if status != policy.status:
             await self._writer.apply_status(policy, status)

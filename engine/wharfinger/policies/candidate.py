@@ -1,4 +1,4 @@
-"""One text of a source becomes a policy that may decide: parsed, checked, tested, compiled with its params, tried on a part of the cluster.
+"""Builds a text of a source into a policy that may decide: parses, checks, tests and compiles it, and tries it on a sample of the cluster.
 
 The sample of the cluster is taken on the event loop by reference; the thread that compiles builds a cluster from it, so scheduling does
 not wait. A policy that rejects every node may be intended: it is accepted with a warning. Nothing raises: every problem is a finding.
@@ -153,7 +153,7 @@ MOST_FINDINGS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A policy that has passed everything, and what it can be made of again. `needed` are the texts by name."""
+    """A policy that has passed every step, and what is needed to build it again; `needed` are the texts by name."""
 
     policy: CompiledPolicy
     text: PolicyText

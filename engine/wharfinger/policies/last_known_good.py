@@ -20,7 +20,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What a policy can be made of again. `texts` are by name, its own under `name`; `params` are those of the text itself.
+    """What is needed to build a policy again. `texts` are by name, its own under `name`; `params` are those of the text itself.
 
     `namespace` is the one that owns the policy, None for the cluster.
     """

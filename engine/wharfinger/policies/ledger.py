@@ -365,7 +365,7 @@ class Records:
 
 
 def record_of(entry: Entry) -> Record | None:
-    """What the version that holds for an entry can be made of again; None if no version holds."""
+    """The record from which the version in effect of an entry can be built again; None if no version holds."""
     held = entry.held
     if held is None:
         return None

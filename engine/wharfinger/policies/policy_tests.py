@@ -106,7 +106,7 @@ class Coverage:
     """The answers of one policy's clauses, guards, scores and rules about victims."""
 
     def __init__(self, policy: typed.Policy) -> None:
-        """Begin without any answer."""
+        """Start without any answer."""
         self._policy = policy
         self._points = {id(part): _Point(rule, part.span, possible) for rule, part, possible in _parts(policy)}
 
@@ -119,7 +119,7 @@ class Coverage:
         )
 
     def record(self, attempt: Attempt) -> None:
-        """Take in the answers of every rule at every node when a pod was placed."""
+        """Record the answers of every rule at every node when a pod was placed."""
         if not attempt.governed:
             return
         for row in range(attempt.snapshot.n_nodes):
@@ -135,7 +135,7 @@ class Coverage:
             self._record_victims(attempt.preempting)
 
     def _record_victims(self, preempting: Interpreter) -> None:
-        """Take in the answers of the rules about victims for the pods that could be victims."""
+        """Record the answers of the rules about victims for the pods that could be victims."""
         for row in range(preempting.snapshot.n_nodes):
             for placed in preempting.snapshot.pods_on(row):
                 for rule in self._policy.victims if placed.priority < preempting.pod.priority else ():

@@ -57,15 +57,15 @@ class Scheduling(Protocol):
 
 
 class _NoScheduling:
-    """No scheduler yet: nothing decides, and errors are raised."""
+    """Stands for the scheduler until one is connected: adopts nothing, and raises errors."""
 
     suspended: Mapping[tuple[str, str], object] = MappingProxyType({})
 
     def adopt(self, active: ActivePolicies) -> None:
-        """Do nothing: `connect` passes on the set of that moment."""
+        """Do nothing: `connect` passes on the set of that time."""
 
     def sample(self) -> Sample | None:
-        """None."""
+        """Return None: there is no cluster to try policies on."""
 
     def failed(self, _where: str, error: BaseException) -> None:
         """Raise the error."""

@@ -1,4 +1,4 @@
-"""The binding cycle: what lies between a decision and a bound pod, for many pods at a time.
+"""The binding cycle: the steps from a decision to a bound pod, for many pods at a time.
 
     Permit ──▶ PreBind (with the pod's volumes) ──▶ Bind ──▶ PostBind
 
@@ -9,8 +9,8 @@ same bind is sent again, which does no harm as it names the pod's uid and the no
 A claim whose class waits for its first consumer is bound once it is known where the pod goes. Where a persistent volume is there for it on
 the node, that is reserved; otherwise the claim is annotated with the node, which tells the provisioner where to make one. Then the
 controllers of the cluster have their time to finish. As in kube-scheduler 1.36 (pkg/scheduler/framework/plugins/volumebinding/binder.go,
-`BindPodVolumes`), except that everything is worked out again from what is known now instead of kept since the decision: if it is no longer
-true, a write is refused and the pod is tried again.
+`BindPodVolumes`), except that volumes are chosen again from the present state instead of being kept from the decision. If that state is
+out of date, a write is refused and the pod is tried again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""HTTP requests to a Prometheus server: bounded in time and size as a whole, with every failure told apart.
+"""HTTP requests to a Prometheus server: bounded in time and size as a whole, with a `Kind` for every failure.
 
 A socket's timeout bounds the silence between two bytes, so a server that sends a byte now and then could hold a request forever. Here a
 connection's timeout is that of the whole answer. Secrets are read for every request, and no message contains them: not even what a server

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """What kind of failure it was."""
+    """The kinds of failure of a refresh."""
 
     UNREACHABLE = "unreachable"
     TIMEOUT = "timeout"
@@ -39,7 +39,7 @@ class SignalFailed(WharfingerError):
 
 
 def on_one_line(text: str, most: int | None = None) -> str:
-    """The text without what would end a line or change a terminal, and no longer than that."""
+    """The text on one line, without control characters, cut to `most` characters (None: not cut)."""
     short = text if most is None or len(text) <= most else text[:most] + "…"
     return short if short.isprintable() else printable(short).strip()
 

@@ -25,9 +25,9 @@ from wharfinger.signals.fair_queue import Asker
 class PrometheusServer:
     """A server by name.
 
-    Of `token_file` and (`username`, `password_file`) one at most is used. `headers` are sent as they are, `header_files` with the content
-    of files. `ca_file` says whom to trust, `cert_file` and `key_file` who asks; `verify` False trusts anybody. `timeout` is that of a
-    whole answer in seconds, and `most_bytes` how long one may be.
+    At most one of `token_file` and (`username`, `password_file`) is used. `headers` are sent as they are, `header_files` with the content
+    of files. `ca_file` has the trusted authorities, `cert_file` and `key_file` are the client's; with `verify` False any certificate is
+    accepted. `timeout` is that of a whole answer in seconds, and `most_bytes` its largest length.
     """
 
     name: str

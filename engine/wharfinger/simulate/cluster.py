@@ -95,7 +95,7 @@ def cluster_of(found: files.Objects) -> Cluster:
 
 
 def read_paths(paths: Sequence[str | Path], *, skip_invalid: bool = False, written: bool = False) -> files.Objects:
-    """Everything the paths hold, in one value; errors and `written` as of `read.read_objects`."""
+    """Everything the paths hold, in one value; errors and `written` as of `files.read_objects`."""
     names = [str(path) for path in paths]
     plain = [name for name in names if not _is_trace(name)]
     traced = [_objects(name, manifests) for name in names if _is_trace(name) for manifests in [_manifests(name)]]

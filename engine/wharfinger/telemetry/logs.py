@@ -106,7 +106,7 @@ class Logs:
         sys.excepthook = self._crashed
 
     def close(self) -> None:
-        """Writes what is left, and makes logging as it was before."""
+        """Writes what is left, and restores the former configuration of logging."""
         sys.excepthook = self._excepthook
         logging.getLogger().removeHandler(self._handler)
         for logger, level in self._levels:

@@ -1,10 +1,11 @@
-"""The metrics of the process, in a registry of their own, and those of requests under the names of client-go where it has them.
+"""The metrics of the process in a registry of their own, and what counts requests, reviews and reconciles.
 
     metrics = Metrics(CollectorRegistry())
     metrics.counter(Metric.PREEMPTION_ATTEMPTS).inc()
     metrics.read(Metric.PENDING_PODS, lambda: {("active",): 3})
 
-Values that exist already (queue lengths, sizes, revisions) are computed at scrape time.
+Values that exist already (queue lengths, sizes, revisions) are computed at scrape time. Requests and work queues have the metric names of
+client-go.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Metrics:
     def counter(self, metric: Metric) -> Counter:
         """The counter of that declaration."""
         found = self._moved[metric]
-        assert isinstance(found, Counter)  # noqa: S101 — a mistake in the code that asks, found by its first test
+        assert isinstance(found, Counter)  # noqa: S101 — anything else is a mistake of the caller
         return found
 
     def histogram(self, metric: Metric) -> Histogram:
@@ -66,7 +67,7 @@ class Readings(Collector):
         self._readings: dict[Metric, list[Reading]] = {metric: [] for metric in Metric if metric.declaration.read}
 
     def add(self, metric: Metric, reading: Reading) -> None:
-        """Read this too."""
+        """Adds a reading of a metric."""
         self._readings[metric].append(reading)
 
     def describe(self) -> Iterator[Family]:
@@ -125,7 +126,7 @@ def reviews_seen(metrics: Metrics) -> Callable[[str], None]:
     """The function to call with the result of each review."""
     counter = metrics.counter(Metric.ADMISSION_REVIEWS)
     for result in RESULTS:
-        counter.labels(result)  # an alert on what has never happened needs its 0
+        counter.labels(result)  # an alert on an event that has not happened yet needs a series with 0
     return lambda result: counter.labels(result).inc()
 
 
@@ -140,18 +141,18 @@ class TelemetryReconcileObserver(ReconcileObserver):
         self._durations = metrics.histogram(Metric.RECONCILE_DURATION)
 
     def added(self, queue: str, depth: int) -> None:  # noqa: ARG002 — the depth is read at scrape time
-        """Counts."""
+        """Counts a key that was added."""
         self._adds.labels(queue).inc()
 
     def taken(self, queue: str, depth: int, waited: float) -> None:  # noqa: ARG002 — the depth is read at scrape time
-        """Measures."""
+        """Measures how long a key waited."""
         self._waits.labels(queue).observe(waited)
 
     def retried(self, queue: str) -> None:
-        """Counts."""
+        """Counts a retry."""
         self._retries.labels(queue).inc()
 
     def reconciled(self, controller: str, result: str, seconds: float) -> None:
-        """Counts and measures."""
+        """Counts and measures a reconcile."""
         self._reconciles.labels(controller, result).inc()
         self._durations.labels(controller).observe(seconds)

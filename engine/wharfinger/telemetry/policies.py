@@ -25,10 +25,10 @@ class TelemetryPolicyObserver(PolicyObserver):
         self._reloads = metrics.counter(Metric.POLICY_RELOADS)
         self._suspensions = metrics.counter(Metric.POLICY_SUSPENSIONS)
         for result in ("accepted", "refused", "removed"):
-            self._reloads.labels(result)  # an alert on what has never happened needs its 0
+            self._reloads.labels(result)  # an alert on an event that has not happened yet needs a series with 0
 
     def policy_tried(self, status: PolicyStatus) -> None:
-        """Counts a new text and writes its line, with what was found as people read it."""
+        """Counts and logs a new text, with its findings as text for people."""
         self._reloads.labels(status.result.value).inc()
         if status.result is Result.REFUSED:
             self._log.error("policy refused", **_named(status), kept=status.kept, report=status.report)
@@ -46,16 +46,16 @@ class TelemetryPolicyObserver(PolicyObserver):
             self._log.info("policy changed", **fares)
 
     def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
-        """Writes what was found on the cluster."""
+        """Logs what was found on the cluster."""
         self._log.warning("policy warning", **_named(status), report="".join(f"{each.severity}: {each}\n" for each in findings))
 
     def policy_removed(self, status: PolicyStatus) -> None:
-        """Counts the removal and writes its line."""
+        """Counts and logs the removal."""
         self._reloads.labels("removed").inc()
         self._log.info("policy removed", **_named(status))
 
     def policy_suspended(self, status: PolicyStatus) -> None:
-        """Counts the suspension and writes its line, or that it is over."""
+        """Counts and logs a suspension; logs its end."""
         if status.suspended:
             self._suspensions.labels(status.name or "").inc()
             self._log.warning("policy suspended", **_named(status), why=status.suspended)
@@ -63,7 +63,7 @@ class TelemetryPolicyObserver(PolicyObserver):
             self._log.info("policy resumed", **_named(status))
 
     def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
-        """Writes how many policies there are now."""
+        """Logs how many policies there are in each state."""
         states = [status.state for status in statuses]
         counts = {state: states.count(state) for state in sorted(set(states))}
         self._log.info("policies hold", seconds=round(seconds, 4), **counts)
@@ -85,12 +85,15 @@ def _named(status: PolicyStatus) -> dict[str, Any]:
 
 MOST = 100
 LONGEST_REPORT = 4000
-"""Letters."""
+"""Characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reload:
-    """One thing that happened to a policy, or to a source. `what`: accepted, refused, warned, removed, lost, or read again."""
+    """A change of a policy or of a source.
+
+    `what`: accepted, refused, warned, removed, suspended, resumed; of a source: lost, read again.
+    """
 
     at: float
     what: str

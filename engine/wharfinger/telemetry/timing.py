@@ -21,7 +21,7 @@ from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.metrics import Metrics
 
 BEAT = 0.01
-"""Seconds between two beats: a step that is shorter may not be seen, and any other is measured too short by at most that."""
+"""Seconds between two beats of the timer: shorter steps may be missed, and longer ones are measured too short by at most this."""
 RECENT = 60.0
 """Seconds for which the longest step is reported, at least."""
 
@@ -116,7 +116,7 @@ class DecisionStopwatch:
         """Where the effort of a policy's rule is kept; None for plugins of other kinds."""
         return self._efforts.of(plugin.origin) if isinstance(plugin, PolicyFilter | PolicyScore) else None
 
-    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:  # noqa: ARG002 — measured alike, whoever governs
+    def begin(self, *, whole: bool, policies: Sequence[str]) -> Laps:  # noqa: ARG002 — the measurement does not depend on the policies
         """The laps of a decision that begins now."""
         shown = self._chance() * ONE_OF < 1
         return Measured(self._clock, whole=whole, shown=shown) if whole or shown else NO_LAPS

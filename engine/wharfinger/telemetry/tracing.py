@@ -199,11 +199,11 @@ def exporter_of(endpoint: str, failed: Callable[[BaseException], None]) -> Repor
     except ImportError as error:
         raise UsageError(f"tracing needs packages that are not installed ({error}): pip install 'wharfinger[tracing]'") from error
     path = "" if endpoint.rstrip("/").endswith("/v1/traces") else "/v1/traces"
-    logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)  # it would tell of every attempt
+    logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)  # it would log every attempt
     logging.getLogger("opentelemetry.util.re").addFilter(_without_values)
     with _variables_read():
         exporter = Reported(OTLPSpanExporter(endpoint=endpoint.rstrip("/") + path, timeout=_TIMEOUT), failed)
-    # That spans are dropped while the collector is away has been told.
+    # While the collector is away, it has been reported already that spans are dropped.
     logging.getLogger("opentelemetry.sdk._shared_internal").addFilter(lambda _: not exporter.failing)
     return exporter
 

@@ -4,7 +4,7 @@ POST /validate   an AdmissionReview with a question; the answer is one with a re
 
 Whatever goes wrong here is answered with a status that the API server takes for a webhook that has failed: then `failurePolicy` of its
 configuration says whether the object is stored. Only a verdict refuses. A verdict that is not there in the time that the API server gives
-is such a failure too, told before the API server gives up.
+is such a failure too; it is answered before the API server gives up.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ Judge = Callable[[Mapping[str, Any], Caller], Awaitable[Verdict]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callers:
-    """Allowed callers: those whose verified certificate has one of `names` (none: any name), or `anybody`."""
+    """Allowed callers: those whose verified certificate has one of `names` (empty: any name); with `anybody`, all callers."""
 
     names: frozenset[str] = frozenset()
     anybody: bool = False
 
     def admits(self, name: str | None) -> bool:
-        """True if a caller may ask whose certificate has this name; None means no certificate."""
+        """True if a caller may ask whose certificate has this name (None: a caller without one)."""
         return self.anybody or (name is not None and (not self.names or name in self.names))
 
 
@@ -123,7 +123,7 @@ _FAILURES: Mapping[type[Exception], tuple[str, int, str]] = {
 
 @dataclass(slots=True)
 class Admission:
-    """The webhook. `seen` is called with the result of each review, one of `telemetry.requests.RESULTS`."""
+    """The webhook. `seen` is called with the result of each review, one of `telemetry.metrics.RESULTS`."""
 
     judge: Judge
     callers: Callers

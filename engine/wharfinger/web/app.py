@@ -36,7 +36,7 @@ from wharfinger.web.debug import Debug
 from wharfinger.web.request_rate import Shared
 
 Check = Callable[[], "str | Awaitable[str | None] | None"]
-"""A check: None when all is well, else the reason why not; what it raises is a reason too."""
+"""A health check: returns None if it passes, else the reason why it fails; an exception is a failure too."""
 
 PATIENCE = 5.0
 """Seconds that a check may take."""
@@ -48,7 +48,8 @@ _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, pri
 class Checks:
     """Checks by name, in the order of the answer.
 
-    `live`: whether the process is worth keeping (`/livez`, and `/healthz`, its old name). `ready`: whether it does its work.
+    A failure of a `live` check means that the process should be restarted (`/livez`, and `/healthz`, its old name); a failure of a `ready`
+    check means that it does not do its work now.
     """
 
     live: Mapping[str, Check] = field(default_factory=dict)
@@ -62,7 +63,7 @@ def health_routes(checks: Checks) -> list[Route]:
 
 
 def _ping() -> None:
-    """Well as soon as it can be asked."""
+    """Passes always: a process that answers is up."""
 
 
 def _routes(name: str, checks: Mapping[str, Check]) -> list[Route]:
@@ -102,14 +103,14 @@ async def _answer_one(checks: Mapping[str, Check], own: str) -> Response:
 
 
 async def outcome(check: Check) -> str | None:
-    """None when all is well, else the reason in one line; a check that takes too long or fails has one too."""
+    """The reason why a check fails, in one line; None if it passes. A check that raises or takes longer than `PATIENCE` fails."""
     try:
         async with asyncio.timeout(PATIENCE):
             found = check()
             reason = await found if inspect.isawaitable(found) else found
     except TimeoutError:
         return f"no answer within {PATIENCE:g} s"
-    except Exception as error:  # noqa: BLE001 — a check that breaks is a check that fails
+    except Exception as error:  # noqa: BLE001 — a check that raises fails
         return f"{type(error).__name__}: {_one_line(str(error))}"
     return None if reason is None else _one_line(reason)
 
@@ -181,5 +182,5 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 
 async def _failed(_request: Request, _error: Exception) -> Response:
-    """No word of what went wrong: that is for the log, where the server writes it."""
+    """The answer to a request that failed, without the error: the server logs that."""
     return PlainTextResponse("500 Internal Server Error\n", 500)

@@ -254,7 +254,7 @@ class Server:
             backlog=AT_ONCE,
             lifespan="off",
             ws="none",
-            proxy_headers=False,  # who asks is who is connected: a header must not make anyone a neighbour
+            proxy_headers=False,  # the client is the connected one: no header may make a remote client look local
             server_header=False,
             timeout_graceful_shutdown=_STOP_SECONDS,
             timeout_keep_alive=30,

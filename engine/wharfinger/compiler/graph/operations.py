@@ -3,7 +3,7 @@
 Each has a form for plain Python values and one for columns, as the same IEEE operations, so that a subexpression has the same value whether
 or not it is computed once for all rows. The form for plain values is Python source where that can be written: it is compiled for single
 values (`Op.scalar`) and pasted into the functions that are generated for one row and for one placed pod (`expression`). The operators of
-the language are taken from their records (`language.operators`).
+the language are taken from their records (`language.semantics.operators`).
 
 Operands that are not present hold arbitrary values, so no operation may fail on any operand (division by zero included).
 """

@@ -29,7 +29,7 @@ MOST = 100.0
 
 
 def same_for_all(intervals: Intervals, score: typed.Score) -> tuple[Span, str] | None:
-    """Where one sees that a score is the same for every node, and a few words; None when it can differ."""
+    """(place, reason in a few words) of a score that is the same for every node; None when it can differ."""
     if intervals.of(score.weight) == (0, 0):
         return score.weight.span, "weight 0"
     if score.when is not None and score.when.type.shape is Shape.NODE:

@@ -30,7 +30,7 @@ class TooMuchWork(Exception):
 
 
 class EnoughFindings(Exception):
-    """More is wrong with a policy than anybody will read."""
+    """A check has more findings than are ever shown."""
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ class Context:
     patience: LetterBudget = field(default_factory=LetterBudget)
 
     def closest(self, word: str, candidates: Iterable[str]) -> str | None:
-        """The candidate that an author most likely meant, as `suggest.closest`; None once looking for many names has taken long."""
+        """The candidate that an author most likely meant, as `wording.closest`; None once the search for many names has taken long."""
         return closest(word, candidates, self.patience)
 
     def at(self, place: Place) -> Context:

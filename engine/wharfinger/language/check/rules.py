@@ -86,7 +86,7 @@ def _parts(expr: typed.Expr) -> tuple[typed.Expr, ...]:
     return expr.arguments if isinstance(expr, typed.Call) else ()
 
 
-READ_HOLE = 20  # steps that it takes to read one hole of a message
+READ_HOLE = 20  # steps that reading one placeholder of a message takes
 
 
 def message_of(context: Context, message: ast.String | None, condition: typed.Expr, *, is_require: bool) -> typed.Message:
@@ -120,7 +120,7 @@ HIGHEST_TIER = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleContext:
-    """What checking rules needs beside the context: what may be missing, and what the scope of the policy guarantees."""
+    """The context in which rules are checked: what may be missing, and what the scope of the policy guarantees."""
 
     context: Context
     presence: Presence

@@ -151,7 +151,7 @@ MOST_BUILT = 2_000_000  # letters of the fields of all objects, as if nothing ha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Testable:
-    """What tests may name: the rules of the policy and what its params and metrics are. `lost` names could not be read and are let pass."""
+    """What tests may name: the rules of the policy and what its params and metrics are. `lost` names could not be read and are accepted."""
 
     __test__ = False
 

@@ -114,9 +114,9 @@ def argument(part: ast.Argument) -> str:
 
 
 def string(text: ast.String) -> str:
-    """A string in double quotes, or in single ones where that spares escapes; with both kinds inside, the quotes it was written with.
+    """A string in double quotes, or in single quotes if that avoids escapes; a string with both kinds inside keeps its quotes.
 
-    The quotes of a message matter: in its holes the other kind stands, and holes have no escapes.
+    The quotes of a message matter: strings in its placeholders have the other kind, and placeholders have no escapes.
     """
     value = text.value
     quote = '"'

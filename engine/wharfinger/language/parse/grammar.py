@@ -1,8 +1,8 @@
-"""The grammar of the language, read by Lark: its LALR parser, and its terminals for those that read or write words.
+"""The grammar of the language, read by Lark: the LALR parser, and the terminals for modules that read or write text.
 
-`grammar/policy.lark` is the only description of the syntax. Lark analyses it once and caches the result beside the
-grammar, in `__pycache__`: the analysis takes 100 ms, reading its result 10. Where that folder cannot be written, every process analyses the
-grammar again.
+`grammar/policy.lark` is the only description of the syntax. Lark analyses it once and caches the result in the
+`__pycache__` folder of the grammar: the analysis takes 100 ms, reading its result 10 ms. If that folder cannot be written, every process
+analyses the grammar again.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ MOST_NAMED = 5
 
 
 def found(token: Token) -> str:
-    """What a token is: "`=`", "the string `"x"`", "the end of the file"."""
+    """A token in words: "`=`", "the string `"x"`", "the end of the file"."""
     if token.type == grammar.END:
         return token.text
     kind = {"STRING": "the string ", "NUMBER": "the number "}.get(token.type, "")
@@ -58,7 +58,7 @@ def found(token: Token) -> str:
 
 
 def expected(terminals: AbstractSet[str]) -> str:
-    """What a set of terminals is: "`=`, `range` or the next declaration"; operators are named only where nothing else is expected."""
+    """A set of terminals in words: "`=`, `range` or the next declaration"; operators are named only where nothing else is expected."""
     left = set(terminals)
     names: list[str] = []
     for name, witnesses, members in FAMILIES:
@@ -103,7 +103,7 @@ class Interactive:
 
     @property
     def values(self) -> list[Any]:
-        """What stands on the stack: tokens and trees. One shorter than the stack of states."""
+        """The tokens and trees on the stack: one fewer than its states."""
         return self._parser.parser_state.value_stack
 
     @property
@@ -258,9 +258,9 @@ class Place:
         return sum(token.type == "LBRACE" for _, token in self._open())
 
     def level(self) -> str | None:
-        """What a line that begins here is a line of: "file", "filter", "preemption" or "test"; None in the middle of something.
+        """Where a line that begins here belongs: "file", "filter", "preemption" or "test"; None inside of a statement.
 
-        The words that begin the lines of a test may also be names, so that it takes one that may not to tell.
+        Most words that begin the lines of a test may also be names. So the check for a test uses `metric`, which may not.
         """
         if self.engine.accepts("FILTER"):
             return "file"

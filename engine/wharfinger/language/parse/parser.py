@@ -116,7 +116,7 @@ class Recovery:
         return kind in ITEMS and not nested and (first or (depth == 0 and kind != "AT"))
 
     def _drop_statement(self) -> None:
-        """Forget the statement that is being read: half of it would only be misunderstood."""
+        """Drop the statement that is being read: half a statement would lead to misleading findings."""
         length = self.place.unfinished()
         if length:
             before = self.place.open_braces()
@@ -144,7 +144,7 @@ ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
 
 
 def pieces(source: Source, start: int, end: int, diagnostics: Diagnostics) -> Iterator[str | Span]:
-    """The pieces of a message in order: text with its escapes resolved, and the spans between the braces of holes."""
+    """The pieces of a message in order: text with its escapes resolved, and the spans between the braces of placeholders."""
     text = ""
     for match in PIECE.finditer(source.text, start, end):
         piece, span = match.group(), Span(source, match.start(), match.end())
@@ -217,9 +217,9 @@ def parse(source: Source, diagnostics: Diagnostics) -> ast.File | None:
 
 
 def parse_message(message: ast.String, diagnostics: Diagnostics) -> tuple[str | ast.Expr, ...]:
-    """The parts of a message in order: plain text, and the expressions of its holes with their own places in the file.
+    """The parts of a message in order: plain text, and the expressions of its placeholders with their own places in the file.
 
-    `{{` and `}}` stand for braces. A hole that cannot be read is reported and left out.
+    `{{` and `}}` stand for braces. A placeholder that cannot be read is reported and left out.
     """
     source, start, end = message.span.source, message.span.start + 1, message.span.end - 1
     parts: list[str | ast.Expr] = []
@@ -245,7 +245,7 @@ def parse_expression(source: Source, start: int, end: int, diagnostics: Diagnost
 
 
 def _run(start: str, source: Source, tokens: list[Token], doubtful: list[int], diagnostics: Diagnostics) -> Any:
-    """What the tokens make up, or None."""
+    """The value of the production that the tokens form, or None with findings."""
     tokens[:] = Respelling(source, tokens, diagnostics).read()
     end = tokens[-1].end if tokens else len(source.text)
     last = Token(grammar.END, "end of the file" if start == "start" else "end of the hole", end, end)

@@ -86,7 +86,7 @@ FOREIGN: dict[str, Foreign] = {
 
 @cache
 def _scanner() -> re.Pattern[str]:
-    """One pattern for all tokens; the name of the group says which family matched. Longer alternatives stand before their beginnings."""
+    """One pattern for all tokens; the name of the group says which family matched. A longer symbol comes before its prefixes."""
     terminals = grammar.terminals()
     symbols = sorted((*terminals.symbols, *FOREIGN), key=lambda symbol: (-len(symbol), symbol))
     skipped = "|".join(terminals.patterns[name] for name in ("WHITESPACE", "COMMENT"))

@@ -89,9 +89,9 @@ class Label:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One finding: stable code, one sentence, where, and how to mend it.
+    """One finding: a stable code, one sentence, the place, and how to fix it.
 
-    `span` gets the carets and `label` is printed beside them; `help` is one sentence; `suggestion` replaces `span` when an editor applies
+    `span` gets the carets and `label` is printed next to them; `help` is one sentence; `suggestion` replaces `span` when an editor applies
     it.
     """
 

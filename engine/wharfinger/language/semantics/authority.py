@@ -62,7 +62,7 @@ CLUSTER = Authority()
 
 @dataclass(frozen=True, slots=True)
 class TenantRights:
-    """What the settings let policies of namespaces do, whichever namespace it is."""
+    """What the settings allow policies of namespaces; the same for every namespace."""
 
     policies: TenantPolicies = TenantPolicies.RESTRICTED
     servers: frozenset[str] = frozenset()

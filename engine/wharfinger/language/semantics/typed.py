@@ -220,7 +220,7 @@ class Call(Expr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message with holes: strings and expressions in turn. A hole of shape NODE prints as `…` where nodes are summed up."""
+    """A message with placeholders: strings and expressions in turn. A placeholder of shape NODE prints as `…` in a summary of nodes."""
 
     parts: tuple[str | Expr, ...]
 
@@ -345,7 +345,7 @@ class BaseOverride:
 class VictimRule:
     """A placed pod may be evicted for the pod where `condition` is true (`never_evict` has become `not`); it reads `it` and the pod.
 
-    Where the condition is missing `missing_evicts` decides; None: it cannot be missing, and should it be after all, the pod stays.
+    Where the condition is missing, `missing_evicts` decides. None means that it cannot be missing; if it still is, the pod stays.
     """
 
     span: Span

@@ -218,7 +218,7 @@ class Metric(Item):
 
 
 class MissingAction(Enum):
-    """What `on missing` says; points carry their expression beside it."""
+    """The action after `on missing`; the expression of POINTS is in `OnMissing.points`."""
 
     PASS = "pass"  # noqa: S105  # the word of the language, no password
     REJECT = "reject"
@@ -417,8 +417,8 @@ class Policy(Node):
 class File(Node):
     """One file: a policy with its tests; or a library (`policy` is None, `items` are lets, params); or tests only (`*_test.policy`).
 
-    `lost` are the names that declarations with a syntax error would have declared: they exist, only nothing is known of them, so nobody
-    should complain that they are unknown or unused. `words` is how many words and symbols the text has.
+    `lost` are the names that declarations with a syntax error would have declared: they count as declared, so no finding says that they
+    are unknown or unused. `words` is the number of words and symbols of the text.
     """
 
     imports: tuple[Import, ...]
@@ -443,7 +443,7 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def deepest(node: Node, most: int) -> Expr | None:
-    """An expression that stands more than `most` deep in others, or None; does not recurse, so it may be asked about any tree."""
+    """An expression that stands more than `most` deep in others, or None; works without recursion, so on trees of any depth."""
     waiting: list[tuple[Node, int]] = [(node, 0)]
     while waiting:
         current, depth = waiting.pop()

@@ -90,7 +90,7 @@ class Expect(ast.TestStep):
     `expect web not on a` · `expect web pending message "…"` · `expect a rejected by rule message "…"` · `expect a accepted` ·
     `expect a scores rule == 50` (comparison operators as in expressions) · `expect low evicted` · `expect low not evicted`.
 
-    `pod` is set by `expect web: a rejected …`; without it, what is said of a node or a victim is about the pod placed last.
+    `pod` is set by `expect web: a rejected …`; without it, an expectation about a node or a victim is about the pod placed last.
     """
 
     expectation: Expectation

@@ -1,4 +1,4 @@
-"""The lines of a decision log: one JSON object each, told apart by `t`; and how entries become lines.
+"""The lines of a decision log: one JSON object each, with its kind in `t`; and how entries become lines.
 
     log         the first line of each file: version, program, which run of the process, number of the file, decisions before it
     node, put   an object that was added or changed; `pod`: as the API server sent it, with its node where its object has none yet
@@ -57,7 +57,7 @@ class LoggedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChainSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a chain is assembled from, besides its policies: as `framework.configuration.ChainConfig`."""
+    """What a chain is assembled from, besides its policies: as `framework.configuration.chain_settings.ChainConfig`."""
 
     weights: dict[str, int]
     arguments: dict[str, dict[str, Any]]

@@ -61,10 +61,10 @@ class Board(Protocol):
     """Answers the page. Every answer takes a few milliseconds at most, on the event loop that schedules."""
 
     def picture(self, coloring: str, known: int) -> Picture:
-        """The nodes coloured by a shade; UnknownObject for one that is not there. `known` is the layout that the asker knows."""
+        """The nodes in a colouring; UnknownObject if there is no such colouring. `known` is the layout that the caller has."""
 
     def parts(self) -> Iterator[tuple[str, Any] | None]:
-        """Everything else by name, as plain values; None where a step ends without one. Others have their turn between two steps."""
+        """Everything else by name, as plain values; None for a step without a value. Other tasks run between two steps."""
 
     def node(self, name: str) -> Mapping[str, Any]:
         """One node as plain values; UnknownObject when there is none of that name."""
@@ -85,7 +85,7 @@ def message(event: str, value: Any) -> bytes:
 
 
 class Channel:
-    """One shade. All who watch it have been sent the same, so they get the same differences."""
+    """One colouring. All its watchers have been sent the same messages, so they get the same differences."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -97,7 +97,7 @@ class Channel:
         self._trouble = ""
 
     def whole(self) -> list[bytes]:
-        """Everything, for who has nothing yet; empty before the first `update`."""
+        """The messages for a new watcher; empty before the first `update`."""
         if self._trouble:
             return [message("trouble", {"shade": self.key, "sentence": self._trouble})]
         return [self._tiles, self._full(), self._flagged()] if self._tiles else []

@@ -1,8 +1,8 @@
-"""The routes of the live page.
+"""The live page: its routes, its files, and the feed of server-sent events.
 
 /ui                    the page
-/ui/static/<file>      what it consists of
-/ui/events?shade=…     what happens, as server-sent events
+/ui/static/<file>      its files
+/ui/events?shade=…     its data in a colouring of the nodes, as server-sent events
 /ui/nodes/<name>       one node, as JSON
 
 Labels, names and messages on the page come from anyone who may write to the cluster. So the page puts text into text nodes only, and its
@@ -35,9 +35,9 @@ from wharfinger.web.debug import is_ours, not_ours
 from wharfinger.web.ui.board import Board, Channel, message
 
 INTERVAL = 1.0
-"""Seconds between two looks, at least."""
+"""Fewest seconds between two updates."""
 SHARE = 0.02
-"""The part of all time that looking may take: who looks at a huge cluster sees it move less often."""
+"""Largest share of the time that updates may take; a huge cluster is updated less often."""
 MOST_WATCHERS = 16
 MOST_CHANNELS = 6
 MOST_BEHIND = 4 * 2**20
@@ -110,7 +110,7 @@ class Feed:
         return len(self._watchers)
 
     def join(self, coloring: str) -> Watcher:
-        """A new watcher of the nodes in that shade; TooMany when there are too many."""
+        """A new watcher of the nodes in a colouring; TooMany if too many pages are open, or too many colourings are watched."""
         if self._closed or len(self._watchers) >= MOST_WATCHERS:
             raise TooMany(f"{len(self._watchers)} pages are open already, and no more can be")
         watcher = Watcher(self._channel(coloring))
@@ -121,7 +121,7 @@ class Feed:
         return watcher
 
     def _channel(self, coloring: str) -> Channel:
-        """The channel of a shade, which has looked at least once."""
+        """The channel of a colouring, updated at least once."""
         channel = self._channels.get(coloring)
         if channel is None:
             if len(self._channels) >= MOST_CHANNELS:
@@ -155,7 +155,7 @@ class Feed:
             began = self._clock.monotonic()
             try:
                 spent = await self._tell()
-            except Exception as error:  # noqa: BLE001 — a page that cannot be drawn now may be in a second
+            except Exception as error:  # noqa: BLE001 — the next update may succeed
                 self._failed("live page", error)
                 spent = self._clock.monotonic() - began
             await self._clock.sleep(max(INTERVAL, spent / SHARE))
