@@ -29,6 +29,15 @@ DTYPES: dict[type, type[np.generic]] = {bool: np.bool_, float: np.float64, str: 
 UNKNOWN, MISSING, PRESENT = -1, 0, 1
 SPARE = 64  # room for strings that are interned later; the last entry stands for code -1, absent
 
+REGEX_MEMORY = 256 * 1024  # bytes RE2 may spend on one expression: thousands of states, microseconds to match a label value
+REGEX_STEPS = 800  # of a check, for one expression: up to four milliseconds of RE2
+DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", re.ASCII)
+
+VERSION = re.compile(r"v?([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII)
+
+Identifier = tuple[int, int, str]
+Ordered = tuple[int, int, int, bool, tuple[Identifier, ...]]
+
 
 class CodeTable:
     """Results of a function of one string, by the code of the string; each is computed when first needed.
@@ -124,11 +133,6 @@ class Kernel:
         if self.dtype is str:
             return np.array([strings.code(answer) for answer in answers], dtype=np.int32)
         return np.array([self.dtype() if answer is None else answer for answer in answers], dtype=DTYPES[self.dtype])
-
-
-REGEX_MEMORY = 256 * 1024  # bytes RE2 may spend on one expression: thousands of states, microseconds to match a label value
-REGEX_STEPS = 800  # of a check, for one expression: up to four milliseconds of RE2
-DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
 
 @lru_cache(maxsize=256)
@@ -232,12 +236,6 @@ STRINGS = (
         never_nan=True,
     ),
 )
-
-
-VERSION = re.compile(r"v?([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII)
-
-Identifier = tuple[int, int, str]
-Ordered = tuple[int, int, int, bool, tuple[Identifier, ...]]
 
 
 @lru_cache(maxsize=1024)

@@ -21,6 +21,11 @@ from wharfinger.kube.connection import Connection
 from wharfinger.model import objects
 from wharfinger.model.reading import decode
 
+_END_OF_LIST = "k8s.io/initial-events-end"
+
+WHOLE_LIST = 120.0
+"""Seconds that a list without pages may take."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
@@ -77,9 +82,6 @@ SCHEDULING = (
     Resource(kind=objects.PodDisruptionBudget, path="/apis/policy/v1/poddisruptionbudgets"),
     Resource(kind=objects.PriorityClass, path="/apis/scheduling.k8s.io/v1/priorityclasses"),
 )
-
-
-_END_OF_LIST = "k8s.io/initial-events-end"
 
 
 class BrokenLine(Exception):
@@ -192,10 +194,6 @@ def _pod_spec(raw: msgspec.Raw) -> _PodSpec:
         return _pod_heads.decode(raw).spec
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _PodSpec()
-
-
-WHOLE_LIST = 120.0
-"""Seconds that a list without pages may take."""
 
 
 async def pages(connection: Connection, path: str, params: Mapping[str, str], size: int) -> AsyncIterator[tuple[list[msgspec.Raw], str]]:

@@ -27,6 +27,11 @@ from wharfinger.model.reading import decode
 
 _BIND_ATTEMPTS = 5  # while the server is too busy; then the pod queues again
 
+_ATTEMPTS = 5
+_PASSING = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)
+
+_BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+
 
 class ApiBinder:
     """A Binder that writes to an API server. `may_write` is called right before sending: without the lease nothing is bound."""
@@ -105,10 +110,6 @@ def binding(pod: PodView, node: str) -> bytes:
     return msgspec.json.encode(
         {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": {"apiVersion": "v1", "kind": "Node", "name": node}}
     )
-
-
-_ATTEMPTS = 5
-_PASSING = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)
 
 
 class PatientWrites:
@@ -208,9 +209,6 @@ def _has(pod: PodView, condition: Condition) -> bool:
 
 def _identity(pod: PodView) -> dict[str, str]:
     return {"uid": pod.object.metadata.uid} if pod.object.metadata.uid else {}
-
-
-_BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 
 class ApiVolumeWriter:

@@ -29,6 +29,9 @@ from wharfinger.operator.object_cache import AppPods, key_of
 
 DEADLINE = "ProgressDeadlineExceeded"
 
+LOOK_AGAIN = 3.0
+"""Fewest seconds between two checks of the pods of an app while only the cluster changes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governance:
@@ -146,10 +149,6 @@ def _stuck(status: Mapping[str, Any]) -> bool:
 
 def _count(status: Mapping[str, Any], name: str) -> int:
     return int(status.get(name) or 0)
-
-
-LOOK_AGAIN = 3.0
-"""Fewest seconds between two checks of the pods of an app while only the cluster changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,13 @@ from wharfinger.framework.ports import Clock, Leadership, Observer, WriteFailed
 from wharfinger.kube import refusals
 from wharfinger.model.objects.metadata import time_text
 
+_LOOK_AGAIN = 0.25  # seconds between two checks whether this process leads
+_PASSING = (refusals.Conflict, refusals.NotFound, refusals.TooManyRequests)
+"""Expected errors: another writer was first, or the object has gone. The next attempt sees the new state."""
+
+_LONGEST = 4000
+_LONGEST_SUMMARY = 160
+
 
 class ReconcileObserver:
     """Observer of controllers and their queues; this one ignores everything. Must be quick and must not raise."""
@@ -164,11 +171,6 @@ class WorkQueue:
         await until(self._news, self._clock, moment - self._clock.monotonic())
 
 
-_LOOK_AGAIN = 0.25  # seconds between two checks whether this process leads
-_PASSING = (refusals.Conflict, refusals.NotFound, refusals.TooManyRequests)
-"""Expected errors: another writer was first, or the object has gone. The next attempt sees the new state."""
-
-
 class Reconciler(Protocol):
     """Brings one object to its desired state. It is idempotent."""
 
@@ -261,10 +263,6 @@ async def _resume_as_leader(controllers: Iterable[Controller], clock: Clock, lea
                 controller.resume()
         led = leads
         await clock.sleep(_LOOK_AGAIN)
-
-
-_LONGEST = 4000
-_LONGEST_SUMMARY = 160
 
 
 def condition(kind: str, holds: bool | None, reason: str, message: str = "") -> Condition:

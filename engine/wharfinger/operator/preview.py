@@ -70,6 +70,19 @@ _KINDS: Mapping[str, tuple[str, type[objects.AnyObject]]] = {
 }
 _MOST_COMPILED = 64
 
+_MOST_REASONS = 8
+
+REFRESH = 3.0
+"""Fewest seconds between two answers to the same question."""
+
+REST = 4.0
+"""Previews that have an answer wait this many times as long as the last answer took: renewing them takes at most a fifth of the time."""
+
+_REASONS: Mapping[type[Exception], str] = {PolicyError: "InvalidPolicy", UnknownObject: "UnknownObject"}
+"""Reasons for which there is no answer, by error; that of any other error is `InvalidQuestion`."""
+
+_LATER = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
@@ -232,9 +245,6 @@ def compiled(text: str, params: Mapping[str, str], authority: Authority) -> Comp
     return cost.affordable(compile_policy(policy, params))
 
 
-_MOST_REASONS = 8
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
     """Why a pod finds no node, for the first such pod."""
@@ -328,18 +338,6 @@ def _nearest(decision: Decision, snapshot: Snapshot, plugins: Sequence[str]) -> 
     row = min(rows, key=lambda row: snapshot.names[row])
     reasons = [f"{found.plugin}: {reason}" for found in decision.diagnosis.at(row) for reason in found.reasons]
     return NearestMiss(node=snapshot.names[row], reasons=tuple(cut(reason, 1024) for reason in reasons[:16]))
-
-
-REFRESH = 3.0
-"""Fewest seconds between two answers to the same question."""
-
-REST = 4.0
-"""Previews that have an answer wait this many times as long as the last answer took: renewing them takes at most a fifth of the time."""
-
-_REASONS: Mapping[type[Exception], str] = {PolicyError: "InvalidPolicy", UnknownObject: "UnknownObject"}
-"""Reasons for which there is no answer, by error; that of any other error is `InvalidQuestion`."""
-
-_LATER = (refusals.TooManyRequests, refusals.ServerError, refusals.Unreachable)
 
 
 class PreviewReconciler:

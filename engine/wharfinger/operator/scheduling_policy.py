@@ -32,6 +32,18 @@ from wharfinger.operator.object_cache import ObjectCache
 
 FIELD = "lastKnownGood"
 
+KIND = "SchedulingPolicy"
+SOURCE = "schedulingpolicies"
+_LOOK_AGAIN = 2.0  # seconds between two checks whether the kind can be read
+
+NOT_INSTALLED = "the definition of SchedulingPolicies is not there any more; `wharf install --print | kubectl apply -f -` brings it back"
+
+REFRESH = 3.0
+"""Seconds between two reconciles of a policy that was not edited."""
+
+_BATCH = 200
+_NOT_OF_THE_TEXT = {"test", "params", "trial", "set"}
+
 
 def last_known_good(found: PolicyStatus, before: Mapping[str, Any]) -> dict[str, Any] | None:
     """The value for the status: the version that is in effect, or what the status had `before` if none is; None for nothing."""
@@ -57,13 +69,6 @@ def remembered(status: Mapping[str, Any]) -> FormerText | None:
     except ValidationError:
         return None
     return FormerText(content=good.source.encode(), params=dict(good.params), generation=good.generation, since=good.since.timestamp())
-
-
-KIND = "SchedulingPolicy"
-SOURCE = "schedulingpolicies"
-_LOOK_AGAIN = 2.0  # seconds between two checks whether the kind can be read
-
-NOT_INSTALLED = "the definition of SchedulingPolicies is not there any more; `wharf install --print | kubectl apply -f -` brings it back"
 
 
 class SchedulingPolicySource:
@@ -152,13 +157,6 @@ def namespace_of(policy: SchedulingPolicy) -> str | None:
         return said
     labels = policy.metadata.labels
     return labels.get(NAMESPACE_LABEL) if labels.get(MANAGED_BY) == MANAGER else None
-
-
-REFRESH = 3.0
-"""Seconds between two reconciles of a policy that was not edited."""
-
-_BATCH = 200
-_NOT_OF_THE_TEXT = {"test", "params", "trial", "set"}
 
 
 class Policies(Protocol):

@@ -36,6 +36,15 @@ from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.policies import policy_tests
 from wharfinger.policies.policy_tests import Failure
 
+MOST_NODES = 300
+MOST_PLACED = 2000
+MOST_PROBES = 50
+
+MOST_GOVERNED = 5
+EVERYWHERE = slice(None)
+
+MOST_FINDINGS = 20
+
 
 def compile_all(policies: Sequence[typed.Policy], params: Mapping[str, Any]) -> tuple[CompiledPolicy, ...]:
     """The compiled policies. A value in `params` is set wherever a policy declares it: `name` in every policy, `policy.name` in one.
@@ -55,11 +64,6 @@ def own_params(policy: typed.Policy, params: Mapping[str, Any]) -> dict[str, Any
     declared = [param.name for param in policy.params]
     own = {name: params[name] for name in declared if name in params}
     return own | {name: params[f"{policy.name}.{name}"] for name in declared if f"{policy.name}.{name}" in params}
-
-
-MOST_NODES = 300
-MOST_PLACED = 2000
-MOST_PROBES = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,10 +113,6 @@ def _different(pods: Iterable[PodView]) -> tuple[PodView, ...]:
     return tuple(found.values())
 
 
-MOST_GOVERNED = 5
-EVERYWHERE = slice(None)
-
-
 def tried(policy: CompiledPolicy, sample: Sample, file: str) -> list[Finding]:
     """The findings of trying a policy on a sample: an error if it cannot be evaluated, else warnings."""
     try:
@@ -146,9 +146,6 @@ def _rejects_all(policy: CompiledPolicy, sample: Sample, pod: PodView) -> str:
     several = f"all {len(sample.nodes):,} nodes" if len(sample.nodes) > 1 else "the only node"
     nodes = several if sample.whole else f"each of {count(len(sample.nodes), 'node')} looked at"
     return f"{policy.name} rejects {nodes} for every pod it was tried with, such as {pod.key}"
-
-
-MOST_FINDINGS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

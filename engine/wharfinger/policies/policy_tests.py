@@ -24,6 +24,18 @@ from wharfinger.language.syntax import ast, test_steps
 from wharfinger.language.syntax.test_steps import Expectation
 from wharfinger.policies.scenario import Attempt, Scenario, literal
 
+_COMPARE: Mapping[ast.BinaryOp, Callable[[Any, Any], bool]] = {
+    ast.BinaryOp.EQ: operator.eq,
+    ast.BinaryOp.NE: operator.ne,
+    ast.BinaryOp.LT: operator.lt,
+    ast.BinaryOp.LE: operator.le,
+    ast.BinaryOp.GT: operator.gt,
+    ast.BinaryOp.GE: operator.ge,
+}
+_TOLERANCE = 1e-9  # points are sums and quotients of floats; an author writes 33.3 for 33.333…
+
+_ABOUT_PODS = frozenset({Expectation.ON, Expectation.NOT_ON, Expectation.PENDING})
+
 
 class Truth(Enum):
     """The three answers of a condition."""
@@ -170,17 +182,6 @@ def _answers(type_: Type) -> tuple[Truth, ...]:
 
 def _truth(answer: object) -> Truth:
     return Truth.MISSING if answer is None else Truth.TRUE if answer else Truth.FALSE
-
-
-_COMPARE: Mapping[ast.BinaryOp, Callable[[Any, Any], bool]] = {
-    ast.BinaryOp.EQ: operator.eq,
-    ast.BinaryOp.NE: operator.ne,
-    ast.BinaryOp.LT: operator.lt,
-    ast.BinaryOp.LE: operator.le,
-    ast.BinaryOp.GT: operator.gt,
-    ast.BinaryOp.GE: operator.ge,
-}
-_TOLERANCE = 1e-9  # points are sums and quotients of floats; an author writes 33.3 for 33.333…
 
 
 def check(scenario: Scenario, step: test_steps.Expect) -> Failure | None:
@@ -341,7 +342,6 @@ def _score_lines(decision: Decision, others: Sequence[str]) -> list[str]:
     return layout.columns(rows, right=frozenset(range(1, len(rows[0])))).splitlines()
 
 
-_ABOUT_PODS = frozenset({Expectation.ON, Expectation.NOT_ON, Expectation.PENDING})
 _CHECKS: Mapping[Expectation, Callable[[Scenario, Attempt, test_steps.Expect], Failure | None]] = {
     Expectation.ON: _on,
     Expectation.NOT_ON: _not_on,

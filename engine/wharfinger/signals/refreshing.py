@@ -29,6 +29,17 @@ from wharfinger.signals.mapping import Mapped
 from wharfinger.signals.ports import Kind, SignalFailed, SignalObserver, Sink, Source
 from wharfinger.signals.query import Query, SignalLimits, queries_of
 
+SPREAD = 0.1
+"""Largest random deviation of an interval, as a share of it."""
+
+LOOK = 1.0
+"""Seconds between two checks of how fresh the samples are."""
+
+KEPT = 600.0
+"""Seconds that answers of signals no longer in use are kept: a policy that is restored has its samples at once."""
+
+MOST_KEPT = 256
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspension:
@@ -109,10 +120,6 @@ def look(policy: str, metric: typed.Metric, snapshot: Snapshot) -> Suspension:
     )
 
 
-SPREAD = 0.1
-"""Largest random deviation of an interval, as a share of it."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Standing:
     """State of a signal: what its last successful refresh found and when (monotonic), and the error of the last failed one."""
@@ -182,15 +189,6 @@ class Refresher:
         standing.failures += 1
         standing.attempts += 1
         self._observer.refresh_failed(self.query, error, self._clock.monotonic() - began)
-
-
-LOOK = 1.0
-"""Seconds between two checks of how fresh the samples are."""
-
-KEPT = 600.0
-"""Seconds that answers of signals no longer in use are kept: a policy that is restored has its samples at once."""
-
-MOST_KEPT = 256
 
 
 class Signals:

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 PATH = "/apis/metrics.k8s.io/v1beta1/nodes"
 
+AT_A_TIME = 4
+"""Concurrent queries to one server; policies of the cluster use at most three, those of all namespaces together too."""
+
+ReadNodeMetrics = Callable[[], Awaitable[bytes]]
+"""The list of `metrics.k8s.io/v1beta1` NodeMetrics as JSON; SignalFailed when it cannot be read."""
+
 
 class _Named(msgspec.Struct):
     name: str = ""
@@ -90,13 +96,6 @@ def _amount(resource: str, text: str) -> float:
     """Millicores or bytes; cpu comes in nanocores, of which `quantity.milli` would lose the fractions. InvalidObject for no quantity."""
     exact = quantity.parse_quantity(text)
     return float(exact * 1000) if resource == "cpu" else float(exact)
-
-
-AT_A_TIME = 4
-"""Concurrent queries to one server; policies of the cluster use at most three, those of all namespaces together too."""
-
-ReadNodeMetrics = Callable[[], Awaitable[bytes]]
-"""The list of `metrics.k8s.io/v1beta1` NodeMetrics as JSON; SignalFailed when it cannot be read."""
 
 
 class PrometheusSource:

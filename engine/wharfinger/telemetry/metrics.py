@@ -27,6 +27,11 @@ Reading = Callable[[], Mapping[tuple[str, ...], float]]
 
 Family = CounterMetricFamily | GaugeMetricFamily
 
+NO_ANSWER = "<error>"
+"""The code of a request without an answer, as client-go has it (rest/request.go)."""
+
+RESULTS = ("allowed", "refused", "unreadable", "forbidden", "busy", "late", "failed")
+
 
 class Metrics:
     """The declared metrics as objects of prometheus-client in `registry`."""
@@ -101,10 +106,6 @@ def _family(declared: Declaration) -> Family:
     return make(declared.name, declared.help, labels=declared.labels)
 
 
-NO_ANSWER = "<error>"
-"""The code of a request without an answer, as client-go has it (rest/request.go)."""
-
-
 def requests_seen(metrics: Metrics, server: str) -> Callable[[str, int, float | None], None]:
     """The function to call for each request to a server: method, status (0 without an answer), seconds (None for a watch)."""
     host = urlsplit(server).netloc.rpartition("@")[2]
@@ -117,9 +118,6 @@ def requests_seen(metrics: Metrics, server: str) -> Callable[[str, int, float | 
             timed(method, host).observe(seconds)
 
     return answered
-
-
-RESULTS = ("allowed", "refused", "unreadable", "forbidden", "busy", "late", "failed")
 
 
 def reviews_seen(metrics: Metrics) -> Callable[[str], None]:

@@ -16,6 +16,10 @@ from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import Metrics
 
+MOST = 100
+LONGEST_REPORT = 4000
+"""Characters."""
+
 
 class TelemetryPolicyObserver(PolicyObserver):
     """Counts and logs what happens to policies."""
@@ -81,11 +85,6 @@ class TelemetryPolicyObserver(PolicyObserver):
 def _named(status: PolicyStatus) -> dict[str, Any]:
     revision = None if status.revision is None else status.revision[:12]
     return {"policy": status.name, "source": status.source, "key": status.key, "mode": status.mode.value, "revision": revision}
-
-
-MOST = 100
-LONGEST_REPORT = 4000
-"""Characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,9 @@ BEAT = 0.01
 RECENT = 60.0
 """Seconds for which the longest step is reported, at least."""
 
+ONE_OF = 10
+"""Of how many decisions one is measured, as kube-scheduler measures its plugins (schedule_one.go, `pluginMetricsSamplePercent`)."""
+
 
 class LoopSteps:
     """Measures how late beats are; `timer` gives the seconds since any fixed moment, and `sleep` waits."""
@@ -63,10 +66,6 @@ class LoopSteps:
             self._longest_before = self._longest if elapsed < 2 * RECENT else 0.0
             self._longest = 0.0
             self._since += elapsed
-
-
-ONE_OF = 10
-"""Of how many decisions one is measured, as kube-scheduler measures its plugins (schedule_one.go, `pluginMetricsSamplePercent`)."""
 
 
 class Efforts:

@@ -43,6 +43,8 @@ PATIENCE = 5.0
 
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
 
+_SMALL = 1400  # bytes; what goes into one packet anyway is not worth compressing
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checks:
@@ -121,9 +123,6 @@ def _one_line(text: str) -> str:
 
 def _text(content: str, status: int = 200) -> Response:
     return PlainTextResponse(content, status, headers=_HEADERS)
-
-
-_SMALL = 1400  # bytes; what goes into one packet anyway is not worth compressing
 
 
 def route(registry: CollectorRegistry) -> Route:

@@ -24,6 +24,8 @@ from wharfinger.language.semantics.types import NUMERIC
 ATTRIBUTE: Final = Magnitude(-64.0, 64.0)  # int64 amounts, and times in seconds
 COUNTED: Final = 40.0  # no cluster has 2 ** 40 pods
 
+Rule = Callable[[Graph, Node, tuple[Node, ...]], Node | None]
+
 
 class Magnitudes:
     """The magnitudes of the expressions of one policy."""
@@ -101,9 +103,6 @@ class Magnitudes:
             return value
         total = bounds.bounded(value.least - CARRY, value.most + COUNTED)
         return total if expr.reduction is typed.Reduction.SUM else total / Magnitude(0.0, COUNTED)
-
-
-Rule = Callable[[Graph, Node, tuple[Node, ...]], Node | None]
 
 
 def optimized(module: Module, params: Mapping[str, Any], *more: Rule) -> Module:

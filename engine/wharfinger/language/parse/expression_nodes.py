@@ -26,6 +26,12 @@ CLAUSE_MISSING = {"pass": ast.MissingAction.PASS, "reject": ast.MissingAction.RE
 VICTIM_MISSING = {"evict": ast.MissingAction.EVICT, "keep": ast.MissingAction.KEEP}
 SCORE_MISSING = {"neutral": ast.MissingAction.NEUTRAL, "skip": ast.MissingAction.SKIP}
 
+NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+(?![A-Za-z0-9_%]))?)(.*)")
+ESCAPE = re.compile(r"\\(.)")
+ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
+Node = TypeVar("Node")
+OPERATORS = {operator.value: operator for operator in ast.BinaryOp}
+
 
 def choice_of(diagnostics: Diagnostics, choices: Mapping[str, Choice], word: str, span: Span, place: str) -> Choice:
     """The choice a word names; where it names none, the likeliest one with a finding. `place` reads like "after `normalize`"."""
@@ -63,13 +69,6 @@ def not_for_scores(diagnostics: Diagnostics, span: Span) -> None:
     """Report `pass` or `reject` where a score says what happens without a value."""
     help_ = "a score gives points where the value is missing, or `neutral` (the mean of the others) or `skip` (leave the rule out there)"
     diagnostics.error(Code.P111, f"`{span.text}` cannot stand after `on missing` of a score", span, help=help_)
-
-
-NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+(?![A-Za-z0-9_%]))?)(.*)")
-ESCAPE = re.compile(r"\\(.)")
-ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
-Node = TypeVar("Node")
-OPERATORS = {operator.value: operator for operator in ast.BinaryOp}
 
 
 @dataclass(frozen=True, slots=True)

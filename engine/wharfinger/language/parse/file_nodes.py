@@ -19,6 +19,10 @@ from wharfinger.language.syntax.test_steps import Expectation
 
 Named = tuple[str, Span]
 
+MOST_ITEMS = 500
+MOST_TESTS = 500
+RULES = (ast.Filter, ast.Score, ast.Base, ast.Quantum, ast.TieBreak, ast.Preemption)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
@@ -206,11 +210,6 @@ class SyntaxTree(Rules):
         """`scores rule == 50`."""
         op = OPERATORS[operator.text]
         return Outcome(span=self.at(word, points), expectation=Expectation.SCORE, rule=rule, op=op, points=points)
-
-
-MOST_ITEMS = 500
-MOST_TESTS = 500
-RULES = (ast.Filter, ast.Score, ast.Base, ast.Quantum, ast.TieBreak, ast.Preemption)
 
 
 @dataclass(slots=True)

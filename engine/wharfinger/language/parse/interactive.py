@@ -47,6 +47,14 @@ OPERATORS = frozenset(
 )
 MOST_NAMED = 5
 
+MOST_STATES = 1500  # many times what an expression of the greatest depth needs
+
+ITEMS = frozenset("IMPORT POLICY FOR AT PARAM LET METRIC FILTER SCORE PREFER AVOID BASE QUANTUM TIE_BREAK PREEMPTION TEST".split())  # noqa: SIM905  # a table
+CLAUSES = frozenset({"REQUIRE", "REJECT", "NEVER_EVICT", "ONLY_EVICT"})
+STEPS = frozenset({"NODE", "POD", "RUNNING", "PLACE", "EXPECT", "METRIC", "PARAM"})
+BLOCKS = frozenset({"FILTER", "TEST", "BASE", "PREEMPTION"})
+CLOSER = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
+
 
 def found(token: Token) -> str:
     """A token in words: "`=`", "the string `"x"`", "the end of the file"."""
@@ -89,9 +97,6 @@ def _joined(names: list[str]) -> str:
     if len(names) <= 1:
         return "".join(names)
     return f"{', '.join(names[:-1])} or {names[-1]}"
-
-
-MOST_STATES = 1500  # many times what an expression of the greatest depth needs
 
 
 class Interactive:
@@ -183,13 +188,6 @@ def _cut(parser: InteractiveParser, length: int) -> InteractiveParser:
     del state.state_stack[length:]
     del state.value_stack[length - 1 :]
     return parser
-
-
-ITEMS = frozenset("IMPORT POLICY FOR AT PARAM LET METRIC FILTER SCORE PREFER AVOID BASE QUANTUM TIE_BREAK PREEMPTION TEST".split())  # noqa: SIM905  # a table
-CLAUSES = frozenset({"REQUIRE", "REJECT", "NEVER_EVICT", "ONLY_EVICT"})
-STEPS = frozenset({"NODE", "POD", "RUNNING", "PLACE", "EXPECT", "METRIC", "PARAM"})
-BLOCKS = frozenset({"FILTER", "TEST", "BASE", "PREEMPTION"})
-CLOSER = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 
 
 @dataclass(frozen=True, slots=True)

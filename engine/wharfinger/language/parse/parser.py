@@ -25,6 +25,13 @@ from wharfinger.language.syntax import ast
 
 MOST_FINDINGS = 100
 
+PIECE = re.compile(r"""\{\{|\}\}|\{[^{}]*\}|[{}]|\\.|[^{}\\]+""", re.DOTALL)
+ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
+
+DEEPEST = 100
+DECLARES = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID", "AS"})
+NAMED = (ast.Let, ast.Param, ast.Metric, ast.Filter, ast.Score, ast.Import)
+
 
 class Recovery:
     """One parse of one list of tokens, the last of which is the end of the text."""
@@ -139,10 +146,6 @@ class Recovery:
         return end
 
 
-PIECE = re.compile(r"""\{\{|\}\}|\{[^{}]*\}|[{}]|\\.|[^{}\\]+""", re.DOTALL)
-ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'"}
-
-
 def pieces(source: Source, start: int, end: int, diagnostics: Diagnostics) -> Iterator[str | Span]:
     """The pieces of a message in order: text with its escapes resolved, and the spans between the braces of placeholders."""
     text = ""
@@ -184,11 +187,6 @@ def _usable(piece: str, span: Span, diagnostics: Diagnostics) -> bool:
         diagnostics.error(Code.P119, "a backslash inside a hole", span, help=help_)
         return False
     return True
-
-
-DEEPEST = 100
-DECLARES = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID", "AS"})
-NAMED = (ast.Let, ast.Param, ast.Metric, ast.Filter, ast.Score, ast.Import)
 
 
 def parse(source: Source, diagnostics: Diagnostics) -> ast.File | None:

@@ -16,6 +16,24 @@ from wharfinger.language.report.codes import Code
 from wharfinger.language.report.diagnostics import Diagnostics, Label, Span
 from wharfinger.language.report.wording import closest
 
+PERMIT = "permit"
+
+GIVE_UP = -1
+
+COMPARATORS = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE", "IN", "MATCHES"})
+MISSING_PUNCTUATION = ("COMMA", "ASSIGN", "COLON", "LBRACE", "ELSE", "WHERE", "VERSION", "WEIGHT", "THEN", "ON", "BY", "MESSAGE")
+NEEDLESS = frozenset({"COLON", "ASSIGN", "COMMA"})
+STATEMENT_ENDS = ITEMS | CLAUSES | CLOSE | {"COMMA", "ELSE", "ON", "THEN", "AND", "OR", "ASSIGN", "NORMALIZE", "RANGE", grammar.END}
+
+NAMED = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID"})
+RULES = "`param`, `let`, `metric`, `filter`, `score`, `prefer`, `avoid`, `base`, `quantum`, `tie_break`, `preemption` and `test`"
+BEGINNINGS = {
+    "file": ("declaration or rule", f"`import`, `policy`, `for`, {RULES}"),
+    "filter": ("clause of a filter", "`require` and `reject`"),
+    "preemption": ("line of `preemption`", "`never_evict` and `only_evict`"),
+    "test": ("line of a test", "`node`, `pod`, `running`, `metric`, `param`, `place` and `expect`"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignWord:
@@ -47,10 +65,6 @@ FOREIGN_WORDS: dict[str, ForeignWord] = {
     **dict.fromkeys(("assertion", "check"), ForeignWord(("EXPECT", "REQUIRE"), "a test asserts with `expect`, a filter with `require`")),
     **dict.fromkeys(("schedule", "bind"), ForeignWord(("PLACE",), "a test places a pod with `place`")),
 }
-PERMIT = "permit"
-
-
-GIVE_UP = -1
 
 
 class BrokenText:
@@ -169,12 +183,6 @@ def stray(text: BrokenText, at: int) -> int | None:
     return text.becomes(at, closer)
 
 
-COMPARATORS = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE", "IN", "MATCHES"})
-MISSING_PUNCTUATION = ("COMMA", "ASSIGN", "COLON", "LBRACE", "ELSE", "WHERE", "VERSION", "WEIGHT", "THEN", "ON", "BY", "MESSAGE")
-NEEDLESS = frozenset({"COLON", "ASSIGN", "COMMA"})
-STATEMENT_ENDS = ITEMS | CLAUSES | CLOSE | {"COMMA", "ELSE", "ON", "THEN", "AND", "OR", "ASSIGN", "NORMALIZE", "RANGE", grammar.END}
-
-
 def equals(text: BrokenText, at: int) -> int | None:
     """`=` for `==`, and the other way round."""
     token = text.tokens[at]
@@ -268,16 +276,6 @@ def punctuation(text: BrokenText, at: int) -> int | None:
             text.guessed = at - 1
             return text.put_in(kind, missing, at)
     return None
-
-
-NAMED = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID"})
-RULES = "`param`, `let`, `metric`, `filter`, `score`, `prefer`, `avoid`, `base`, `quantum`, `tie_break`, `preemption` and `test`"
-BEGINNINGS = {
-    "file": ("declaration or rule", f"`import`, `policy`, `for`, {RULES}"),
-    "filter": ("clause of a filter", "`require` and `reject`"),
-    "preemption": ("line of `preemption`", "`never_evict` and `only_evict`"),
-    "test": ("line of a test", "`node`, `pod`, `running`, `metric`, `param`, `place` and `expect`"),
-}
 
 
 def permit(text: BrokenText, at: int) -> int | None:

@@ -25,6 +25,11 @@ DEEPEST_BRACKETS = 100
 OPEN = frozenset({"LPAR", "LSQB", "LBRACE"})
 CLOSE = frozenset({"RPAR", "RSQB", "RBRACE"})
 
+DECLARES = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID", "AS", "BY"})
+NAMES_TEST_OBJECT = frozenset({"NODE", "POD", "RUNNING", "LIKE", "PLACE", "EXPECT", "ON"})
+MOST_WORDS = 20  # of a name or key with dashes; without a limit, a long subtraction would be read again from each of its words
+KEY_PARTS = frozenset({"NAME", "NUMBER", "MINUS", "DOT", "SLASH"})
+
 
 class Token:
     """One word, number, string or symbol: its terminal, its text and its characters in the source."""
@@ -237,12 +242,6 @@ class Lexer:
             help=foreign.help,
             suggestion=foreign.suggestion,
         )
-
-
-DECLARES = frozenset({"LET", "PARAM", "METRIC", "FILTER", "SCORE", "PREFER", "AVOID", "AS", "BY"})
-NAMES_TEST_OBJECT = frozenset({"NODE", "POD", "RUNNING", "LIKE", "PLACE", "EXPECT", "ON"})
-MOST_WORDS = 20  # of a name or key with dashes; without a limit, a long subtraction would be read again from each of its words
-KEY_PARTS = frozenset({"NAME", "NUMBER", "MINUS", "DOT", "SLASH"})
 
 
 class Respelling:

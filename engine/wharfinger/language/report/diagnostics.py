@@ -13,6 +13,8 @@ from functools import cached_property
 from wharfinger.errors import WharfingerError
 from wharfinger.language.report.codes import Code, Severity
 
+MOST_PER_FILE = 50
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
@@ -74,9 +76,6 @@ class Span:
 
     def __str__(self) -> str:
         return f"{self.source.name}:{self.line}:{self.column}"
-
-
-MOST_PER_FILE = 50
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,36 @@ MOST_CHANNELS = 6
 MOST_BEHIND = 4 * 2**20
 """Bytes that may wait for one watcher."""
 
+RETRY = 2000
+"""Milliseconds after which a browser whose connection has ended comes back."""
+
+SOURCES = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self'",
+    "connect-src": "'self'",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+    "frame-ancestors": "'none'",
+    "require-trusted-types-for": "'script'",
+}
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": "; ".join(f"{directive} {allowed}" for directive, allowed in SOURCES.items()),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+SHADE = "cpu"
+"""The colouring of the nodes at first."""
+
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_LONGEST_SHADE = 600  # a prefix, a namespace and a name
+
+Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
+
 
 class TooMany(WharfingerError):
     """Too many pages are open."""
@@ -189,10 +219,6 @@ class Feed:
                 watcher.put(messages)
 
 
-RETRY = 2000
-"""Milliseconds after which a browser whose connection has ended comes back."""
-
-
 class EventStream(Response):
     """The answer to a watcher of a feed; it ends with the connection, or when the watcher is disconnected."""
 
@@ -235,34 +261,6 @@ async def _left(receive: Receive) -> None:
     """Waits until the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-SOURCES = {
-    "default-src": "'none'",
-    "script-src": "'self'",
-    "style-src": "'self'",
-    "img-src": "'self'",
-    "connect-src": "'self'",
-    "base-uri": "'none'",
-    "form-action": "'none'",
-    "frame-ancestors": "'none'",
-    "require-trusted-types-for": "'script'",
-}
-HEADERS: Mapping[str, str] = {
-    "Content-Security-Policy": "; ".join(f"{directive} {allowed}" for directive, allowed in SOURCES.items()),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
-SHADE = "cpu"
-"""The colouring of the nodes at first."""
-
-_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_LONGEST_SHADE = 600  # a prefix, a namespace and a name
-
-Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
