@@ -30,7 +30,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux; elsewhe
 
 
 class SystemClock:
-    """A `Clock` that the machine keeps."""
+    """The `Clock` of the machine."""
 
     def now(self) -> float:
         """Seconds since 1970."""

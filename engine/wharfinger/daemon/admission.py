@@ -67,7 +67,7 @@ class Judges:
     async def __call__(self, obj: Mapping[str, Any], asker: Asker) -> Judgement:
         """The judgement about an object. TooMany where too many wait, TooLong, WharfingerError where the process ended.
 
-        Cancelling it ends the process that is thinking about it.
+        Cancelling it ends the process that judges.
         """
         async with self.turns.of(asker):
             process = self._idle.pop() if self._idle else await self._next()

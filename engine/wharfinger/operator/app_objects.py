@@ -66,7 +66,7 @@ def _scope(policy: ast.Policy, text: str, namespace: str, app: str) -> Edit:
 
 
 def _without(test: ast.Test, text: str) -> Edit:
-    """Only the line ends of the test, so that what follows keeps its line numbers."""
+    """An edit that replaces a test by its line ends, so that the text after it keeps its line numbers."""
     return test.span.start, test.span.end, "\n" * text.count("\n", test.span.start, test.span.end)
 
 
@@ -77,7 +77,7 @@ _QUANTITIES = {"requests", "limits"}
 
 
 def made(body: dict[str, Any]) -> dict[str, Any]:
-    """The same object with a digest of it as an annotation: something that it no longer has is as good a reason to write as a change."""
+    """The object with an annotation that holds its digest, so that a field that was removed counts as a change too."""
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
     return {**body, "metadata": {**body["metadata"], "annotations": {APPLIED: digest}}}
 
@@ -135,7 +135,7 @@ def policy_name(app: ObjectMeta) -> str:
 def inline_policy(app: ObjectMeta, spec: PolicyAppSpec) -> dict[str, Any] | None:
     """The SchedulingPolicy of an app's inline policy, None without one; PolicyError or NoPolicy for a text that is none.
 
-    No owner reference leads from an object of the whole cluster to one of a namespace, so labels say whose it is.
+    A cluster-scoped object cannot have an owner in a namespace, so labels name the app.
     """
     if spec.policy is None or spec.policy.inline is None:
         return None

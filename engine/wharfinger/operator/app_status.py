@@ -47,7 +47,7 @@ class Governance:
 class Observed:
     """The observed state of an app.
 
-    `problem` is why what is asked for cannot be made (reason, sentence). `deployment` is the Deployment's metadata.generation and status,
+    `problem` is why the spec cannot be carried out (reason, message). `deployment` is the Deployment's metadata.generation and status,
     None while there is none. `waiting` says why a pod waits, as the scheduler put it. `drift` is None where it is not known.
     """
 

@@ -4,8 +4,8 @@ Problems that depend on other policies, such as a name that is taken, are shown 
 
 Run as a module, this is a process of its own that judges one object after the other: `{"seconds": 2.0, "object": {…}}` a line on standard
 input, `{"refusal": "…", "warnings": […]}` a line on standard output. Its one argument are the rights of policies of namespaces, as JSON. A
-text that takes longer, or more memory than `MOST_MEMORY`, ends the process, which is what it is for: neither a thread nor memory that it
-has taken can be had back.
+text that takes longer, or more memory than `MOST_MEMORY`, ends the process. That is why it is a process: a thread cannot be stopped, and
+its memory cannot be taken back.
 """
 
 from __future__ import annotations

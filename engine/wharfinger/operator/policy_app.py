@@ -1,8 +1,8 @@
 """The reconciler of PolicyApps: a Deployment, a Service and a policy for each app, and its status.
 
-Each turn starts from what the informers know, writes what is missing or different, and ends with the status. It may be interrupted
-anywhere: the next turn finds existing objects by their names. Teardown removes the policy last, so that pods are governed as
-long as there are any.
+Each reconcile starts from what the informers know, writes what is missing or different, and ends with the status. It may be interrupted
+anywhere: the next one finds existing objects by their names. Teardown removes the policy last, so that pods are governed as long as there
+are any.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ class PolicyAppReconciler:
         return LOOK_SOON if spec.policy is not None and spec.policy.inline is not None else LOOK_LATER
 
     async def _make(self, app: PolicyApp, spec: PolicyAppSpec, *, waits: bool) -> tuple[str, str] | None:
-        """Writes what is missing or different; (reason, sentence) when it cannot be.
+        """Writes the objects that are missing or different; (reason, message) if that fails.
 
-        No pod is made before the policy that is to decide about it does (`waits`).
+        While the app `waits` for its policy, no Deployment is written: no pod may be placed without the policy.
         """
         try:
             for kind, wanted in (
@@ -237,6 +237,6 @@ def _refused(policy: PlainObject | None) -> tuple[str, str] | None:
 
 
 def _waiting(pods: list[Any]) -> str:
-    """Why the first pod that waits for a node does."""
+    """The message of the first pod that waits for a node; "" if there is none."""
     told = (each for pod in pods if not pod.spec.node_name for each in pod.status.conditions if each.type == "PodScheduled")
     return next((each.message for each in told if each.status == "False" and each.message), "")

@@ -37,9 +37,9 @@ class Record:
 
 
 def latest(kept: Record | None, remembered: Record | None) -> Record | None:
-    """The record of the later generation: of the one on disk and the one that the source keeps.
+    """The record of the later generation: the one on disk, or the one that the source keeps.
 
-    The one on disk if they are of one generation.
+    The one on disk if both are of the same generation.
     """
     if kept is None or remembered is None:
         return kept or remembered

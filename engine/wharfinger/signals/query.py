@@ -50,7 +50,7 @@ class SignalLimits:
     """How often a query is asked at most, in seconds, and how many distinct ones: for one asker, and for all.
 
     An asker is a policy of the cluster, or all policies of a namespace.
-    Prometheus itself looks at its targets every 15 s to a minute, so who asks more often than every 5 s sees the same samples again.
+    Prometheus scrapes its targets every 15 s to a minute, so queries more often than every 5 s get the same samples again.
     """
 
     shortest_refresh: float = 5.0
@@ -92,7 +92,7 @@ class Query:
 
     @property
     def place(self) -> str:
-        """Who answers: the name of a server of the settings, or the address of the source."""
+        """The place that answers: the name of a server of the settings, or the address of the source."""
         return self.server or SOURCES[self.source].address
 
 

@@ -25,7 +25,7 @@ from wharfinger.telemetry.timing import DecisionStopwatch, Efforts
 
 OTHER = "other"
 
-_PLACES = (  # how what is said begins, the longest first where one begins like another
+_PLACES = (  # by the beginning of the text; a longer one comes before its prefixes
     ("status of pod ", "status"),
     ("pod ", "pod"),
     ("binding cycle", "binding"),
@@ -204,7 +204,7 @@ class TelemetryObserver(Observer):
         self._tell_held_back(all_of_it=True)
 
     def _stages(self, attempt: Attempt) -> None:
-        *_, last = ("", *attempt.stages)  # what came of the attempt came of its last stage
+        *_, last = ("", *attempt.stages)  # the result of the attempt is that of its last stage
         for stage, seconds in attempt.stages.items():
             status = STATUS[attempt.result] if stage == last else "Success"
             if stage in POINTS:

@@ -1,4 +1,4 @@
-"""Traces: the way of a pod as spans of OpenTelemetry.
+"""Traces: each attempt at placing a pod as spans of OpenTelemetry.
 
     schedule pod ─┬─ queue     waiting for its turn
                   ├─ decide    filters, scores, preemption
@@ -7,9 +7,9 @@
                   ├─ pre_bind
                   └─ bind      from sending to the answer
 
-One trace per attempt, made when the attempt has ended, from the seconds that its stages took: while it is under way nothing is done at all.
-A pod that says in an annotation `traceparent` (W3C Trace Context) which trace it belongs to is part of that one, and is recorded if that
-one is. Of others a share is, chosen by chance.
+The spans of an attempt are made when it has ended, from the seconds that its stages took: while it is under way nothing is done at all. A
+pod whose annotation `traceparent` (W3C Trace Context) names a trace is part of that trace, and is recorded if that trace is. Of all other
+attempts a random share is recorded.
 """
 
 from __future__ import annotations

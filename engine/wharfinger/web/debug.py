@@ -27,7 +27,7 @@ from wharfinger.errors import WharfingerError
 from wharfinger.web.server import STOPPING
 
 LONGEST = 60.0
-"""Seconds."""
+"""Longest profile, in seconds."""
 USUAL = 5.0
 LINES = 100
 

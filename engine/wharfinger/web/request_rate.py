@@ -14,22 +14,22 @@ from typing import Any, Generic, TypeVar
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 INTERVAL = 0.005
-"""Seconds from one request to the next, when there are many: a request takes half a millisecond."""
+"""Seconds between two requests when there are many: a request takes half a millisecond."""
 
 BURST = 64
-"""Requests that may come at once after a while without any: a page with its parts, probes, and scrapes of several."""
+"""Requests that may start at once after a quiet time: a page with its files, probes, and several scrapes."""
 
 REST = 9.0
-"""After an answer was computed, no other is for so many times as long."""
+"""After computing an answer, the pause before the next one is so many times as long."""
 
 LONGEST_REST = 2.0
-"""Seconds."""
+"""Longest pause after computing an answer, in seconds."""
 
 Answer = TypeVar("Answer")
 
 
 class Pace:
-    """When requests may begin, by the generic cell rate algorithm: evenly spaced, after a burst."""
+    """The times at which requests may start: a burst, then at a fixed interval (generic cell rate algorithm)."""
 
     def __init__(self) -> None:
         self._next = 0.0
@@ -41,7 +41,7 @@ class Pace:
 
 
 class Paced:
-    """An ASGI middleware that lets requests begin at a pace."""
+    """An ASGI middleware that limits the rate at which requests start."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -55,7 +55,7 @@ class Paced:
 
 
 class Shared(Generic[Answer]):
-    """Answers that take time to compute: one at a time, with rests, and one for all who want the same meanwhile."""
+    """Computes answers one at a time, with pauses; requests that wait for the same answer share it."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()

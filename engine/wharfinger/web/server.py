@@ -34,8 +34,8 @@ from wharfinger.web.request_rate import Paced
 class ServingCertificate:
     """A certificate and its key. `context` is for the server; before the first certificate, connections fail.
 
-    With `client_ca`, a file of certificates, a connection comes about only with those who prove to have a certificate that one of these has
-    signed for clients. No session is resumed, so every connection is verified.
+    With `client_ca`, a file of authorities, a connection needs a client certificate that one of these has signed. No session is resumed, so
+    every connection is verified.
     """
 
     def __init__(self, certificate: str, key: str, client_ca: str | None = None) -> None:

@@ -115,7 +115,7 @@ def is_literal(value: ast.Expr) -> bool:
 
 
 def _fault(name: str, found: typed.Const, field: Field) -> tuple[str, str | None] | None:
-    """What is wrong with a value: a sentence and how to mend it; None when it fits."""
+    """What is wrong with a value: a sentence and how to fix it; None when it fits."""
     kind, text = found.type.kind, found.span.text
     if field.form is Form.AMOUNT:
         return _amount_fault(name, found)
@@ -346,7 +346,7 @@ class _Script:
             self._points(step.points)
 
     def _on_a_node(self, pod: str, span: Span) -> None:
-        """A pod that is nowhere is never evicted, and a test that expects it to stay would always pass."""
+        """Reports a pod that is on no node: it is never evicted, and a test that expects it to stay would always pass."""
         if self._known(self.pods, "pod", pod, span) and pod not in self.running | self.placed and not self.unsure:
             help_ = f"`running {pod} on NODE` puts it on a node"
             self.context.error(Code.P708, f"`{pod}` is on no node", span, label="not running", help=help_)

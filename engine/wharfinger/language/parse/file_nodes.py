@@ -269,7 +269,7 @@ class Assembly:
             self._item(element)
 
     def _annotation(self, annotation: ast.Annotation) -> None:
-        """An annotation behind the header is the policy's until `for` or the first item has passed; then it waits for its item."""
+        """Adds an annotation: to the policy if it stands between the header and `for` or the first item, else to the item that follows."""
         if self.header and not self.scope and not self.items and not self.tests:
             self.policy_annotations.append(annotation)
         else:
@@ -312,7 +312,7 @@ class Assembly:
             self.items.append(item)
 
     def _library(self) -> None:
-        """Without a policy there are only lets, params and metrics, for others to import, or tests."""
+        """Reports rules in a file without a policy, which holds lets, params and metrics for others to import, or tests."""
         stranger = next((item for item in self.items if isinstance(item, RULES)), None)
         if stranger or self.scope:
             span = stranger.span if stranger else self.scope.span if self.scope else Span(self.source, 0, 0)

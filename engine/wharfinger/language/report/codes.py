@@ -1,7 +1,7 @@
 """Every diagnostic code: its severity, its title and what it means.
 
 A code is never reused for something else. Its page in `docs/errors/` is made from this record and from the case file of the same name in
-`tests/cases/diagnostics/`, which holds a policy that raises it and the mended one.
+`tests/cases/diagnostics/`, which holds a policy that raises it and the corrected one.
 
     P0xx files and limits · P1xx syntax · P2xx types and units · P3xx names · P4xx missing values · P5xx scores · P6xx structure · P7xx
     tests · P8xx whose policy it is · L… lints

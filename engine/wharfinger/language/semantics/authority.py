@@ -1,7 +1,7 @@
-"""Whose policy it is: the cluster's own, or that of one namespace, which sees and decides about its own pods only.
+"""The authority of a policy: that of the cluster, or that of one namespace, which sees and decides about its own pods only.
 
 The authority never comes from the text itself. Files, folders, the ConfigMap that the settings name and SchedulingPolicies are written by
-those who run the cluster; the inline policy of a PolicyApp, and what a PlacementPreview brings along, by those who may write in one
+those who run the cluster; the inline policy of a PolicyApp, and the policies in a PlacementPreview, by those who may write in one
 namespace.
 """
 
@@ -24,7 +24,7 @@ class TenantPolicies(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Who answers for a policy; `namespace` is None for the cluster itself.
+    """The owner of a policy; `namespace` is None for the cluster itself.
 
     `allowed`, `servers` (the Prometheus servers that may be asked, by name) and `libraries` (what may be imported: names and texts) matter
     for policies of namespaces only.

@@ -17,7 +17,7 @@ from wharfinger.language.semantics.types import Kind, Type
 
 
 class Subject(Enum):
-    """Whose attribute it is: the pod to be placed, the candidate node, or a placed pod inside `pods where …`."""
+    """The object that an attribute belongs to: the pod to be placed, the candidate node, or a placed pod inside `pods where …`."""
 
     POD = "pod"
     NODE = "node"

@@ -21,8 +21,8 @@ from wharfinger.language.semantics.types import NUMERIC
 class Intervals:
     """The intervals of params and lets, filled in as they are declared, and of any expression over them.
 
-    `known` are tighter intervals of single quantities (by their text) that hold under a condition, such as inside a branch of `if`. What
-    was asked once is remembered: a condition in a condition in a condition is not gone through anew for each of them.
+    `known` are tighter intervals of single quantities (by their text) that hold under a condition, such as inside a branch of `if`. Answers
+    are kept, so that nested conditions are not evaluated again at each level.
     """
 
     params: dict[str, Interval] = field(default_factory=dict)

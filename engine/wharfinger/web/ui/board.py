@@ -48,7 +48,7 @@ class Coloring:
 class Picture:
     """The nodes at one moment. `layout` changes when nodes come or go; `tiles` is None where the layout is the one that was known.
 
-    `flags` `(n_nodes,) uint8`: what else is to be seen of each node.
+    `flags` `(n_nodes,) uint8`: the state of each node, as bits.
     """
 
     layout: int

@@ -26,7 +26,7 @@ def selection(context: Context, expr: ast.Selection) -> typed.Expr:
 
 
 def aggregate(context: Context, expr: ast.Call) -> typed.Expr | None:
-    """`count(pods where …, on: node)` and its like; None for a function of numbers (`min(a, b)`)."""
+    """`count(pods where …, on: node)` and similar calls; None for a function of numbers (`min(a, b)`)."""
     reduction = REDUCTIONS[expr.function]
     positional = [a for a in expr.arguments if a.name is None]
     if context.catalogue.function(expr.function) and not _is_selection(context, positional):
