@@ -39,7 +39,8 @@ def run(code, path):
 def test_a_large_cluster_is_read_in_the_time_that_parsing_its_text_takes(tmp_path, record_property):
     path = tmp_path / "cluster.json"
     kubectl_output.write(path, NODES, PODS)
-    read, parsed = run(READ, path), run(PARSE, path)
+    rounds = [(run(READ, path), run(PARSE, path)) for _ in range(2)]
+    read, parsed = (min(turns, key=lambda figures: figures["seconds"]) for turns in zip(*rounds, strict=True))
     for name, figures in (("read", read), ("json.loads", parsed)):
         record_property(name, figures)
     assert read["nodes"] == NODES

@@ -7,6 +7,7 @@ import pytest
 
 from wharfinger.errors import InvalidObject, UsageError
 from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import documents, files
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4"}}}
@@ -280,3 +281,16 @@ def test_standard_input_is_read_once(monkeypatch):
     files.read_objects(["-"])
     with pytest.raises(UsageError, match="only once"):
         files.read_objects(["-"])
+
+
+def test_templates_that_were_read_are_those_of_the_pods(tmp_path):
+    spec = {"containers": [{"name": "main", "image": "a"}]}
+    names = {"a": {"app": "x"}, "b": {"app": "x"}, "c": {"app": "y"}}
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": n, "namespace": "n", "labels": labels}, "spec": spec}
+        for n, labels in names.items()
+    ]
+    (tmp_path / "pods.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+    found = files.read_objects([tmp_path / "pods.json"])
+    assert found.templates == {f"n/{pod.metadata.name}": PodView(pod).template for pod in found.pods}
+    assert len(set(found.templates.values())) == 2

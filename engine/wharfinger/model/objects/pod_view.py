@@ -78,12 +78,18 @@ def status_counts(pod: objects.Pod) -> bool:
 
 
 def _status_deviates(pod: objects.Pod) -> bool:
-    wanted = {container.name: container.resources.requests for container in (*pod.spec.containers, *pod.spec.init_containers)}
-    return any(
-        state.resources is not None
-        and any(reported and reported != wanted.get(state.name) for reported in (state.resources.requests, state.allocated_resources))
-        for state in (*pod.status.container_statuses, *pod.status.init_container_statuses)
-    )
+    spec, status = pod.spec, pod.status
+    wanted = {container.name: container.resources.requests for container in (*spec.containers, *spec.init_containers)}
+    for state in (*status.container_statuses, *status.init_container_statuses):
+        reported = state.resources
+        if reported is None:
+            continue
+        requested = wanted.get(state.name)
+        if reported.requests and reported.requests != requested:
+            return True
+        if state.allocated_resources and state.allocated_resources != requested:
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
@@ -113,7 +119,8 @@ class PodView:
 
     __slots__ = ("_demand", "_template", "annotations", "key", "labels", "name", "namespace", "node_name", "object", "priority", "uid")
 
-    def __init__(self, pod: objects.Pod) -> None:
+    def __init__(self, pod: objects.Pod, template: bytes | None = None) -> None:
+        """A view of the pod; `template` is its `digest` if that is known."""
         metadata = pod.metadata
         self.object = pod
         self.name = metadata.name
@@ -124,7 +131,7 @@ class PodView:
         self.annotations: Mapping[str, str] = metadata.annotations
         self.priority = pod.spec.priority or 0
         self.node_name = pod.spec.node_name
-        self._template: bytes | None = None
+        self._template = template
         self._demand: PodDemand | None = None
 
     def __repr__(self) -> str:

@@ -33,6 +33,7 @@ class Sharing:
 
     def __init__(self) -> None:
         self._first_of: dict[bytes, objects.Pod] = {}
+        self.templates: dict[str, bytes] = {}
         self._parts: dict[object, object] = {}
 
     def _once(self, part: Part) -> Part:
@@ -45,7 +46,10 @@ class Sharing:
 
     def pod(self, pod: objects.Pod) -> objects.Pod:
         """An equal pod that shares its parts with the first pod of its template; without volumes that no decision depends on."""
-        first = self._first_of.setdefault(pod_view.digest(pod), pod)
+        template = pod_view.digest(pod)
+        first = self._first_of.setdefault(template, pod)
+        if pod.metadata.name:
+            self.templates[objects.key_of(pod)] = template
         return objects.Pod(
             metadata=self._metadata(pod.metadata, first.metadata),
             spec=self._spec(pod.spec, first.spec),
@@ -99,6 +103,7 @@ class Objects:
     metric name → node → (value, time). `ignored` counts kinds that no decision needs, `skipped` has a message for each broken object that
     was left out, `replaced` counts objects of which a later version was read. `taken_at` is the latest time of capture in the files, in
     seconds since 1970. `unknown_fields` has a sentence for each field of a written manifest that Kubernetes does not know.
+    `templates` has the template of each named pod by its key (namespace/name), which is computed once.
     """
 
     by_kind: Mapping[type[objects.AnyObject], Sequence[objects.AnyObject]] = field(default_factory=dict)
@@ -108,6 +113,7 @@ class Objects:
     replaced: int = 0
     taken_at: float | None = None
     unknown_fields: tuple[str, ...] = ()
+    templates: Mapping[str, bytes] = field(default_factory=dict)
 
     def of(self, kind: type[T]) -> Sequence[T]:
         """The objects of one struct, in the order of reading."""
@@ -190,6 +196,7 @@ class _Reader:
             replaced=self._replaced,
             taken_at=self._taken_at,
             unknown_fields=tuple(self._unknown_fields),
+            templates=self._sharing.templates,
         )
 
     def read(self, label: str, stream: BinaryIO) -> None:
