@@ -13,7 +13,7 @@ from wharfinger.compiler.program import compile_policy
 from wharfinger.errors import WharfingerError
 
 SMALL = 16
-LIMITS = {"P005", "P007", "P008", "P009", "P010", "L103"}
+LIMITS = {"P005", "P008", "P009", "P010", "L103"}
 CHAINS = texts.chains()
 
 

@@ -219,7 +219,7 @@ PRODUCTS: dict[str, Callable[[int], str]] = {
     "lets in layers or": lambda n: layers(
         n // 8, " or ", '(node.labels["{}"] == "x")', "filter f when {0} {{ require {0} on missing pass }}"
     ),
-    "lets in layers plus": lambda n: layers(n // 5, " + ", 'node.free["{}"]', "score s = {0} normalize minmax on missing 0"),
+    "lets in layers plus": lambda n: layers(n // 7, " + ", 'node.free["{}"]', "score s = {0} normalize minmax on missing 0"),
     "guards of one large let": lambda n: large_let(n, "filter f{0} when big and node.pod_count > {0} { require has(node.name) }"),
     "requirements of one large let": lambda n: large_let(n, 'filter f{0} { require big or node.labels["f{0}"] == "x" on missing pass }'),
     "preferences of one large let": lambda n: large_let(n, "prefer p{0} when big = node.pod_count > {0}"),
@@ -227,8 +227,8 @@ PRODUCTS: dict[str, Callable[[int], str]] = {
         n, 'let b{0} = big or node.labels["f{0}"] == "x"', "filter f{0} { require b{0} on missing pass }"
     ),
     "scope and many rules": lambda n: (
-        scope(joined(each(POD_LABEL, 14 * n), " and "))
-        + "".join(each(f"filter f{{0}} when {POD_LABEL} {{ require {LABEL} on missing pass }}\n", n, of=240))
+        scope(joined(each(POD_LABEL, 39 * n // 5), " and "))
+        + "".join(each(f"filter f{{0}} when {POD_LABEL} {{ require {LABEL} on missing pass }}\n", 2 * n, of=400))
     ),
     "a long list with a long left side": lambda n: one(
         f"({joined(each('node.pod_count', n), ' + ')}) in [{', '.join(each('node.pod_count', n))}]"
@@ -243,7 +243,7 @@ PRODUCTS: dict[str, Callable[[int], str]] = {
         f"{chr(10).join(each('node n{0} like a', 5 * n))}\npod p {{}}\nplace p\nexpect p on a\n}}\n"
     ),
     "or of large ands": lambda n: large_let(
-        n, f"filter f{{0}} {{ require {joined(each('(big and node.pod_count < {0})', 10), ' or ')} on missing pass }}"
+        n, f"filter f{{0}} {{ require {joined(each('(big and node.pod_count < {0})', 7), ' or ')} on missing pass }}"
     ),
 }
 
