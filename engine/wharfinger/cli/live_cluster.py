@@ -86,8 +86,7 @@ def state_of(paths: Sequence[str], kubeconfig: str | None, context: str | None, 
     if not paths and not live:
         return None
     found = cluster_of(paths, kubeconfig if live else None, context if live else None, live=live, skip_invalid=True)
-    for sentence in found.skipped:
-        streams.complain(f"warning: {sentence}")
+    streams.warn(found.skipped)
     return found.state
 
 

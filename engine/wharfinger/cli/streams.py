@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -30,6 +30,12 @@ def complain(text: str) -> None:
     """Writes one line to stderr."""
     sys.stdout.flush()
     sys.stderr.write(f"wharf: {text}\n")
+
+
+def warn(sentences: Iterable[str]) -> None:
+    """Writes a warning to stderr for each sentence."""
+    for sentence in sentences:
+        complain(f"warning: {sentence}")
 
 
 def colors(stream: TextIO) -> bool:

@@ -214,12 +214,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     ] = False,
 ) -> int:
     """Place pods of a snapshot and report where each goes or why not. Changes nothing anywhere."""
-    if pods and pending:
-        raise UsageError("--pods and --pending exclude each other: the first says which pods, the second takes the snapshot's")
-    if pods and pods_of is not None:
-        raise UsageError("--pods-of chooses among pending pods; --pods says itself which ones")
-    if strict and not pods:
-        raise UsageError("--strict is about the manifests of --pods, and there are none")
+    _refuse_contradictions(pods, pending=pending, pods_of=pods_of, strict=strict)
     policies = chosen_policies.compiled(policy, param)
     chain = assemble(policies, chosen_policies.chosen(config, scheduler_name))
     found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=skip_invalid)
@@ -228,16 +223,11 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
             "the snapshot holds no node, so there is nowhere to place a pod; `wharf snapshot` captures what decisions depend on"
         )
     waiting, remarks = cluster.load_pods(pods, found, skip_invalid=skip_invalid, strict=strict) if pods else (_pending(found, pods_of), ())
-    for sentence in [
-        *found.skipped,
-        *cluster.immoderate(found.objects),
-        *remarks,
-        *policy_warnings.warnings(policies, found.state.snapshot(), waiting),
-    ]:
-        streams.complain(f"warning: {sentence}")
+    streams.warn([*found.skipped, *cluster.immoderate(found.objects), *remarks])
+    streams.warn(policy_warnings.warnings(policies, found.state.snapshot(), waiting))
     if not waiting:
         where = "--pods holds none" if pods else "give some with --pods, or a snapshot with pending ones"
-        streams.complain(f"warning: there are no pods to place; {where}")
+        streams.warn([f"there are no pods to place; {where}"])
     with streams.bar(sys.stderr, "placing", len(waiting)) as advance:
         result = dry_run(
             chain,
@@ -248,10 +238,19 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
             nodes=node or (),
             advance=advance,
         )
-    for note in result.notes:
-        streams.complain(f"warning: {note}")
+    streams.warn(result.notes)
     streams.out(_RENDERERS[output](result, found))
     return 1 if exit_code and result.unplaced else 0
+
+
+def _refuse_contradictions(pods: list[str] | None, *, pending: bool, pods_of: str | None, strict: bool) -> None:
+    """Raises UsageError for flags that exclude each other."""
+    if pods and pending:
+        raise UsageError("--pods and --pending exclude each other: the first says which pods, the second takes the snapshot's")
+    if pods and pods_of is not None:
+        raise UsageError("--pods-of chooses among pending pods; --pods says itself which ones")
+    if strict and not pods:
+        raise UsageError("--strict is about the manifests of --pods, and there are none")
 
 
 def _pending(found: Cluster, scheduler: str | None) -> tuple[PodView, ...]:

@@ -62,8 +62,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     try:
         _run(replay, outcome)
     finally:
-        for note in replay.notes:
-            streams.complain(f"warning: {note}")
+        streams.warn(replay.notes)
     if pod is not None and not outcome.decisions:
         raise UsageError(f"{log}: no decision about pod {pod}")
     if others is not None and scheduler_name not in {None, *outcome.profiles}:

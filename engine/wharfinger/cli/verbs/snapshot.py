@@ -96,8 +96,7 @@ def command(  # noqa: PLR0913, PLR0917 — the options of a verb
         measured = live_cluster.captured(found, policy, config, prometheus, kubeconfig, context)
         pieces = snapshot_file.document(found.items, found.word, measured.samples)
         write(stream, pieces, compressed=output.endswith(".gz"))
-    for sentence in (*found.word.not_read, *measured.not_read):
-        streams.complain(f"warning: {sentence}")
+    streams.warn([*found.word.not_read, *measured.not_read])
     streams.complain(_summary(found, output))
     return 0
 
