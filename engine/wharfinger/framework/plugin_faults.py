@@ -139,24 +139,18 @@ def fenced(plugin: P) -> P:
 
 
 def _called(plugin: str, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    expected = ANSWERS.get(name)
-
     @functools.wraps(method)
     def call(*arguments: Any) -> Any:
         try:
             answer = method(*arguments)
         except Exception as error:
             raise _fault(plugin, name, error) from error
-        if expected is not None and not isinstance(answer, expected):
-            raise _wrong(plugin, name, answer)
-        return answer
+        return _checked(plugin, name, answer)
 
     return call
 
 
 def _awaited(plugin: str, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    expected = ANSWERS.get(name)
-
     @functools.wraps(method)
     async def call(*arguments: Any) -> Any:
         try:
@@ -165,9 +159,7 @@ def _awaited(plugin: str, name: str, method: Callable[..., Any]) -> Callable[...
             raise
         except Exception as error:
             raise _fault(plugin, name, error) from error
-        if expected is not None and not isinstance(answer, expected):
-            raise _wrong(plugin, name, answer)
-        return answer
+        return _checked(plugin, name, answer)
 
     return call
 
@@ -177,6 +169,10 @@ def _fault(plugin: str, name: str, error: Exception) -> PluginFault:
     return error if isinstance(error, PluginFault) else PluginFault(plugin, name, error)
 
 
-def _wrong(plugin: str, name: str, answer: Any) -> PluginFault:
-    expected = " or ".join("None" if kind is type(None) else kind.__name__ for kind in ANSWERS[name])
-    return PluginFault(plugin, name, PluginContractError(f"it returned {type(answer).__name__}, not {expected}"))
+def _checked(plugin: str, name: str, answer: Any) -> Any:
+    """`answer`, if the method may return it (see `ANSWERS`)."""
+    kinds = ANSWERS.get(name)
+    if kinds is None or isinstance(answer, kinds):
+        return answer
+    expected = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+    raise PluginFault(plugin, name, PluginContractError(f"it returned {type(answer).__name__}, not {expected}"))
