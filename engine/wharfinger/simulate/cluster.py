@@ -84,7 +84,7 @@ def immoderate(found: files.Objects) -> list[str]:
 
 def cluster_of(found: files.Objects) -> Cluster:
     """The cluster that these objects describe."""
-    waiting = [PodView(pod) for pod in found.pods if not pod.spec.node_name]
+    waiting = [found.view(pod) for pod in found.pods if not pod.spec.node_name]
     return Cluster(
         state=ClusterState.from_objects(found),
         pending=tuple(pod for pod in waiting if not pod.finished and not pod.terminating),

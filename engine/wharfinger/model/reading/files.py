@@ -23,6 +23,7 @@ from msgspec import structs
 from wharfinger.errors import InvalidObject
 from wharfinger.model import objects
 from wharfinger.model.objects import pod_view
+from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode, documents, manifest_fields, snapshot_file
 
 Part = TypeVar("Part")
@@ -103,7 +104,7 @@ class Objects:
     metric name → node → (value, time). `ignored` counts kinds that no decision needs, `skipped` has a message for each broken object that
     was left out, `replaced` counts objects of which a later version was read. `taken_at` is the latest time of capture in the files, in
     seconds since 1970. `unknown_fields` has a sentence for each field of a written manifest that Kubernetes does not know.
-    `templates` has the template of each named pod by its key (namespace/name), which is computed once.
+    `templates` has the template of each named pod by its key (namespace/name), as far as reading computed it.
     """
 
     by_kind: Mapping[type[objects.AnyObject], Sequence[objects.AnyObject]] = field(default_factory=dict)
@@ -129,6 +130,10 @@ class Objects:
     def pods(self) -> Sequence[objects.Pod]:
         """The pods, placed and pending."""
         return self.of(objects.Pod)
+
+    def view(self, pod: objects.Pod) -> PodView:
+        """The view of one of `pods`."""
+        return PodView(pod, self.templates.get(objects.key_of(pod)))
 
     def __len__(self) -> int:
         return sum(len(found) for found in self.by_kind.values())

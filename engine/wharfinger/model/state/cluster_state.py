@@ -116,7 +116,7 @@ class ClusterState:
         for node in found.nodes:
             state.add_node(node)
         for pod in found.pods:
-            state.add_pod(PodView(pod, found.templates.get(kubernetes.key_of(pod))))
+            state.add_pod(found.view(pod))
         if now is None and found.taken_at is not None:
             state._now = max(state._tables.newest, found.taken_at)
         taken = state.snapshot().now
