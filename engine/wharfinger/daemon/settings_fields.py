@@ -66,7 +66,7 @@ def settings_of(model: type[Part], path: tuple[str, ...] = ()) -> Iterator[Setti
         if inner is None:
             yield Setting((*path, alias), field, field.annotation)
         else:
-            yield from settings_of(inner, (*path, alias + below) if below != ".<name>" else (*path, alias, "<name>"))
+            yield from settings_of(inner, (*path, alias + below))
 
 
 def _part_of(annotation: Any) -> tuple[type[Part] | None, str]:

@@ -94,7 +94,7 @@ class FilterPlugin(Plugin, ABC):
     filter_volatility: Volatility = Volatility.GLOBAL
 
     def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
-        """None to continue with Filter, `Skip`, `Rejected` for every node, or the `NodeSet` of nodes to consider.
+        """The answer of PreFilter: `Skip`, `Rejected` for every node, the `NodeSet` of nodes to consider, or None to continue with Filter.
 
         Called when a template is first seen and when rows were added, moved or removed; for TIMED plugins also when time has passed or
         metric samples have arrived, for GLOBAL plugins whenever `filter_changes` returns rows.
@@ -149,7 +149,7 @@ class ScorePlugin(Plugin, ABC):
     normalization: Normalization | None = None
 
     def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:
-        """None to continue with Score, or `Skip` to contribute no points.
+        """The answer of PreScore: `Skip` to contribute no points, or None to continue with Score.
 
         Called in the same cases as `pre_filter`; for GLOBAL plugins whenever `score_changes` returns rows. Only a GLOBAL plugin may depend
         on `feasible` `(n_nodes,) bool`.

@@ -44,7 +44,7 @@ class FormerText:
 class PolicyText:
     """One file of a source, as unchecked bytes. `name` is its name in diagnostics; imports are relative to it.
 
-    `params` are texts or plain values in base units, as in `compiler.params`. `generation` is that of a custom resource, 0 elsewhere.
+    `params` are texts or plain values in base units, as for `compile_policy`. `generation` is that of a custom resource, 0 elsewhere.
     `about` is the object that contains the text and gets the events about it; None for a file. `trouble` is the reason if there is no
     content. A text that is not `wanted` only serves imports of others, or states with the key `NO-POLICIES` that the source is empty on
     purpose. `former` is the last version in force, for a process that has just started.

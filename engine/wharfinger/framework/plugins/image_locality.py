@@ -51,7 +51,7 @@ class ImageLocality(ScorePlugin):
         since: int,
         flipped: NDArray[np.intp],  # noqa: ARG002 — the extension point
     ) -> Rows | None:
-        """None unless a node object changed: then the share of nodes that hold an image may have, for all of them."""
+        """All rows if a node object changed, as the share of nodes with an image may have changed too; None otherwise."""
         return slice(None) if _nodes_changed(snapshot, since) else None
 
 

@@ -6,6 +6,7 @@ changes afterwards, so a copy of the parser costs two lists of references.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -306,11 +307,4 @@ class Place:
         return at
 
     def _index(self, token: Token) -> int:
-        low, high = 0, len(self.tokens)
-        while low < high:
-            middle = (low + high) // 2
-            if self.tokens[middle].start < token.start:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect_left(self.tokens, token.start, key=lambda other: other.start)
