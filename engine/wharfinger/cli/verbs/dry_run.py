@@ -5,28 +5,22 @@ The report is a table, JSON or YAML. The same input gives the same bytes on ever
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from enum import Enum
 from typing import Annotated, Any
 
 import typer
-import yaml
 
-from wharfinger.cli import chosen_policies, live_cluster, options, streams
+from wharfinger.cli import options, question, streams
+from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
-from wharfinger.explain import layout, policy_warnings
+from wharfinger.explain import layout
 from wharfinger.explain.explanation import Explanation
-from wharfinger.framework.chain import assemble
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.profiles import DEFAULT_SCHEDULER
-from wharfinger.simulate import cluster
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.simulate.dry_run import DryRun, Mode, PodResult, Utilisation, dry_run
-
-MOST_WIDTH = 1_000_000  # never fold a line: folding would depend on nothing, but make diffs noisy
 
 
 def table(run: DryRun, cluster: Cluster) -> str:
@@ -92,16 +86,6 @@ def _usage(before: Utilisation, after: Utilisation | None) -> Iterator[str]:
     yield from layout.columns(shown, right=frozenset({1, 2, 3})).splitlines()
 
 
-def as_json(run: DryRun, cluster: Cluster) -> str:
-    """Everything, as JSON."""
-    return json.dumps(_value(run, cluster), indent=2, ensure_ascii=False) + "\n"
-
-
-def as_yaml(run: DryRun, cluster: Cluster) -> str:
-    """Everything, as YAML."""
-    return str(yaml.safe_dump(_value(run, cluster), sort_keys=False, allow_unicode=True, width=MOST_WIDTH))
-
-
 def _value(run: DryRun, cluster: Cluster) -> dict[str, Any]:
     return {
         "mode": run.mode.value,
@@ -145,14 +129,7 @@ def _explanation(found: Explanation) -> dict[str, Any]:
     value = asdict(found)
     for name in ("pod", "node", "message", "feasible"):
         del value[name]
-    return _plain(value)  # type: ignore[no-any-return] # a dict stays a dict
-
-
-def _plain(value: Any) -> Any:
-    """The value with tuples as lists, which is what YAML can say."""
-    if isinstance(value, dict):
-        return {key: _plain(member) for key, member in value.items()}
-    return [_plain(member) for member in value] if isinstance(value, list | tuple) else value
+    return value
 
 
 def _utilisation(found: Utilisation) -> dict[str, Any]:
@@ -167,33 +144,15 @@ def _utilisation(found: Utilisation) -> dict[str, Any]:
     }
 
 
-class Format(Enum):
-    """How the report is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-
-
+@with_flags
 def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
-    snapshot: Annotated[list[str] | None, options.SNAPSHOT] = None,
-    live: Annotated[bool, typer.Option("--live", help="Take the cluster as it is now instead of a snapshot.")] = False,
-    kubeconfig: options.Kubeconfig = None,
-    context: options.Context = None,
-    policy: options.Policies = None,
-    pods: Annotated[
-        list[str] | None,
-        typer.Option("--pods", "-f", metavar="FILE", help="Place these pods (or the pods of these workloads) instead of pending ones."),
-    ] = None,
+    flags: QuestionFlags,
     pending: Annotated[bool, typer.Option("--pending", help="Place the snapshot's pods that have no node; the default.")] = False,
     pods_of: Annotated[
         str | None, typer.Option("--pods-of", metavar="NAME", help="Of the pending pods only those whose spec.schedulerName this is.")
     ] = None,
-    param: options.Params = None,
-    config: options.Config = None,
-    scheduler_name: options.SchedulerName = None,
     mode: Annotated[Mode, typer.Option("--mode", help="Whether a placement counts for the pods after it.")] = Mode.SEQUENTIAL,
-    output: Annotated[Format, typer.Option("--format", help="How the report is printed.")] = Format.TABLE,
+    output: question.Output = Format.TABLE,
     explain: Annotated[bool, typer.Option("--explain", help="Say for each pod what every rule said, with values.")] = False,
     node: Annotated[
         list[str] | None,
@@ -206,32 +165,18 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
         typer.Option("--pod", metavar="POD", help="Explain this pod only (name or namespace/name).", autocompletion=options.offered_pods),
     ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when a pod finds no node.")] = False,
-    skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Leave out objects that cannot be read instead of stopping.")
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at fields of --pods that Kubernetes does not know, instead of warning of them.")
-    ] = False,
 ) -> int:
     """Place pods of a snapshot and report where each goes or why not. Changes nothing anywhere."""
-    _refuse_contradictions(pods, pending=pending, pods_of=pods_of, strict=strict)
-    policies = chosen_policies.compiled(policy, param)
-    chain = assemble(policies, chosen_policies.chosen(config, scheduler_name))
-    found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=skip_invalid)
-    if not live and not found.objects.nodes:
-        raise UsageError(
-            "the snapshot holds no node, so there is nowhere to place a pod; `wharf snapshot` captures what decisions depend on"
-        )
-    waiting, remarks = cluster.load_pods(pods, found, skip_invalid=skip_invalid, strict=strict) if pods else (_pending(found, pods_of), ())
-    streams.warn([*found.skipped, *cluster.immoderate(found.objects), *remarks])
-    streams.warn(policy_warnings.warnings(policies, found.state.snapshot(), waiting))
+    _refuse_contradictions(flags, pending=pending, pods_of=pods_of)
+    asked = question.read(flags, lambda found: _pending(found, pods_of))
+    waiting = asked.pods
     if not waiting:
-        where = "--pods holds none" if pods else "give some with --pods, or a snapshot with pending ones"
+        where = "--pods holds none" if flags.pods else "give some with --pods, or a snapshot with pending ones"
         streams.warn([f"there are no pods to place; {where}"])
     with streams.bar(sys.stderr, "placing", len(waiting)) as advance:
         result = dry_run(
-            chain,
-            found.state,
+            asked.chain,
+            asked.cluster.state,
             waiting,
             mode=mode,
             explained=_wanted(explain, node, pod, waiting),
@@ -239,18 +184,16 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
             advance=advance,
         )
     streams.warn(result.notes)
-    streams.out(_RENDERERS[output](result, found))
+    streams.out(question.rendered(output, lambda: table(result, asked.cluster), lambda: _value(result, asked.cluster)))
     return 1 if exit_code and result.unplaced else 0
 
 
-def _refuse_contradictions(pods: list[str] | None, *, pending: bool, pods_of: str | None, strict: bool) -> None:
+def _refuse_contradictions(flags: QuestionFlags, *, pending: bool, pods_of: str | None) -> None:
     """Raises UsageError for flags that exclude each other."""
-    if pods and pending:
+    if flags.pods and pending:
         raise UsageError("--pods and --pending exclude each other: the first says which pods, the second takes the snapshot's")
-    if pods and pods_of is not None:
+    if flags.pods and pods_of is not None:
         raise UsageError("--pods-of chooses among pending pods; --pods says itself which ones")
-    if strict and not pods:
-        raise UsageError("--strict is about the manifests of --pods, and there are none")
 
 
 def _pending(found: Cluster, scheduler: str | None) -> tuple[PodView, ...]:
@@ -268,6 +211,3 @@ def _wanted(explain: bool, nodes: list[str] | None, names: list[str] | None, wai
         if not any(name in (pod.name, pod.key) for pod in waiting):
             raise UsageError(f"--pod {name}: no such pod is to be placed")
     return lambda pod: pod.name in names or pod.key in names
-
-
-_RENDERERS = {Format.TABLE: table, Format.JSON: as_json, Format.YAML: as_yaml}

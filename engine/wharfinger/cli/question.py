@@ -1,0 +1,155 @@
+"""The cluster, the policies and the pods of a question: the flags of `wharf dry-run` and of every verb that says what would happen.
+
+A verb takes the flags as one parameter of type `QuestionFlags`; `with_flags` gives typer a parameter for each of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from wharfinger.cli import chosen_policies, live_cluster, options, streams
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.errors import UsageError
+from wharfinger.explain import policy_warnings
+from wharfinger.framework.chain import Chain, assemble
+from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.simulate import cluster
+from wharfinger.simulate.cluster import Cluster
+
+MOST_WIDTH = 1_000_000  # never fold a line of YAML: folding makes diffs noisy
+
+
+class Format(Enum):
+    """How a report is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+Output = Annotated[Format, typer.Option("--format", help="How the report is printed.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionFlags:
+    """The flags that say on which cluster, by which policies and settings, and for which pods a question is answered."""
+
+    snapshot: Annotated[list[str] | None, options.SNAPSHOT] = None
+    live: Annotated[bool, typer.Option("--live", help="Take the cluster as it is now instead of a snapshot.")] = False
+    kubeconfig: options.Kubeconfig = None
+    context: options.Context = None
+    policy: options.Policies = None
+    pods: Annotated[
+        list[str] | None,
+        typer.Option("--pods", "-f", metavar="FILE", help="Ask about these pods, or the pods of these workloads, instead of pending ones."),
+    ] = None
+    param: options.Params = None
+    config: options.Config = None
+    scheduler_name: options.SchedulerName = None
+    skip_invalid: Annotated[bool, typer.Option("--skip-invalid", help="Leave out objects that cannot be read instead of stopping.")] = False
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at fields of --pods that Kubernetes does not know, instead of warning of them.")
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What flags name, read and compiled; `pods` are those of `--pods`, in the order of the files."""
+
+    policies: tuple[CompiledPolicy, ...]
+    settings: ChainConfig | None
+    chain: Chain
+    cluster: Cluster
+    pods: tuple[PodView, ...]
+
+
+def read(flags: QuestionFlags, waiting: Callable[[Cluster], tuple[PodView, ...]] = lambda _cluster: ()) -> Question:
+    """The question that the flags describe; warnings about objects and policies go to standard error.
+
+    `waiting` says which pods of the cluster are asked about where `--pods` names none. Raises PolicyError for a policy that does not
+    compile; UsageError for flags that exclude each other, a file that cannot be read and a cluster without a node; InvalidObject.
+    """
+    if flags.strict and not flags.pods:
+        raise UsageError("--strict is about the manifests of --pods, and there are none")
+    policies = chosen_policies.compiled(flags.policy, flags.param)
+    settings = chosen_policies.chosen(flags.config, flags.scheduler_name)
+    chain = assemble(policies, settings)
+    found = live_cluster.cluster_of(flags.snapshot or [], flags.kubeconfig, flags.context, live=flags.live, skip_invalid=flags.skip_invalid)
+    if not flags.live and not found.objects.nodes:
+        raise UsageError(
+            "the snapshot holds no node, so there is nowhere to place a pod; `wharf snapshot` captures what decisions depend on"
+        )
+    pods, remarks = _pods(flags, found, waiting)
+    streams.warn([*found.skipped, *cluster.immoderate(found.objects), *remarks])
+    streams.warn(policy_warnings.warnings(policies, found.state.snapshot(), pods))
+    return Question(policies=policies, settings=settings, chain=chain, cluster=found, pods=pods)
+
+
+def _pods(
+    flags: QuestionFlags, found: Cluster, waiting: Callable[[Cluster], tuple[PodView, ...]]
+) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
+    """(the pods of `--pods`, or the waiting ones; sentences about what could not be looked up)."""
+    if flags.pods:
+        return cluster.load_pods(flags.pods, found, skip_invalid=flags.skip_invalid, strict=flags.strict)
+    return waiting(found), ()
+
+
+def with_flags(verb: Callable[..., int]) -> Callable[..., int]:
+    """The verb as a command of typer: a parameter whose type is a dataclass of flags becomes one parameter for each field."""
+    hints = typing.get_type_hints(verb, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+
+    def command(**given: Any) -> int:
+        grouped = {name: _taken(group, given) for name, group in groups.items()}
+        return verb(**grouped, **given)
+
+    parameters = [
+        flag
+        for name, parameter in inspect.signature(verb).parameters.items()
+        for flag in (_parameters(hints[name]) if name in groups else [_keyword(name, hints[name], parameter.default)])
+    ]
+    vars(command)["__signature__"] = inspect.Signature(parameters, return_annotation=int)  # what typer reads
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": int}
+    command.__doc__ = verb.__doc__
+    return command
+
+
+def _taken(group: Any, given: dict[str, Any]) -> Any:
+    """The flags of a group, which are taken out of `given`."""
+    return group(**{flag.name: given.pop(flag.name) for flag in dataclasses.fields(group)})
+
+
+def _parameters(group: Any) -> list[inspect.Parameter]:
+    hints = typing.get_type_hints(group, include_extras=True)
+    return [_keyword(flag.name, hints[flag.name], flag.default) for flag in dataclasses.fields(group)]
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def rendered(output: Format, table: Callable[[], str], value: Callable[[], Mapping[str, Any]]) -> str:
+    """A report as text: the table for people, or the plain value as JSON or YAML."""
+    if output is Format.TABLE:
+        return table()
+    if output is Format.JSON:
+        return json.dumps(value(), indent=2, ensure_ascii=False) + "\n"
+    return str(yaml.safe_dump(plain(value()), sort_keys=False, allow_unicode=True, width=MOST_WIDTH))
+
+
+def plain(value: Any) -> Any:
+    """The value with tuples as lists, which is what YAML can say."""
+    if isinstance(value, Mapping):
+        return {key: plain(member) for key, member in value.items()}
+    return [plain(member) for member in value] if isinstance(value, list | tuple) else value
