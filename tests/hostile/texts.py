@@ -145,7 +145,7 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "patterns of pods": lambda n: one(joined(each('matches_regex(pod.name, "a{0}[a-z]+")', n), " or ")),
     "long texts": lambda n: one(f'node.name != "{"a" * 20 * n}" and node.name != "{"b" * 20 * n}"'),
     "a long message": lambda n: one("node.pod_count > 3", f' else "{"a" * 20 * n}"'),
-    "a message of many holes": lambda n: one("node.pod_count > 3", ' else "' + "{node.pod_count} {pod.name} " * n + '"'),
+    "a message of many placeholders": lambda n: one("node.pod_count > 3", ' else "' + "{node.pod_count} {pod.name} " * n + '"'),
     "a long name": lambda n: lines(f"let {'a' * 20 * n} = node.pod_count", n=1) + f"score s = {'a' * 20 * n} normalize minmax\n",
     # many
     "many requirements": lambda n: (

@@ -92,7 +92,7 @@ class Reasons:
         clause = self._filters[index].clauses[number]
         if missing:
             return missing_text(clause.condition, self._lets)
-        names = iter(f"{index} {number} {hole}" for hole in range(len(clause.message.parts)))
+        names = iter(f"{index} {number} {placeholder}" for placeholder in range(len(clause.message.parts)))
 
         def value_of(expr: typed.Expr) -> str:
             name = next(names)
@@ -118,8 +118,8 @@ class Reasons:
 def _holes(lowering: Lowering, prefix: str, message: typed.Message) -> dict[str, Node]:
     """The placeholders of a message whose values do not depend on the node."""
     roots: dict[str, Node] = {}
-    for number, hole in enumerate(part for part in message.parts if isinstance(part, typed.Expr)):
-        value = lowering(hole)
+    for number, placeholder in enumerate(part for part in message.parts if isinstance(part, typed.Expr)):
+        value = lowering(placeholder)
         if value.node.stage <= Stage.POD and (value.present is None or value.present.stage <= Stage.POD):
             roots[f"{prefix} {number} value"] = value.node
             if value.present is not None:

@@ -44,6 +44,9 @@ def test_no_file_takes_long(beginning, length, piece):
         ("let a = " + "- " * 3000 + "b", ["P005"]),
         ("let a = [" + "1, " * 14_990 + "1]", []),
         ("let a = [" + "1, " * 15_001 + "1]", ["P007"]),
+        (f'policy "p" filter f {{ require b else "{"{a + 1} " * 5_990}" }}', []),
+        (f'policy "p" filter f {{ require b else "{"{a + 1} " * 6_001}" }}', ["P007"]),
+        (f'policy "p" filter f {{ require b else "{"{{a}} b c " * 5_000}" }}', []),
     ],
 )
 def test_depth_and_length(text, expected):

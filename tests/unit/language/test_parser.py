@@ -157,6 +157,6 @@ def test_malformed_holes_are_reported_where_they_are(text, found):
 def test_an_expression_of_a_hole_stands_in_the_file():
     text = 'policy "p"\nfilter f { require a else "has {node.free.cpu} left" }'
     file, _ = parsed(text)
-    _, hole, _ = parse_message(file.policy.items[0].clauses[0].message, Diagnostics())
-    assert hole.span.text == "node.free.cpu"
-    assert hole.span.source == source(text)
+    _, placeholder, _ = parse_message(file.policy.items[0].clauses[0].message, Diagnostics())
+    assert placeholder.span.text == "node.free.cpu"
+    assert placeholder.span.source == source(text)

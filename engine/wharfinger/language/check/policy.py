@@ -58,8 +58,8 @@ def _rules(policy: typed.Policy) -> Iterator[tuple[Span, list[typed.Expr]]]:
     if policy.scope is not None:
         yield policy.scope.span, [policy.scope]
     for rule in policy.filters:
-        holes = [part for clause in rule.clauses for part in clause.message.parts if isinstance(part, typed.Expr)]
-        yield rule.span, [*_given(rule.when), *(clause.condition for clause in rule.clauses), *holes]
+        placeholders = [part for clause in rule.clauses for part in clause.message.parts if isinstance(part, typed.Expr)]
+        yield rule.span, [*_given(rule.when), *(clause.condition for clause in rule.clauses), *placeholders]
     for score in policy.scores:
         yield score.span, [*_given(score.when), score.value, score.weight]
     for victim in policy.victims:

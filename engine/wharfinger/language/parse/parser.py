@@ -169,7 +169,7 @@ def pieces(source: Source, start: int, end: int, diagnostics: Diagnostics) -> It
 
 def _lone(brace: str, span: Span, diagnostics: Diagnostics) -> None:
     other = "}" if brace == "{" else "{"
-    help_ = f"a hole is written `{{expression}}`, a brace itself `{brace * 2}`"
+    help_ = f"a placeholder is written `{{expression}}`, a brace itself `{brace * 2}`"
     diagnostics.error(Code.P119, f"`{brace}` without its `{other}` in a message", span, help=help_, suggestion=brace * 2)
 
 
@@ -177,14 +177,14 @@ def _usable(piece: str, span: Span, diagnostics: Diagnostics) -> bool:
     if not piece[1:-1].strip():
         diagnostics.error(
             Code.P119,
-            "a hole without an expression",
+            "a placeholder without an expression",
             span,
             help="name what is shown: `{node.free.cpu}`; braces themselves are `{{` and `}}`",
         )
         return False
     if "\\" in piece:
-        help_ = "in a message in double quotes, the strings inside holes stand in single quotes: `{pod.labels['app']}`"
-        diagnostics.error(Code.P119, "a backslash inside a hole", span, help=help_)
+        help_ = "in a message in double quotes, the strings inside placeholders stand in single quotes: `{pod.labels['app']}`"
+        diagnostics.error(Code.P119, "a backslash inside a placeholder", span, help=help_)
         return False
     return True
 
@@ -202,11 +202,10 @@ def parse(source: Source, diagnostics: Diagnostics) -> ast.File | None:
         help_ = 'a policy begins with `policy "name"`'
         diagnostics.error(Code.P001, f"{source.name} says nothing", Span(source, 0, 0), help=help_)
         return None
-    words = len(tokens)
     elements = _run("start", source, tokens, lexer.doubtful, diagnostics)
     if elements is None:
         return None
-    file = replace(Assembly(source, diagnostics).file(elements), words=words)
+    file = replace(Assembly(source, diagnostics).file(elements), words=lexer.words)
     deep = ast.deepest(file, DEEPEST)
     if deep:
         _too_deep(deep, diagnostics)
@@ -246,7 +245,7 @@ def _run(start: str, source: Source, tokens: list[Token], doubtful: list[int], d
     """The value of the production that the tokens form, or None with findings."""
     tokens[:] = Respelling(source, tokens, diagnostics).read()
     end = tokens[-1].end if tokens else len(source.text)
-    last = Token(grammar.END, "end of the file" if start == "start" else "end of the hole", end, end)
+    last = Token(grammar.END, "end of the file" if start == "start" else "end of the placeholder", end, end)
     everything = [*tokens, last]
     parse = Interactive(start)
     if not parse.feed_all(everything):

@@ -22,6 +22,7 @@ LONGEST_NAME = 253  # as long as the name of any Kubernetes object may be
 MOST_STRANGE = 100
 MOST_SHOWN = 20
 DEEPEST_BRACKETS = 100
+PLACEHOLDER = re.compile(r"\{\{|(\{[^{}]*\})")
 OPEN = frozenset({"LPAR", "LSQB", "LBRACE"})
 CLOSE = frozenset({"RPAR", "RSQB", "RBRACE"})
 
@@ -125,6 +126,11 @@ def comments(source: Source) -> list[Span]:
     return found
 
 
+def words_in_placeholders(message: str) -> int:
+    """The number of words and symbols in the placeholders of a message; the braces count."""
+    return sum(found.lastgroup != "skip" for piece in PLACEHOLDER.finditer(message) for found in _scanner().finditer(piece[1] or ""))
+
+
 class Lexer:
     """Reads one text, or a part of one, into tokens, and reports what cannot be a token."""
 
@@ -134,6 +140,7 @@ class Lexer:
         self.start = start
         self.end = len(source.text) if end is None else end
         self.tokens: list[Token] = []
+        self.words = 0  # those in the placeholders of messages included
         self.gave_up = False
         self.strange = 0
         self.doubtful: list[int] = []  # where something was left out or swallowed, so that what follows may not make sense
@@ -181,13 +188,12 @@ class Lexer:
             before = kind
 
     def _limits(self) -> None:
-        tokens = self.tokens
-        if len(tokens) > MOST_TOKENS:
-            self._over(
-                Code.P007, f"more than {MOST_TOKENS:,} words and symbols in one file", tokens[MOST_TOKENS], "split it into several policies"
-            )
         depth = 0
-        for token in tokens:
+        for token in self.tokens:
+            self.words += 1 + (words_in_placeholders(token.text) if token.type == "STRING" else 0)
+            if self.words > MOST_TOKENS:
+                self._over(Code.P007, f"more than {MOST_TOKENS:,} words and symbols in one file", token, "split it into several policies")
+                return
             if token.type == "NAME" and token.end - token.start > LONGEST_NAME:
                 self._over(Code.P011, f"a name has at most {LONGEST_NAME} characters", token, "shorten it")
                 return

@@ -57,7 +57,8 @@ class Code(Enum):
     )
     P007 = Record(
         "too many words",
-        "One file has at most 30,000 words and symbols together with all that it imports, so that checking it never takes long.",
+        "One file has at most 30,000 words and symbols together with all that it imports, so that checking it never takes long. "
+        "Those in the placeholders of messages count too.",
     )
     P008 = Record(
         "too many tests",
@@ -122,7 +123,8 @@ class Code(Enum):
     P117 = Record("empty block", "A block with nothing in it has no effect; more likely something is missing.")
     P118 = Record("not supported yet", "The language reserves this construct, and this version does not have it.")
     P119 = Record(
-        "malformed hole in a message", "In messages `{expression}` is replaced by its value. Braces themselves are written `{{` and `}}`."
+        "malformed placeholder in a message",
+        "In messages `{expression}` is replaced by its value. Braces themselves are written `{{` and `}}`.",
     )
     P120 = Record("more than one policy in a file", "A file holds one policy, so that the name of the file and the policy stay together.")
     P121 = Record(

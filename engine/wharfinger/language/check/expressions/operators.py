@@ -263,7 +263,7 @@ def _incalculable(context: Context, expr: ast.Binary, left: typed.Expr, right: t
     odd = next((side for side in (left, right) if side.type.kind not in NUMERIC), None)
     if odd:
         text = odd.type.kind is Kind.STRING and expr.op is BinaryOp.ADD
-        help_ = 'texts are not joined; a message has holes: `"… {node.name} …"`' if text else whole_help(odd)
+        help_ = 'texts are not joined; a message has placeholders: `"… {node.name} …"`' if text else whole_help(odd)
         return context.error(
             Code.P204, f"`{expr.op.value}` needs numbers, not {type_text(odd.type)}", odd.span, label=type_text(odd.type), help=help_
         )
