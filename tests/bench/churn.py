@@ -19,9 +19,9 @@ import msgspec
 from tests.unit.compiler.texts import compiled
 from tests.unit.scheduler.running import Running, node, pod
 from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.emit import Subscribers
 from wharfinger.framework.chain import Chain, assemble, with_policies
 from wharfinger.framework.evaluation.cycle import decide
-from wharfinger.framework.ports import Observer
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 
@@ -81,7 +81,7 @@ def counts(world: Running) -> dict[str, int]:
 async def churn(minutes: int, n_nodes: int) -> AsyncIterator[dict[str, int]]:
     """The counts after each simulated minute."""
     base = assemble()
-    world = Running({NAME: base}, observer=Observer())
+    world = Running({NAME: base}, subscribers=Subscribers())
     names = [f"n{number}" for number in range(n_nodes)]
     for name in names:
         world.cluster.put(changed(name, 0))

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from tests.in_memory import InMemoryCluster
+from tests.observed import subscribed
 from wharfinger.event_loop import SystemClock, collect_in_quiet
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import PolicyText
@@ -25,6 +26,7 @@ from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.candidate import Sample, sample_of
 from wharfinger.policies.ledger import Supply
 from wharfinger.policies.store import PolicyStore
+from wharfinger.scheduler.events import Decided
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
 
@@ -84,10 +86,6 @@ class Scheduling:
         """A part of the cluster."""
         return sample_of(self._scheduler.state.snapshot(), (queued.pod for queued in self._scheduler.queue))
 
-    def failed(self, _where: str, error: BaseException) -> None:
-        """Raise the error."""
-        raise error
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
@@ -103,13 +101,18 @@ class Figures:
 async def measure(*, nodes: int = 1000, tests: bool = False, policies: int = POLICIES, seconds: float = 2.0, busy: bool = True) -> Figures:
     """The figures of one run; unless `busy`, there is nothing to schedule and the gaps mean nothing."""
     cluster, clock, moments = InMemoryCluster(), SystemClock(), []
-    ports = Ports(binder=cluster, writer=cluster, events=cluster, clock=clock)
+    ports = Ports(
+        binder=cluster,
+        writer=cluster,
+        events=cluster,
+        clock=clock,
+        emit=subscribed({Decided: lambda _: moments.append(time.perf_counter())}).emit,
+    )
     source = Source()
     store = PolicyStore([Supply(source=source, profiles=frozenset({NAME}))], {NAME: assemble()}, clock)
     _offer(store, 0, policies, tests)
     await store.build_offers()
     scheduler = Scheduler(store.active.chains, ports, rest=store.build_thread.rest)
-    scheduler.show_decisions(lambda _profile, _decision: moments.append(time.perf_counter()))
     store.connect(Scheduling(scheduler))
     for index in range(nodes):
         cluster.put(_node(index))

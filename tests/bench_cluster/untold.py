@@ -15,25 +15,35 @@ from wharfinger.cli import main
 from wharfinger.daemon import serve
 from wharfinger.daemon.observation import Observation
 from wharfinger.daemon.settings import Settings
-from wharfinger.framework.ports import Clock, Observer
-from wharfinger.scheduler.scheduler import Scheduler
+from wharfinger.emit import Subscribers
+from wharfinger.framework.ports import Clock
 from wharfinger.telemetry import logs
 from wharfinger.telemetry.metrics import Metrics
+from wharfinger.telemetry.policies import ReloadHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions
+from wharfinger.telemetry.scheduling import SchedulingTelemetry
 
 
-class Untold(Observation):
-    """Keeps everything to itself."""
+class Unmeasured(SchedulingTelemetry):
+    """Measures no decisions."""
 
-    def watch(self, scheduler: Scheduler) -> None:
-        """None; nothing is told of any decision."""
+    def stopwatch(self, profile: str) -> None:
+        """Returns no stopwatch."""
 
 
 def untold(settings: Settings, clock: Clock, opened: AsyncExitStack) -> Observation:
-    """What there must be, with nothing in it."""
+    """What there must be, with nobody subscribed."""
     opened.callback(logs.configure("json", "error").close)
-    metrics, recent = Metrics(CollectorRegistry()), RecentDecisions(clock.now, clock.monotonic)
-    return Untold(log=logs.log(), metrics=metrics, observer=Observer(), recent=recent, recorder=None)
+    metrics = Metrics(CollectorRegistry())
+    return Observation(
+        log=logs.log(),
+        metrics=metrics,
+        subscribers=Subscribers(),
+        scheduling=Unmeasured(metrics, logs.log(), clock.monotonic),
+        recent=RecentDecisions(clock.now, clock.monotonic),
+        reloads=ReloadHistory(clock.now),
+        recorder=None,
+    )
 
 
 if __name__ == "__main__":

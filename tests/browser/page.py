@@ -13,12 +13,13 @@ from typing import Any, Self, TypeVar
 from prometheus_client import CollectorRegistry
 
 from tests.in_memory import InMemoryCluster
+from tests.observed import subscribed
 from wharfinger.daemon.active_policies import connect
 from wharfinger.daemon.observation import decisions_shown
 from wharfinger.daemon.pages import live_page, policies_shown
+from wharfinger.emit import Emit, Failed
 from wharfinger.event_loop import SystemClock
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.ports import Observer
 from wharfinger.kube.connection import Contact
 from wharfinger.model import objects
 from wharfinger.model.reading.decode import convert
@@ -28,6 +29,7 @@ from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.simulate.workloads import node_manifests
+from wharfinger.telemetry.policies import ReloadHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.web import decisions, policies
 from wharfinger.web.app import Checks, application
@@ -58,14 +60,14 @@ class Known:
 
 
 @dataclass
-class Failures(Observer):
+class Failures:
     """Remembers what went wrong."""
 
     errors: list[str] = field(default_factory=list)
 
-    def failed(self, where: str, error: BaseException) -> None:
-        """None; remembered."""
-        self.errors.append(f"{where}: {type(error).__name__}: {error}")
+    def hear(self, event: Failed) -> None:
+        """Remembers an error."""
+        self.errors.append(f"{event.where}: {type(event.error).__name__}: {event.error}")
 
 
 class SchedulerPage:
@@ -117,28 +119,27 @@ class SchedulerPage:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         clock, known = SystemClock(), Known()
         self.recent = RecentDecisions(clock.now, clock.monotonic)
-        observer = self.failures
-        observer.attempted = self.recent.attempted
+        reloads = ReloadHistory(clock.now)
+        subscribers = subscribed(self.recent.handlers, reloads.handlers, {Failed: self.failures.hear})
         self.cluster = InMemoryCluster()
-        store = await self._store(clock)
-        ports = Ports(binder=self.cluster, writer=self.cluster, events=self.cluster, clock=clock, observer=observer)
+        store = await self._store(clock, subscribers.emit)
+        ports = Ports(binder=self.cluster, writer=self.cluster, events=self.cluster, clock=clock, emit=subscribers.emit)
         self.scheduler = Scheduler(store.active.chains, ports, rest=store.build_thread.rest, suspension_changed=store.suspension_changed)
         known.daemon = Standing(
-            self.scheduler, connect(store, self.scheduler, clock, self.failures.failed), Contact(lambda: 0.0), SimpleNamespace(metrics=())
+            self.scheduler, connect(store, self.scheduler, clock, subscribers), Contact(lambda: 0.0), SimpleNamespace(metrics=())
         )
-        self.scheduler.show_decisions(self.recent.decided)
         told = policies_shown(store, known)
-        self.page = live_page(known, told, self.recent, store, clock=clock, failed=self.failures.failed, to_anybody=False)
+        self.page = live_page(known, told, self.recent, reloads, clock=clock, emit=subscribers.emit, to_anybody=False)
         routes = [*policies.routes(told), *decisions.routes(decisions_shown(self.recent, known, clock)), *pages.routes(self.page)]
         async with Server(application(Checks(), CollectorRegistry(), None, routes)) as self._server:
             self.cluster.connect(self.scheduler.sink)
             await self._run(store)
             self.page.feed.close()
 
-    async def _store(self, clock: SystemClock) -> PolicyStore:
+    async def _store(self, clock: SystemClock, emit: Emit) -> PolicyStore:
         sources = [] if self._folder is None else [FolderSource(str(self._folder), name=str(self._folder))]
         supplies = [Supply(source=source, profiles=frozenset({PROFILE})) for source in sources]
-        store = PolicyStore(supplies, {PROFILE: assemble()}, clock)
+        store = PolicyStore(supplies, {PROFILE: assemble()}, clock, emit=emit)
         for source in sources:
             await source.tell(store)
         await store.build_offers()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.cluster.waiting import PATIENCE
+from wharfinger.emit import Failed
 from wharfinger.event_loop import SystemClock
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.connection import Connection
@@ -81,7 +82,7 @@ class Candidate:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         async with Connection(Credentials(str(self._kubeconfig), None, self._clock.monotonic)) as connection:
-            self._election = LeaseElection(connection, self._settings, self._clock, self._report)
+            self._election = LeaseElection(connection, self._settings, self._clock, self._hear)
             self._ready.set()
             running = asyncio.create_task(self._run())
             await self._stop.wait()
@@ -96,5 +97,5 @@ class Candidate:
     def _tell(self, what: str) -> Callable[[], None]:
         return lambda: self.told.append((time.monotonic(), what))
 
-    def _report(self, where: str, error: BaseException) -> None:
-        self.reports.append(f"{where}: {error}")
+    def _hear(self, event: Failed) -> None:
+        self.reports.append(f"{event.where}: {event.error}")

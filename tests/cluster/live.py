@@ -12,33 +12,35 @@ from typing import Any, Self, TypeVar
 from unittest.mock import Mock
 
 from tests.cluster.waiting import PATIENCE
+from tests.observed import subscribed
 from wharfinger.daemon.compose import Daemon, connection_of
 from wharfinger.daemon.serve import first_contact
 from wharfinger.daemon.settings import ClientConnection, LeaderElection, Settings
+from wharfinger.emit import Failed, Handlers
 from wharfinger.event_loop import SystemClock
 from wharfinger.framework.chain import Chain, assemble
-from wharfinger.framework.ports import Attempt, Clock, Observer
+from wharfinger.framework.ports import Clock
 from wharfinger.policies.store import PolicyStore
+from wharfinger.scheduler.events import AttemptEnded
 from wharfinger.scheduler.scheduler import Scheduler
 
 NAME = "wharfinger"
 T = TypeVar("T")
 
 
-class Complaints(Observer):
+class Complaints:
     """Counts what went wrong, by where and what, and how often each pod was tried."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.attempts: Counter[str] = Counter()
+        self.handlers: Handlers = {AttemptEnded: self._attempted, Failed: self._failed}
 
-    def attempted(self, attempt: Attempt) -> None:
-        """None; counted."""
+    def _attempted(self, attempt: AttemptEnded) -> None:
         self.attempts[attempt.pod.key] += 1
 
-    def failed(self, where: str, error: BaseException) -> None:
-        """None; remembered."""
-        self.counts[f"{where}: {type(error).__name__}: {str(error)[:120]}"] += 1
+    def _failed(self, event: Failed) -> None:
+        self.counts[f"{event.where}: {type(event.error).__name__}: {str(event.error)[:120]}"] += 1
 
 
 class LiveScheduler:
@@ -111,8 +113,9 @@ class LiveScheduler:
             if self._silence is not None:
                 connection.limits = replace(connection.limits, watch_silence=self._silence)
             version = await first_contact(connection, clock, Mock())
-            policies = PolicyStore((), {NAME: self._chain}, clock)
-            daemon = Daemon(settings, policies, connection, version, observer=self.complaints, clock=clock, log=Mock())
+            subscribers = subscribed(self.complaints.handlers)
+            policies = PolicyStore((), {NAME: self._chain}, clock, emit=subscribers.emit)
+            daemon = Daemon(settings, policies, connection, version, subscribers=subscribers, clock=clock, log=Mock())
             self._scheduler = daemon.scheduler
             self._ready.set()
             await daemon.run(self._stop)

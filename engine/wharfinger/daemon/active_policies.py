@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from wharfinger.daemon.settings import Settings
+from wharfinger.emit import Emit, Subscribers
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection
@@ -13,8 +14,9 @@ from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.candidate import Sample, sample_of
 from wharfinger.policies.shadow import Shadows
 from wharfinger.policies.store import PolicyStore
+from wharfinger.scheduler.events import Decided
 from wharfinger.scheduler.scheduler import Scheduler
-from wharfinger.signals.ports import Kind, SignalFailed, SignalObserver
+from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import SignalLimits
 from wharfinger.signals.refreshing import Signals
 from wharfinger.signals.sources import PATH, ReadNodeMetrics, sources_of
@@ -22,8 +24,6 @@ from wharfinger.signals.sources import PATH, ReadNodeMetrics, sources_of
 POLICIES = "Policies"
 """The kind that the scheduler waits for until every source of policies was read."""
 
-Failed = Callable[[str, BaseException], None]
-"""Called with the place where something went wrong, and the error."""
 Follow = Callable[[ActivePolicies], None]
 
 _LOOK = 0.2  # seconds between two looks whether the cluster is known
@@ -32,11 +32,10 @@ _LOOK = 0.2  # seconds between two looks whether the cluster is known
 class _LiveScheduling:
     """The scheduler that follows a policy store, with shadow policies and signals, as the store knows it."""
 
-    def __init__(self, scheduler: Scheduler, shadows: Shadows, failed: Failed, follow: Follow) -> None:
+    def __init__(self, scheduler: Scheduler, shadows: Shadows, follow: Follow) -> None:
         self._scheduler = scheduler
         self._shadows = shadows
         self._follow = follow
-        self.failed = failed
 
     def adopt(self, active: ActivePolicies) -> None:
         """Decide with these policies from now on, compare their shadows, and ask for their metrics."""
@@ -56,14 +55,16 @@ class _LiveScheduling:
         return self._scheduler.budget.suspended
 
 
-def connect(store: PolicyStore, scheduler: Scheduler, clock: Clock, failed: Failed, follow: Follow = lambda _active: None) -> Shadows:
+def connect(
+    store: PolicyStore, scheduler: Scheduler, clock: Clock, subscribers: Subscribers, follow: Follow = lambda _active: None
+) -> Shadows:
     """Gives the scheduler the policies of the store from now on; the shadow policies, which are compared with its decisions.
 
-    `follow` is called with every set of policies before it decides; `failed` with what went wrong in the store.
+    `follow` is called with every set of policies before it decides.
     """
     shadows = Shadows(clock, budget=scheduler.settings.budget)
-    scheduler.show_decisions(shadows.compare)
-    store.connect(_LiveScheduling(scheduler, shadows, failed, follow))
+    subscribers.subscribe({Decided: lambda event: shadows.compare(event.profile, event.decision)})
+    store.connect(_LiveScheduling(scheduler, shadows, follow))
     return shadows
 
 
@@ -77,12 +78,12 @@ async def announced(store: PolicyStore, scheduler: Scheduler, clock: Clock) -> N
     await store.keep_reviewing()
 
 
-def signals_of(settings: Settings, connection: Connection, scheduler: Scheduler, clock: Clock, observer: SignalObserver) -> Signals:
+def signals_of(settings: Settings, connection: Connection, scheduler: Scheduler, clock: Clock, emit: Emit) -> Signals:
     """The signals of a process, without a policy yet."""
     servers = [server.server(name) for name, server in settings.prometheus.items()]
     asked = settings.signals
     limits = SignalLimits(shortest_refresh=asked.min_refresh, of_asker=asked.queries_of_asker, of_all=asked.queries)
-    return Signals(sources_of(servers, node_metrics(connection)), scheduler.measurements, clock, observer, limits=limits)
+    return Signals(sources_of(servers, node_metrics(connection)), scheduler.measurements, clock, emit, limits=limits)
 
 
 async def measure(signals: Signals, nodes_known: Callable[[], Awaitable[None]]) -> None:

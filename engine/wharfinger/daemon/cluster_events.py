@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
-from wharfinger.framework.policy_status import Finding, PolicyObserver, PolicyStatus, Result
+from wharfinger.emit import Handlers
+from wharfinger.framework.policy_status import PolicyStatus, Result
 from wharfinger.framework.ports import NORMAL, WARNING, Event
 from wharfinger.kube.events import EventRecorder
-from wharfinger.policies.store import PolicyStore
-from wharfinger.signals.mapping import Mapped
-from wharfinger.signals.ports import SignalFailed, SignalObserver
-from wharfinger.signals.query import Query
-from wharfinger.signals.refreshing import Suspension
+from wharfinger.policies.store import (
+    PolicyChanged,
+    PolicyRemoved,
+    PolicyResumed,
+    PolicyReviewed,
+    PolicyStore,
+    PolicySuspended,
+    PolicyTried,
+)
+from wharfinger.signals.refreshing import MetricResumed, MetricSuspended, Suspension
 
 RELOAD = "Reload"
 
 
-class PolicyEvents(PolicyObserver):
+class PolicyEvents:
     """Records events about the objects that hold policies.
 
     Only the replica that `leads` records.
@@ -25,9 +31,18 @@ class PolicyEvents(PolicyObserver):
     def __init__(self, recorder: EventRecorder, leads: Callable[[], bool]) -> None:
         self._recorder = recorder
         self._leads = leads
+        self.handlers: Handlers = {
+            PolicyTried: self._tried,
+            PolicyChanged: self._tried,
+            PolicyReviewed: self._reviewed,
+            PolicyRemoved: self._removed,
+            PolicySuspended: self._suspended,
+            PolicyResumed: self._resumed,
+        }
 
-    def policy_tried(self, status: PolicyStatus) -> None:
-        """Records whether the new text holds, and if not, why."""
+    def _tried(self, event: PolicyTried | PolicyChanged) -> None:
+        """Records whether a text holds, and if not, why."""
+        status = event.status
         if status.result is Result.REFUSED:
             first = next((str(finding) for finding in status.findings if finding.severity == "error"), "")
             goes_on = "; its former version goes on" if status.kept else ""
@@ -37,25 +52,20 @@ class PolicyEvents(PolicyObserver):
             warnings = "".join(f"; {finding.message}" for finding in (*status.findings, *status.now))
             self._record(status, NORMAL, "PolicyAccepted", f"{subject} is {status.state}{warnings}")
 
-    def policy_changed(self, status: PolicyStatus) -> None:
-        """Records that the state of an old text has changed."""
-        self.policy_tried(status)
+    def _reviewed(self, event: PolicyReviewed) -> None:
+        self._record(event.status, WARNING, "PolicyWarning", "; ".join(finding.message for finding in event.findings))
 
-    def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
-        """Records what was found on the cluster."""
-        self._record(status, WARNING, "PolicyWarning", "; ".join(finding.message for finding in findings))
-
-    def policy_removed(self, status: PolicyStatus) -> None:
+    def _removed(self, event: PolicyRemoved) -> None:
         """Records that a key of an object that is still there has been removed."""
+        status = event.status
         if status.about is not None and status.about.kind == "ConfigMap":
             self._record(status, NORMAL, "PolicyRemoved", "removed")
 
-    def policy_suspended(self, status: PolicyStatus) -> None:
-        """Records that pods which the policy governs wait, or are tried again."""
-        if status.suspended:
-            self._record(status, WARNING, "PolicySuspended", status.suspended)
-        else:
-            self._record(status, NORMAL, "PolicyResumed", "it decides again about pods that it governs")
+    def _suspended(self, event: PolicySuspended) -> None:
+        self._record(event.status, WARNING, "PolicySuspended", event.status.suspended)
+
+    def _resumed(self, event: PolicyResumed) -> None:
+        self._record(event.status, NORMAL, "PolicyResumed", "it decides again about pods that it governs")
 
     def _record(self, status: PolicyStatus, type_: str, reason: str, said: str) -> None:
         if status.about is None or not self._leads():
@@ -67,53 +77,20 @@ class PolicyEvents(PolicyObserver):
 MEASURE = "Measure"
 
 
-class SignalObservers(SignalObserver):
-    """Several observers as one."""
-
-    def __init__(self, observers: Sequence[SignalObserver]) -> None:
-        self._observers = observers
-
-    def followed(self, queries: Mapping[str, Query]) -> None:
-        """Forwards the event."""
-        for observer in self._observers:
-            observer.followed(queries)
-
-    def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
-        """Forwards the event."""
-        for observer in self._observers:
-            observer.refreshed(query, found, seconds)
-
-    def refresh_failed(self, query: Query, error: SignalFailed, seconds: float) -> None:
-        """Forwards the event."""
-        for observer in self._observers:
-            observer.refresh_failed(query, error, seconds)
-
-    def suspended(self, what: Suspension) -> None:
-        """Forwards the event."""
-        for observer in self._observers:
-            observer.suspended(what)
-
-    def resumed(self, what: Suspension) -> None:
-        """Forwards the event."""
-        for observer in self._observers:
-            observer.resumed(what)
-
-
-class SignalEvents(SignalObserver):
+class SignalEvents:
     """Records events about the object that a policy comes from, if it comes from one. Only the replica that `leads` records."""
 
     def __init__(self, recorder: EventRecorder, policies: PolicyStore, leads: Callable[[], bool]) -> None:
         self._recorder = recorder
         self._policies = policies
         self._leads = leads
+        self.handlers: Handlers = {MetricSuspended: self._suspended, MetricResumed: self._resumed}
 
-    def suspended(self, what: Suspension) -> None:
-        """Records the event."""
-        self._record(what, WARNING, "MetricsUnavailable", f"{what}; the rules that use it have no say")
+    def _suspended(self, event: MetricSuspended) -> None:
+        self._record(event.suspension, WARNING, "MetricsUnavailable", f"{event.suspension}; the rules that use it have no say")
 
-    def resumed(self, what: Suspension) -> None:
-        """Records the event."""
-        self._record(what, NORMAL, "MetricsAvailable", f"{what}; the rules that use it decide again")
+    def _resumed(self, event: MetricResumed) -> None:
+        self._record(event.suspension, NORMAL, "MetricsAvailable", f"{event.suspension}; the rules that use it decide again")
 
     def _record(self, what: Suspension, type_: str, reason: str, note: str) -> None:
         if not self._leads():

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 from wharfinger.daemon.active_policies import POLICIES, announced, connect, measure, measuring, signals_of
 from wharfinger.daemon.background_tasks import Tasks
-from wharfinger.daemon.cluster_events import PolicyEvents, SignalEvents, SignalObservers
+from wharfinger.daemon.cluster_events import PolicyEvents, SignalEvents
 from wharfinger.daemon.custom_resources import Operator
 from wharfinger.daemon.settings import Settings
+from wharfinger.emit import Emit, Subscribers, ignore
 from wharfinger.errors import WharfingerError
 from wharfinger.event_loop import collect_in_quiet
-from wharfinger.framework.ports import Clock, ClusterSink, Observer
+from wharfinger.framework.ports import Clock, ClusterSink
 from wharfinger.kube.api_server import ApiServer, ServerVersion, ports_of
 from wharfinger.kube.connection import Connection, Limits, keep_asking
 from wharfinger.kube.credentials import Credentials
@@ -30,9 +31,8 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.operator.compose import StorePolicies
 from wharfinger.policies.budget import BudgetSettings
 from wharfinger.policies.store import PolicyStore
-from wharfinger.scheduler.ports import DryRunBinder, DryRunSink, DryRunWriter, NoEvents, Ports
+from wharfinger.scheduler.ports import DryRunBinder, DryRunSink, DryRunWriter, NoEvents, Ports, StopwatchOf, not_measured
 from wharfinger.scheduler.scheduler import Scheduler, SchedulerSettings
-from wharfinger.signals.ports import SignalObserver
 from wharfinger.telemetry.logs import Log
 
 
@@ -56,7 +56,7 @@ class SchedulerPorts:
         return self.between
 
 
-def writing(server: ApiServer, clock: Clock, observer: Observer) -> SchedulerPorts:
+def writing(server: ApiServer, clock: Clock, emit: Emit, stopwatch: StopwatchOf) -> SchedulerPorts:
     """The ways to and from an API server."""
     ports = Ports(
         binder=server.binder,
@@ -65,16 +65,17 @@ def writing(server: ApiServer, clock: Clock, observer: Observer) -> SchedulerPor
         events=server.events,
         leadership=server.leadership,
         clock=clock,
-        observer=observer,
+        emit=emit,
+        stopwatch=stopwatch,
     )
     return SchedulerPorts(ports=ports)
 
 
-def reporting(clock: Clock, observer: Observer) -> SchedulerPorts:
+def reporting(clock: Clock, emit: Emit, stopwatch: StopwatchOf = not_measured) -> SchedulerPorts:
     """The ways of a run that writes nothing."""
     supposed = DryRunSink()
     writer = DryRunWriter(supposed)
-    ports = Ports(binder=DryRunBinder(), writer=writer, volumes=writer, events=NoEvents(), clock=clock, observer=observer)
+    ports = Ports(binder=DryRunBinder(), writer=writer, volumes=writer, events=NoEvents(), clock=clock, emit=emit, stopwatch=stopwatch)
     return SchedulerPorts(ports=ports, between=supposed)
 
 
@@ -96,13 +97,14 @@ class Daemon:
         connection: Connection,
         version: ServerVersion,
         *,
-        observer: Observer,
+        subscribers: Subscribers,
         clock: Clock,
         log: Log,
         custom: Operator | None = None,
         state: ClusterState | None = None,
-        signal_observer: SignalObserver | None = None,
+        stopwatch: StopwatchOf = not_measured,
     ) -> None:
+        emit = subscribers.emit
         self._settings = settings
         self._log = log
         self._clock = clock
@@ -112,12 +114,12 @@ class Daemon:
         self.server: ApiServer = ports_of(
             connection,
             clock,
-            observer.failed,
+            emit,
             events=EventSettings(controller=CONTROLLER, instance=self.identity),
             lease=lease_of(settings, self.identity),
             version=version,
         )
-        scheduler_ports = reporting(clock, observer) if settings.dry_run else writing(self.server, clock, observer)
+        scheduler_ports = reporting(clock, emit, stopwatch) if settings.dry_run else writing(self.server, clock, emit, stopwatch)
         self.policies = policies
         self.scheduler = Scheduler(
             policies.active.chains,
@@ -127,12 +129,11 @@ class Daemon:
             rest=policies.build_thread.rest,
             suspension_changed=policies.suspension_changed,
         )
-        observers = [] if signal_observer is None else [signal_observer]
         if not settings.dry_run:
-            policies.observe(PolicyEvents(self.server.recorder, lambda: self.leads))
-            observers.append(SignalEvents(self.server.recorder, policies, lambda: self.leads))
-        self.signals = signals_of(settings, connection, self.scheduler, clock, SignalObservers(observers))
-        self.shadows = connect(policies, self.scheduler, clock, observer.failed, lambda active: self.signals.follow(measuring(active)))
+            subscribers.subscribe(PolicyEvents(self.server.recorder, lambda: self.leads).handlers)
+            subscribers.subscribe(SignalEvents(self.server.recorder, policies, lambda: self.leads).handlers)
+        self.signals = signals_of(settings, connection, self.scheduler, clock, emit)
+        self.shadows = connect(policies, self.scheduler, clock, subscribers, lambda active: self.signals.follow(measuring(active)))
         self._sink = scheduler_ports.sink(self.scheduler.sink)
         self.custom = custom
         if custom is not None and not settings.dry_run:
@@ -209,8 +210,8 @@ def limits_of(settings: Settings) -> SchedulerSettings:
     )
 
 
-def connection_of(settings: Settings, clock: Clock) -> Connection:
+def connection_of(settings: Settings, clock: Clock, emit: Emit = ignore) -> Connection:
     """The connection that the settings name, not opened yet."""
     named = settings.client_connection
     credentials = Credentials(named.kubeconfig, named.context, clock.monotonic)
-    return Connection(credentials, Limits(connections=settings.limits.connections), user_agent="wharfinger")
+    return Connection(credentials, Limits(connections=settings.limits.connections), user_agent="wharfinger", emit=emit)

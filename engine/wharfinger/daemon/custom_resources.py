@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from wharfinger.daemon.background_tasks import Tasks
-from wharfinger.framework.ports import Clock, Observer
+from wharfinger.emit import Emit
+from wharfinger.framework.ports import Clock
 from wharfinger.kube.api_server import ApiServer
 from wharfinger.kube.connection import Connection
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.compose import CustomResources, Reconcilers
-from wharfinger.operator.controller import ReconcileObserver
 from wharfinger.operator.scheduling_policy import Policies
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.telemetry.logs import Log
@@ -21,15 +21,13 @@ class Operator:
         self,
         connection: Connection,
         clock: Clock,
-        observer: Observer,
-        reconciles: ReconcileObserver | None = None,
+        emit: Emit,
         rights: TenantRights | None = None,
     ) -> None:
         self._connection = connection
         self._clock = clock
-        self._observer = observer
-        self._reconciles = reconciles
-        self.resources = CustomResources(connection, clock, observer.failed, rights)
+        self._emit = emit
+        self.resources = CustomResources(connection, clock, emit, rights)
         self.reconcilers: Reconcilers | None = None
 
     def reconcile(self, scheduler: Scheduler, server: ApiServer, policies: Policies) -> None:
@@ -41,9 +39,8 @@ class Operator:
             server.recorder,
             clock=self._clock,
             leadership=server.leadership,
-            failures=self._observer,
+            emit=self._emit,
             policies=policies,
-            observer=self._reconciles,
         )
         server.informers.subscribe(self.reconcilers.pods)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,9 @@ import wharfinger
 from wharfinger.daemon.compose import identity
 from wharfinger.daemon.pages import Health
 from wharfinger.daemon.settings import MEBIBYTE, DecisionLogSettings, Settings, TracingSettings
+from wharfinger.emit import Emit, Failed, Subscribers
 from wharfinger.errors import WharfingerError
-from wharfinger.framework.ports import Attempt, Clock, Observer
+from wharfinger.framework.ports import Clock
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.scheduler.decision_log.recorder import DecisionRecorder
 from wharfinger.scheduler.decision_log.writer import LogWriter
@@ -30,9 +31,11 @@ from wharfinger.signals.refreshing import Suspension
 from wharfinger.telemetry import logs, tracing
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import Log
-from wharfinger.telemetry.metrics import Metrics
+from wharfinger.telemetry.metrics import Metrics, reconciles_seen
+from wharfinger.telemetry.policies import PolicyTelemetry, ReloadHistory, SignalTelemetry
 from wharfinger.telemetry.recent_decisions import RecentDecisions
-from wharfinger.telemetry.scheduling import TelemetryObserver
+from wharfinger.telemetry.scheduling import SchedulingTelemetry
+from wharfinger.telemetry.tracing import PodTraces
 from wharfinger.web import decisions as pages
 from wharfinger.web.decisions import Decisions
 
@@ -139,7 +142,7 @@ def decisions_shown(recent: RecentDecisions, health: Health, clock: Clock, *, to
     return Decisions(recent=recent, explain=explain, to_anybody=to_anybody)
 
 
-def recorder_of(settings: DecisionLogSettings | None, observer: Observer, opened: AsyncExitStack) -> DecisionRecorder | None:
+def recorder_of(settings: DecisionLogSettings | None, emit: Emit, opened: AsyncExitStack) -> DecisionRecorder | None:
     """The recorder of decisions until the context ends, None without settings; UsageError for a file that cannot be written."""
     if settings is None:
         return None
@@ -147,56 +150,50 @@ def recorder_of(settings: DecisionLogSettings | None, observer: Observer, opened
         settings.path,
         most_bytes=settings.max_mebibytes * MEBIBYTE,
         most_files=settings.max_files,
-        failed=_on_loop(observer, "decision log"),
+        failed=_on_loop(emit, "decision log"),
     )
     opened.callback(writer.close)
     return DecisionRecorder(writer)
 
 
-def traces_of(
-    settings: TracingSettings | None, observer: Observer, clock: Clock, opened: AsyncExitStack
-) -> Iterator[Callable[[Attempt], None]]:
-    """Yields the function that traces attempts until the context ends; nothing if tracing is off."""
-    if settings is not None:
-        exporter = tracing.exporter_of(settings.endpoint, _on_loop(observer, "traces"))
-        provider = tracing.provider_of(exporter, wharfinger.__version__, identity())
-        traces = tracing.PodTraces(provider, settings.sampling_ratio, clock.now, clock.monotonic)
-        opened.callback(traces.close)
-        yield traces.attempted
+def traces_of(settings: TracingSettings | None, emit: Emit, clock: Clock, opened: AsyncExitStack) -> PodTraces | None:
+    """The traces of attempts until the context ends; None if tracing is off."""
+    if settings is None:
+        return None
+    exporter = tracing.exporter_of(settings.endpoint, _on_loop(emit, "traces"))
+    provider = tracing.provider_of(exporter, wharfinger.__version__, identity())
+    traces = PodTraces(provider, settings.sampling_ratio, clock.now, clock.monotonic)
+    opened.callback(traces.close)
+    return traces
 
 
-def _on_loop(observer: Observer, where: str) -> Callable[[BaseException], None]:
-    """A function for other threads that reports an error to the observer on the event loop."""
+def _on_loop(emit: Emit, where: str) -> Callable[[BaseException], None]:
+    """A function for other threads that emits an error on the event loop."""
     loop = asyncio.get_running_loop()
 
     def failed(error: BaseException) -> None:
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(observer.failed, where, error)
+            loop.call_soon_threadsafe(emit, Failed(where, error))
 
     return failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """Everything that observes the process; `recorder` only with a decision log."""
+    """Everything that observes the process, subscribed to its events; `recorder` only with a decision log."""
 
     log: Log
     metrics: Metrics
-    observer: TelemetryObserver
+    subscribers: Subscribers
+    scheduling: SchedulingTelemetry
     recent: RecentDecisions
+    reloads: ReloadHistory
     recorder: DecisionRecorder | None
 
     @property
     def state(self) -> ClusterState | None:
         """The state that the scheduler has to use, None for its own."""
         return None if self.recorder is None else self.recorder.state
-
-    def watch(self, scheduler: Scheduler) -> None:
-        """Observes every decision of the scheduler from now on."""
-        scheduler.show_decisions(self.recent.decided)
-        self.observer.tell_rules_of(lambda: rules_of(scheduler))
-        if self.recorder is not None:
-            scheduler.show_decisions(self.recorder.decided)
 
 
 def rules_of(scheduler: Scheduler) -> frozenset[tuple[str, str]]:
@@ -209,14 +206,19 @@ def observation_of(settings: Settings, clock: Clock, opened: AsyncExitStack) -> 
     """The observation that the settings ask for, until the context ends; UsageError for a file that cannot be written."""
     metrics = Metrics(CollectorRegistry())
     log = _log(settings, metrics, opened)
-    telemetry = TelemetryObserver(metrics, log, clock.monotonic)
-    opened.callback(telemetry.close)
-    recent = RecentDecisions(clock.now, clock.monotonic)
-    telemetry.on_attempt(recent.attempted)
-    for traced in traces_of(settings.tracing, telemetry, clock, opened):
-        telemetry.on_attempt(traced)
-    recorder = recorder_of(settings.decision_log, telemetry, opened)
-    return Observation(log=log, metrics=metrics, observer=telemetry, recent=recent, recorder=recorder)
+    subscribers = Subscribers()
+    scheduling = SchedulingTelemetry(metrics, log, clock.monotonic)
+    opened.callback(scheduling.close)
+    recent, reloads = RecentDecisions(clock.now, clock.monotonic), ReloadHistory(clock.now)
+    traces = traces_of(settings.tracing, subscribers.emit, clock, opened)
+    recorder = recorder_of(settings.decision_log, subscribers.emit, opened)
+    for subscriber in (scheduling, recent, traces, recorder, PolicyTelemetry(metrics, log), SignalTelemetry(metrics, log), reloads):
+        if subscriber is not None:
+            subscribers.subscribe(subscriber.handlers)
+    subscribers.subscribe(reconciles_seen(metrics))
+    return Observation(
+        log=log, metrics=metrics, subscribers=subscribers, scheduling=scheduling, recent=recent, reloads=reloads, recorder=recorder
+    )
 
 
 def _log(settings: Settings, metrics: Metrics, opened: AsyncExitStack) -> Log:

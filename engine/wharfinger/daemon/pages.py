@@ -7,12 +7,13 @@ not answer, or while a kind may not be listed: pods are still placed then, but a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wharfinger.daemon.live_board import LiveBoard
+from wharfinger.emit import Emit
 from wharfinger.framework.policy_status import MetricStatus
 from wharfinger.kube import wire
 from wharfinger.kube.connection import Connection
@@ -107,16 +108,12 @@ def live_page(  # noqa: PLR0913 — what is shown, to whom, and where errors go
     health: Health,
     told: Policies,
     recent: RecentDecisions,
-    store: PolicyStore,
+    reloads: ReloadHistory,
     *,
     clock: Clock,
-    failed: Callable[[str, BaseException], None],
+    emit: Emit,
     to_anybody: bool,
 ) -> LivePage:
     """The page. Its feed has to be closed before the server, which would wait for open pages otherwise."""
-    history = ReloadHistory(clock.now)
-    for status in store.statuses:
-        history.policy_tried(status)
-    store.observe(history)
-    board = LiveBoard(health, told, recent, history, clock)
-    return LivePage(board=board, feed=Feed(board, clock, failed), to_anybody=to_anybody)
+    board = LiveBoard(health, told, recent, reloads, clock)
+    return LivePage(board=board, feed=Feed(board, clock, emit), to_anybody=to_anybody)

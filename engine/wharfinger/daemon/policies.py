@@ -17,14 +17,14 @@ from posixpath import basename
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.daemon.settings import Profile, Settings
+from wharfinger.emit import Emit
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.framework.chain import Chain, assemble
 from wharfinger.framework.configuration.chain_settings import ChainConfig
-from wharfinger.framework.policy_status import Mode, PolicyObserver, PolicySource, PolicyStatus
+from wharfinger.framework.policy_status import Mode, PolicySource, PolicyStatus
 from wharfinger.framework.ports import Clock
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.policy_configmap import ConfigMapSource
-from wharfinger.kube.reflector import Report
 from wharfinger.language import load
 from wharfinger.language.files import NONE_MEANT, SUFFIX, read_source
 from wharfinger.language.load import policy_files
@@ -119,10 +119,10 @@ class PoliciesRefused(WharfingerError):
     """Policies that never were valid, at the start."""
 
 
-async def policies_of(  # noqa: PLR0913 — the sources, and what observes them
+async def policies_of(  # noqa: PLR0913 — the sources, and what hears of them
     settings: Settings,
     clock: Clock,
-    observer: PolicyObserver,
+    emit: Emit,
     note: Note,
     remote: Sequence[PolicySource] = (),
     *,
@@ -146,8 +146,8 @@ async def policies_of(  # noqa: PLR0913 — the sources, and what observes them
     ]
     chains = {profile.scheduler_name: assemble((), chain_config(profile, note)) for profile in settings.profiles}
     kept = None if settings.state_directory is None else LastKnownGood(Path(settings.state_directory))
-    store = PolicyStore(supplies, chains, clock, observer=observer, kept=kept, rights=rights)
-    with store.announce_later():  # of policies that end the process nothing is said but why
+    store = PolicyStore(supplies, chains, clock, emit=emit, kept=kept, rights=rights)
+    with store.emit_later():  # of policies that end the process nothing is said but why
         for _, source in folders:
             await source.tell(store)
         await store.build_offers()
@@ -157,10 +157,10 @@ async def policies_of(  # noqa: PLR0913 — the sources, and what observes them
     return store
 
 
-def remote_sources(settings: Settings, connection: Connection, clock: Clock, report: Report) -> list[PolicySource]:
+def remote_sources(settings: Settings, connection: Connection, clock: Clock, emit: Emit) -> list[PolicySource]:
     """The sources that are read through the API server."""
     found = settings.policy_config_map
-    return [] if found is None else [ConfigMapSource(found, connection, clock, report)]
+    return [] if found is None else [ConfigMapSource(found, connection, clock, emit)]
 
 
 def _folders(profile: Profile, several: bool) -> Iterator[FolderSource]:

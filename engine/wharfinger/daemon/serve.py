@@ -18,7 +18,7 @@ from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.background_tasks import Tasks
 from wharfinger.daemon.compose import Daemon, connection_of
 from wharfinger.daemon.custom_resources import Operator
-from wharfinger.daemon.observation import Observation, decisions_shown, observation_of, read_from
+from wharfinger.daemon.observation import Observation, decisions_shown, observation_of, read_from, rules_of
 from wharfinger.daemon.pages import Health, cache_report, live_page, policies_shown
 from wharfinger.daemon.policies import policies_of, remote_sources, rights_of
 from wharfinger.daemon.settings import Settings
@@ -32,8 +32,7 @@ from wharfinger.kube.refusals import Backoff
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.policies.store import PolicyStore
 from wharfinger.telemetry.logs import Log
-from wharfinger.telemetry.metrics import TelemetryReconcileObserver, requests_seen, reviews_seen
-from wharfinger.telemetry.policies import TelemetryPolicyObserver, TelemetrySignalObserver
+from wharfinger.telemetry.metrics import requests_seen, reviews_seen
 from wharfinger.telemetry.timing import LoopSteps
 from wharfinger.web import decisions, policies
 from wharfinger.web.app import application
@@ -74,11 +73,10 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
     async with AsyncExitStack() as opened:
         clock, health = SystemClock(), Health()
         observation = observation_of(settings, clock, opened)
-        log, metrics, observer = observation.log, observation.metrics, observation.observer
-        connection = connection_of(settings, clock)
+        log, metrics, subscribers = observation.log, observation.metrics, observation.subscribers
+        connection = connection_of(settings, clock, subscribers.emit)
         rights = rights_of(settings)
-        reconciles = TelemetryReconcileObserver(metrics)
-        custom = Operator(connection, clock, observer, reconciles, rights) if settings.custom_resources else None
+        custom = Operator(connection, clock, subscribers.emit, rights) if settings.custom_resources else None
         store = await _policies(settings, observation, connection, custom, clock, rights)
         if settings.port:
             await _served(settings, observation, store, health, connection, clock, opened)
@@ -87,7 +85,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
             served = admission_served(settings.admission, settings.bind_address, seen, clock, log, rights)
             await opened.enter_async_context(served)
         await opened.enter_async_context(connection)
-        connection.answered = requests_seen(metrics, connection.credentials.server)
+        subscribers.subscribe(requests_seen(metrics, connection.credentials.server))
         version = await _reached(connection, clock, log, stop)
         if version is None:
             return
@@ -97,14 +95,14 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
             store,
             connection,
             version,
-            observer=observer,
+            subscribers=subscribers,
             clock=clock,
             log=log,
             custom=custom,
             state=observation.state,
-            signal_observer=TelemetrySignalObserver(metrics, log),
+            stopwatch=observation.scheduling.stopwatch,
         )
-        observation.watch(daemon.scheduler)
+        observation.scheduling.limit_rules_to(lambda: rules_of(daemon.scheduler))
         steps = LoopSteps(metrics, clock.sleep)
         read_from(daemon, metrics, settings.leader_election.resource_name)
         health.watch(daemon)
@@ -114,15 +112,15 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         log.info("stopped")
 
 
-async def _policies(  # noqa: PLR0913, PLR0917 — the sources, and what observes them
+async def _policies(  # noqa: PLR0913, PLR0917 — the sources, and what hears of them
     settings: Settings, observation: Observation, connection: Connection, custom: Operator | None, clock: Clock, rights: TenantRights
 ) -> PolicyStore:
     return await policies_of(
         settings,
         clock,
-        TelemetryPolicyObserver(observation.metrics, observation.log),
+        observation.subscribers.emit,
         observation.log.warning,
-        remote_sources(settings, connection, clock, observation.observer.failed),
+        remote_sources(settings, connection, clock, observation.subscribers.emit),
         resources=None if custom is None else custom.resources.source,
         rights=rights,
     )
@@ -141,7 +139,7 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
     debug = Debug(cache=partial(_cache, health, connection), from_anywhere=settings.remote_debugging)
     told = policies_shown(store, health, to_anybody=settings.remote_ui)
     page = live_page(
-        health, told, observation.recent, store, clock=clock, failed=observation.observer.failed, to_anybody=settings.remote_ui
+        health, told, observation.recent, observation.reloads, clock=clock, emit=observation.subscribers.emit, to_anybody=settings.remote_ui
     )
     shown = decisions_shown(observation.recent, health, clock, to_anybody=settings.remote_ui)
     pages = [*policies.routes(told), *decisions.routes(shown), *ui.routes(page)]

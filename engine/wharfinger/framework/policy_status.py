@@ -1,4 +1,4 @@
-"""The interface to policies for sources and observers: policy texts, and the status of each policy.
+"""Policies as their sources offer them and as people see them: policy texts, and the status of each policy.
 
 The status of custom resources, web pages, events, metrics and logs all show the values below, so they never disagree.
 """
@@ -14,8 +14,6 @@ from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.model.objects.metadata import time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from wharfinger.framework.ports import Reference
 
 
@@ -230,28 +228,3 @@ class SourceStatus:
     lost: str
     notes: tuple[str, ...]
     texts: int
-
-
-class PolicyObserver:
-    """Observer of policies, for metrics, logs and events; this one ignores everything. Must be quick and must not fail."""
-
-    def policy_tried(self, status: PolicyStatus) -> None:
-        """A new text was accepted or refused."""
-
-    def policy_changed(self, status: PolicyStatus) -> None:
-        """The state of an unchanged text changed: another policy was added or removed, or its mode changed."""
-
-    def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
-        """A policy in force was tried on the present cluster, with findings that are new."""
-
-    def policy_removed(self, status: PolicyStatus) -> None:
-        """The policy was removed on purpose. `status` is its last one."""
-
-    def policy_suspended(self, status: PolicyStatus) -> None:
-        """The policy was suspended because it takes too long to decide, or is tried again."""
-
-    def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
-        """A reload has finished: `statuses` are all policies, `seconds` is its duration."""
-
-    def source_changed(self, status: SourceStatus) -> None:
-        """The state of a source changed: lost, back, or other warnings."""

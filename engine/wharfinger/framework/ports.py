@@ -7,12 +7,11 @@ in-memory cluster of the tests. Everything runs on one event loop, so no locks a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from wharfinger.errors import InvalidObject
-    from wharfinger.framework.evaluation.stopwatch import Stopwatch
     from wharfinger.model.objects import PersistentVolume, PersistentVolumeClaim, Pod
     from wharfinger.model.objects.pod_view import PodView
 
@@ -192,56 +191,6 @@ class Leadership(Protocol):
 
     async def run(self, on_started: Callable[[], Awaitable[None] | None], on_stopped: Callable[[], Awaitable[None] | None]) -> None:
         """Runs until leadership is lost or the caller cancels; each callback is called at the moment of the change."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One attempt to schedule a pod: its outcome, and its duration in seconds.
-
-    `result` is `scheduled`, `unschedulable` or `error`, as in `scheduler_schedule_attempts_total`. `stages` has the seconds of the stages
-    that ran: `queue` (waiting, since the pod became ready), `decide`, `reserve`, `permit`, `pre_bind`, `bind`. Monotonic times:
-    `first_seen` when the pod first entered the queue (a gated one when its gates were gone), `started` when it left it for this attempt,
-    `ended` at the end. `flushed`: the pod was tried without a helpful event, only because it had waited for the longest allowed time.
-    """
-
-    pod: PodView
-    profile: str
-    result: str
-    attempts: int
-    first_seen: float
-    started: float
-    ended: float
-    flushed: bool = False
-    node: str | None = None
-    message: str = ""
-    snapshot_revision: int = 0
-    policy_revision: str = ""
-    feasible: int = 0
-    n_nodes: int = 0
-    plugins: tuple[str, ...] = ()
-    stages: Mapping[str, float] = field(default_factory=dict)
-
-
-class Observer:
-    """Observer of the scheduler, for metrics and logs; this one ignores everything. Must be quick and must not fail."""
-
-    def attempted(self, attempt: Attempt) -> None:
-        """An attempt to schedule a pod has ended."""
-
-    def queued(self, queue: str, event: str) -> None:
-        """A pod entered `active`, `backoff` or `unschedulable` because of an event (`PodAdd`, `NodeUpdate`, …)."""
-
-    def preempted(self, preemptor: PodView, node: str, victims: int) -> None:
-        """A node was nominated, and `victims` pods are evicted from it."""
-
-    def flushed(self, pods: int) -> None:
-        """`pods` pods were tried again after the longest wait, without an event that could help them."""
-
-    def failed(self, where: str, error: BaseException) -> None:
-        """An error that does not stop the scheduler: a failed write, a plugin, an object that cannot be read."""
-
-    def stopwatch(self, profile: str) -> Stopwatch | None:
-        """The stopwatch of decisions of a profile; None if they are not measured."""
 
 
 class AlwaysLeader:

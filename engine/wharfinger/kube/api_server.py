@@ -1,7 +1,7 @@
 """An API server as the ports of `framework.ports`, put together.
 
     async with connection:
-        server = ports_of(connection, clock, observer.failed, events=EventSettings(…), lease=LeaseSettings(…))
+        server = ports_of(connection, clock, emit, events=EventSettings(…), lease=LeaseSettings(…))
         tasks: server.source.run(sink), server.recorder.run(), server.leadership.run(start, stop)
 
 Every writer asks the leadership first; events wait while bindings are in flight.
@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 import msgspec
 
+from wharfinger.emit import Emit
 from wharfinger.framework.ports import AlwaysLeader, Binder, Clock, ClusterSource, EventSink, Leadership, PodWriter, VolumeWriter
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.events import EventRecorder, EventSettings
 from wharfinger.kube.lease import LeaseElection, LeaseSettings
-from wharfinger.kube.reflector import Informers, ReflectorSettings, Report
+from wharfinger.kube.reflector import Informers, ReflectorSettings
 from wharfinger.kube.writes import ApiBinder, ApiVolumeWriter, ApiWriter
 
 _STREAMED_LISTS_SINCE = (1, 34)  # the feature WatchList is on by default from here on
@@ -80,7 +81,7 @@ class ApiServer:
 def ports_of(  # noqa: PLR0913 — what the ports need
     connection: Connection,
     clock: Clock,
-    report: Report,
+    emit: Emit,
     *,
     events: EventSettings,
     lease: LeaseSettings | None = None,
@@ -90,7 +91,7 @@ def ports_of(  # noqa: PLR0913 — what the ports need
 
     `version` is that of `server_version`: lists are read as streams if the server supports it.
     """
-    leadership = AlwaysLeader() if lease is None else LeaseElection(connection, lease, clock, report)
+    leadership = AlwaysLeader() if lease is None else LeaseElection(connection, lease, clock, emit)
 
     def may_write() -> bool:
         return leadership.is_leader
@@ -98,10 +99,10 @@ def ports_of(  # noqa: PLR0913 — what the ports need
     binder = ApiBinder(connection, clock, may_write)
     streaming = version is not None and version.streams_lists
     return ApiServer(
-        informers=Informers(connection, clock, report, settings=ReflectorSettings(streaming=streaming)),
+        informers=Informers(connection, clock, emit, settings=ReflectorSettings(streaming=streaming)),
         binder=binder,
         writer=ApiWriter(connection, clock, may_write),
         volumes=ApiVolumeWriter(connection, clock, may_write),
-        recorder=EventRecorder(connection, events, clock, report, busy=lambda: binder.in_flight > 0),
+        recorder=EventRecorder(connection, events, clock, emit, busy=lambda: binder.in_flight > 0),
         leadership=leadership,
     )

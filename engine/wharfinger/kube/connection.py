@@ -23,8 +23,10 @@ from urllib.parse import urlencode
 from weakref import WeakSet
 
 import aiohttp
+from msgspec import Struct
 from yarl import URL
 
+from wharfinger.emit import Emit, ignore
 from wharfinger.kube import refusals
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.exchange import Condition, Exchanges, no_condition, notice_silence
@@ -135,21 +137,23 @@ class _Request:
     before: Condition
 
 
-Answered = Callable[[str, int, float | None], None]
-"""Called for each request with its method, the status of the answer (0 without one), and the seconds it took (None for watches)."""
+class RequestAnswered(Struct, frozen=True):
+    """A request has ended: the status of the answer (0 without one), and the seconds it took (None for watches)."""
 
-
-def _unnoticed(method: str, status: int, seconds: float | None) -> None:
-    """Does nothing."""
+    method: str
+    status: int
+    seconds: float | None
 
 
 class Connection:
-    """Requests to one API server, with credentials that renew themselves. `answered` is called for each request."""
+    """Requests to one API server, with credentials that renew themselves."""
 
-    def __init__(self, credentials: Credentials, limits: Limits | None = None, *, user_agent: str = "wharfinger") -> None:
+    def __init__(
+        self, credentials: Credentials, limits: Limits | None = None, *, user_agent: str = "wharfinger", emit: Emit = ignore
+    ) -> None:
         self.credentials = credentials
         self.limits = limits or Limits()
-        self.answered: Answered = _unnoticed
+        self._emit = emit
         self.contact = Contact()
         self._user_agent = user_agent
         self._slots = asyncio.Semaphore(self.limits.connections)
@@ -227,7 +231,7 @@ class Connection:
                 proxy=self.credentials.proxy,
             ) as answer:
                 status = answer.status
-                self.answered("GET", status, None)
+                self._emit(RequestAnswered("GET", status, None))
                 self.contact.record(status)
                 if answer.status >= 400:
                     raise refusals.of_answer(answer.status, await answer.read(), answer.headers.get("Retry-After"))
@@ -255,7 +259,7 @@ class Connection:
             self._doubt(error)
             raise self._lost(_unreachable(asked.method, asked.path, error)) from error
         finally:
-            self.answered(asked.method, status, time.monotonic() - began)
+            self._emit(RequestAnswered(asked.method, status, time.monotonic() - began))
         self.contact.record(status)
         if status >= 400:
             raise refusals.of_answer(status, content, retry_after)

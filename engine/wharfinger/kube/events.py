@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from wharfinger.emit import Emit, Failed
 from wharfinger.framework.ports import WARNING, Clock, Event, Reference, pod_reference
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import MERGE_PATCH, Connection
@@ -79,8 +80,6 @@ def _reference(reference: Reference) -> dict[str, str]:
     return {name: value for name, value in fields.items() if value}
 
 
-Report = Callable[[str, BaseException], None]
-
 _ATTEMPTS = 3
 _POLL = 0.05  # seconds between checks whether more may be written
 
@@ -107,12 +106,12 @@ class EventRecorder:
     """An EventSink; `run` writes. `busy` is true while something more urgent is being written."""
 
     def __init__(
-        self, connection: Connection, settings: EventSettings, clock: Clock, report: Report, busy: Callable[[], bool] = lambda: False
+        self, connection: Connection, settings: EventSettings, clock: Clock, emit: Emit, busy: Callable[[], bool] = lambda: False
     ) -> None:
         self._connection = connection
         self._settings = settings
         self._clock = clock
-        self._report = report
+        self._emit = emit
         self._busy = busy
         self._waiting: deque[Series] = deque()
         self._warnings: deque[Series] = deque()
@@ -253,7 +252,7 @@ class EventRecorder:
             else:
                 return
         self.dropped += 1
-        self._report("event", failure)
+        self._emit(Failed("event", failure))
 
     async def _send(self, series: Series) -> None:
         count = series.count

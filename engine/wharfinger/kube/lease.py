@@ -19,13 +19,13 @@ from typing import Any
 
 import msgspec
 
+from wharfinger.emit import Emit, Failed
 from wharfinger.errors import WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import refusals
 from wharfinger.kube.connection import Connection
 from wharfinger.model.objects.metadata import micro_time
 
-Report = Callable[[str, BaseException], None]
 Callback = Callable[[], Awaitable[None] | None]
 
 LEAP = 1.0
@@ -72,11 +72,11 @@ class _Elector:
 class LeaseElection:
     """A Leadership that is held while the Lease is renewed in time."""
 
-    def __init__(self, connection: Connection, settings: LeaseSettings, clock: Clock, report: Report) -> None:
+    def __init__(self, connection: Connection, settings: LeaseSettings, clock: Clock, emit: Emit) -> None:
         self._connection = connection
         self._settings = settings
         self._clock = clock
-        self._report = report
+        self._emit = emit
         self._known = _Elector(settings)
         self._leading_until: float | None = None
         self._ahead = 0.0  # time of day minus monotonic clock at the last renewal
@@ -108,7 +108,7 @@ class LeaseElection:
                 await self._clock.sleep(self._settings.retry_period * random.uniform(1.0, _JITTER))
             await _call(on_started)
             why = await self._keep()
-            self._report("lease", LeaseLost(f"the lease {self._name} is lost: {why}"))
+            self._emit(Failed("lease", LeaseLost(f"the lease {self._name} is lost: {why}")))
         finally:
             was_leader, self._leading_until = self._leading_until is not None, None
             if was_leader:
@@ -143,7 +143,7 @@ class LeaseElection:
                 held = await self._acquire_or_renew()
         except (refusals.ApiError, msgspec.DecodeError) as error:
             self._known.failure = str(error)
-            self._report("lease", error)
+            self._emit(Failed("lease", error))
             return False
         if held:
             self._known.failure = ""
@@ -220,7 +220,7 @@ class LeaseElection:
                 self._observe(_decoded(await self._connection.request("GET", self._path, timeout=self._settings.retry_period, urgent=True)))
                 await self._freed()
         except (refusals.ApiError, msgspec.DecodeError) as error:
-            self._report("lease", error)
+            self._emit(Failed("lease", error))
 
     async def _freed(self) -> bool:
         """True if nothing is left to release; False if the lease has been written since it was seen."""

@@ -11,11 +11,12 @@ from typing import Any, cast
 
 import msgspec
 
+from wharfinger.emit import Emit
 from wharfinger.errors import UsageError
 from wharfinger.framework.policy_status import PolicySink, PolicyText
 from wharfinger.framework.ports import Clock, Reference
 from wharfinger.kube.connection import Connection
-from wharfinger.kube.reflector import Reflector, ReflectorSettings, Report
+from wharfinger.kube.reflector import Reflector, ReflectorSettings
 from wharfinger.kube.wire import Resource
 from wharfinger.language.files import NONE_MEANT, SUFFIX
 from wharfinger.model import objects
@@ -38,7 +39,7 @@ class ConfigMapSource:
     lasting = True
     imports = True
 
-    def __init__(self, reference: str, connection: Connection, clock: Clock, report: Report) -> None:
+    def __init__(self, reference: str, connection: Connection, clock: Clock, emit: Emit) -> None:
         namespace, _, name = reference.partition("/")
         if not namespace or not name or "/" in name:
             raise UsageError(f"{reference}: a ConfigMap of policies is named as NAMESPACE/NAME")
@@ -46,7 +47,7 @@ class ConfigMapSource:
         self._reference = reference
         self._connection = connection
         self._clock = clock
-        self._report = report
+        self._emit = emit
         self._resource = Resource(
             kind=cast("type[objects.AnyObject]", ConfigMap),
             path=f"/api/v1/namespaces/{namespace}/configmaps",
@@ -57,7 +58,7 @@ class ConfigMapSource:
         """Watches the ConfigMap until cancelled."""
         watched = _ConfigMapSink(self.name, self._reference, sink)
         settings = ReflectorSettings(unavailable_wait=_WAIT)
-        reflector = Reflector(self._connection, self._resource, watched, self._clock, self._report, settings)
+        reflector = Reflector(self._connection, self._resource, watched, self._clock, self._emit, settings)
         watched.refusal = lambda: reflector.refused
         await reflector.run()
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from wharfinger.emit import Emit, Failed
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.ports import Clock, ClusterSink, UnreadableSink, stepped
 from wharfinger.kube import refusals, wire
@@ -31,8 +32,6 @@ from wharfinger.kube.connection import Connection
 from wharfinger.kube.refusals import Backoff
 from wharfinger.kube.wire import SCHEDULING, Resource
 from wharfinger.model import objects
-
-Report = Callable[[str, BaseException], None]
 
 _SHORT_WATCH = 0.5  # seconds; a watch that ends sooner counts as a failure, or a broken proxy would cause a busy loop
 _UNAVAILABLE = (refusals.Forbidden, refusals.NotFound)
@@ -62,14 +61,14 @@ class Reflector:
         resource: Resource,
         sink: ClusterSink,
         clock: Clock,
-        report: Report,
+        emit: Emit,
         settings: ReflectorSettings | None = None,
     ) -> None:
         self._connection = connection
         self._resource = resource
         self._sink = sink
         self._clock = clock
-        self._report = report
+        self._emit = emit
         self._settings = settings or ReflectorSettings()
         self._backoff = self._settings.backoff()
         self._streaming = self._settings.streaming
@@ -102,7 +101,7 @@ class Reflector:
 
     async def _failed(self, error: Exception) -> None:
         """Reports, and waits."""
-        self._report(f"watch of {self._resource.name}", error)
+        self._emit(Failed(f"watch of {self._resource.name}", error))
         await self._clock.sleep(self._backoff.after(error))
 
     async def _step(self) -> None:
@@ -123,7 +122,7 @@ class Reflector:
         """Treats a refused kind as one without objects, unless it is required."""
         self._version = None
         if self.refused is None:
-            self._report(f"watch of {self._resource.name}", error)
+            self._emit(Failed(f"watch of {self._resource.name}", error))
         self.refused = str(error)
         self.absent = isinstance(error, refusals.NotFound)
         if not self._resource.required and not self.synced:
@@ -222,7 +221,7 @@ class Reflector:
                 self._sink.upsert(name, obj)
         except InvalidObject as error:
             if obj is not None:
-                self._report(f"object of kind {name}", error)
+                self._emit(Failed(f"object of kind {name}", error))
             elif not wire.head(raw).metadata.name:
                 raise wire.BrokenLine(f"an event that does not say of what: {error}") from error
             elif action == "DELETED":
@@ -246,7 +245,7 @@ class Reflector:
         return obj
 
     def _unreadable(self, raw: msgspec.Raw, error: InvalidObject, *, listed: bool) -> None:
-        self._report(f"object of kind {self._resource.name}", error)
+        self._emit(Failed(f"object of kind {self._resource.name}", error))
         identity = wire.named(raw, self._resource.kind)
         if isinstance(self._sink, UnreadableSink) and identity.metadata.name:
             self._sink.unreadable(self._resource.name, identity, error, listed=listed)
@@ -270,14 +269,14 @@ class Informers:
         self,
         connection: Connection,
         clock: Clock,
-        report: Report,
+        emit: Emit,
         *,
         resources: Sequence[Resource] = SCHEDULING,
         settings: ReflectorSettings | None = None,
     ) -> None:
         self._connection = connection
         self._clock = clock
-        self._report = report
+        self._emit = emit
         self._settings = settings
         self._resources = resources
         self._sinks: list[ClusterSink] = []
@@ -296,7 +295,7 @@ class Informers:
         if sink is not None:
             self.subscribe(sink)
         self.reflectors = {
-            resource.name: Reflector(self._connection, resource, self, self._clock, self._report, self._settings)
+            resource.name: Reflector(self._connection, resource, self, self._clock, self._emit, self._settings)
             for resource in self._resources
         }
         async with asyncio.TaskGroup() as watches:

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.emit import Emit, Failed
 from wharfinger.framework.policy_status import MetricStatus, PolicyStatus
-from wharfinger.framework.ports import Clock, Leadership, Observer
+from wharfinger.framework.ports import Clock, Leadership
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.custom_resources import CUSTOM, ObjectWriter, watching
 from wharfinger.kube.events import EventRecorder
@@ -18,7 +19,7 @@ from wharfinger.kube.refusals import NotFound
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.app_objects import app_key_of
 from wharfinger.operator.app_status import AppDrift
-from wharfinger.operator.controller import Controller, ReconcileObserver, run_all
+from wharfinger.operator.controller import Controller, run_all
 from wharfinger.operator.judgement import Judge
 from wharfinger.operator.object_cache import AppPods, ObjectCache, key_of
 from wharfinger.operator.policy_app import PolicyAppReconciler
@@ -31,20 +32,18 @@ DRAIN = 5.0
 """Seconds that a stop waits for what is being worked on."""
 
 
-def _unless_absent(report: Callable[[str, BaseException], None]) -> Callable[[str, BaseException], None]:
-    """A report without the errors for kinds that are not installed, which are logged once for all of them."""
-    return lambda where, error: None if isinstance(error, NotFound) else report(where, error)
+def _unless_absent(emit: Emit) -> Emit:
+    """Emits all but errors for kinds that are not installed, which are logged once for all of them."""
+    return lambda event: None if isinstance(event, Failed) and isinstance(event.error, NotFound) else emit(event)
 
 
 class CustomResources:
     """The custom resources that this process knows: watched from the start, leader or not; `source` is for the policy store."""
 
-    def __init__(
-        self, connection: Connection, clock: Clock, report: Callable[[str, BaseException], None], rights: TenantRights | None = None
-    ) -> None:
+    def __init__(self, connection: Connection, clock: Clock, emit: Emit, rights: TenantRights | None = None) -> None:
         self.rights = rights or TenantRights()
         self.cache = ObjectCache([resource.name for resource in CUSTOM])
-        self.informers = Informers(connection, clock, _unless_absent(report), resources=CUSTOM, settings=watching())
+        self.informers = Informers(connection, clock, _unless_absent(emit), resources=CUSTOM, settings=watching())
         self.source = SchedulingPolicySource(
             self.cache, clock, lambda: self.informers.refused.get(KIND), lambda: KIND in self.informers.absent, self.rights
         )
@@ -90,9 +89,8 @@ class Reconcilers:
         *,
         clock: Clock,
         leadership: Leadership,
-        failures: Observer,
+        emit: Emit,
         policies: Policies,
-        observer: ReconcileObserver | None = None,
     ) -> None:
         self._clock = clock
         self._leadership = leadership
@@ -101,7 +99,7 @@ class Reconcilers:
         judge = Judge(scheduler, clock, custom.rights)
         drift = AppDrift(judge, self.pods, writer, events, clock)
         cache = custom.cache
-        common: dict[str, Any] = {"clock": clock, "leadership": leadership, "failures": failures, "observer": observer}
+        common: dict[str, Any] = {"clock": clock, "leadership": leadership, "emit": emit}
         apps = PolicyAppReconciler(cache, self.pods, writer, drift, events, clock)
         self.apps = Controller("policyapp", apps, _keys(cache, "PolicyApp"), **common)
         previews = PreviewReconciler(cache, writer, judge, Questions(judge, writer), clock)

@@ -23,9 +23,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from wharfinger.crd.fields import Condition
+from wharfinger.emit import Emit, Failed, ignore
 from wharfinger.event_loop import until
-from wharfinger.framework.ports import Clock, Leadership, Observer, WriteFailed
+from wharfinger.framework.ports import Clock, Leadership, WriteFailed
 from wharfinger.kube import refusals
 from wharfinger.model.objects.metadata import time_text
 
@@ -37,20 +40,31 @@ _LONGEST = 4000
 _LONGEST_SUMMARY = 160
 
 
-class ReconcileObserver:
-    """Observer of controllers and their queues; this one ignores everything. Must be quick and must not raise."""
+class KeyAdded(Struct, frozen=True):
+    """A key was added to a work queue."""
 
-    def added(self, queue: str, depth: int) -> None:
-        """A key was added; `depth` keys wait now."""
+    queue: str
 
-    def taken(self, queue: str, depth: int, waited: float) -> None:
-        """A key was taken after `waited` seconds; `depth` keys wait now."""
 
-    def retried(self, queue: str) -> None:
-        """A key will come back after a failure."""
+class KeyTaken(Struct, frozen=True):
+    """A key was taken from a work queue after so many seconds."""
 
-    def reconciled(self, controller: str, result: str, seconds: float) -> None:
-        """A reconcile took so long and ended in `success`, `requeue`, `conflict` or `error`."""
+    queue: str
+    waited: float
+
+
+class KeyRetried(Struct, frozen=True):
+    """A key will come back to a work queue after a failure."""
+
+    queue: str
+
+
+class Reconciled(Struct, frozen=True):
+    """A reconcile took so long and ended in `success`, `requeue`, `conflict` or `error`."""
+
+    controller: str
+    result: str
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +78,10 @@ class RetryLimits:
 class WorkQueue:
     """A queue on one event loop. After `stop`, `get` returns None, so each worker ends when its key is done."""
 
-    def __init__(self, name: str, clock: Clock, observer: ReconcileObserver | None = None, limits: RetryLimits | None = None) -> None:
+    def __init__(self, name: str, clock: Clock, emit: Emit = ignore, limits: RetryLimits | None = None) -> None:
         self.name = name
         self._clock = clock
-        self._observer = observer or ReconcileObserver()
+        self._emit = emit
         self._limits = limits or RetryLimits()
         self._waiting: OrderedDict[str, float] = OrderedDict()  # in order of arrival, with the time of it
         self._working: set[str] = set()
@@ -96,7 +110,7 @@ class WorkQueue:
         else:
             self._waiting[key] = self._clock.monotonic()
             self._news.set()
-        self._observer.added(self.name, len(self._waiting))
+        self._emit(KeyAdded(self.name))
 
     def add_after(self, key: str, seconds: float) -> None:
         """Adds the key in so many seconds, or at an earlier time that was set before."""
@@ -113,7 +127,7 @@ class WorkQueue:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         wait = min(self._limits.first * 2.0 ** min(failures, 60), self._limits.longest)
-        self._observer.retried(self.name)
+        self._emit(KeyRetried(self.name))
         self.add_after(key, wait)
         return wait
 
@@ -130,7 +144,7 @@ class WorkQueue:
             if self._waiting:
                 key, since = self._waiting.popitem(last=False)
                 self._working.add(key)
-                self._observer.taken(self.name, len(self._waiting), self._clock.monotonic() - since)
+                self._emit(KeyTaken(self.name, self._clock.monotonic() - since))
                 return key
             await self._changed_or(self._later[0][0] if self._later else None)
 
@@ -189,8 +203,7 @@ class Controller:
         *,
         clock: Clock,
         leadership: Leadership,
-        failures: Observer,
-        observer: ReconcileObserver | None = None,
+        emit: Emit,
         workers: int = 2,
     ) -> None:
         self.name = name
@@ -198,10 +211,9 @@ class Controller:
         self._known = known
         self._clock = clock
         self._leadership = leadership
-        self._failures = failures
-        self._observer = observer or ReconcileObserver()
+        self._emit = emit
         self._workers = workers
-        self.queue = WorkQueue(name, clock, self._observer)
+        self.queue = WorkQueue(name, clock, emit)
 
     async def run(self) -> None:
         """Works while this process leads, until `stop` and the end of work in progress."""
@@ -235,14 +247,14 @@ class Controller:
             self.queue.retry(key)
         except Exception as error:  # noqa: BLE001 — an error of one object must not stop the others
             result = "error"
-            self._failures.failed(f"reconciling {self.name} {key}", error)
+            self._emit(Failed(f"reconciling {self.name} {key}", error))
             self.queue.retry(key)
         else:
             result = "success" if again is None else "requeue"
             self.queue.forget(key)
             if again is not None:
                 self.queue.add_after(key, again)
-        self._observer.reconciled(self.name, result, self._clock.monotonic() - began)
+        self._emit(Reconciled(self.name, result, self._clock.monotonic() - began))
 
 
 async def run_all(controllers: Iterable[Controller], clock: Clock, leadership: Leadership) -> None:

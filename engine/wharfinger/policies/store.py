@@ -7,15 +7,17 @@ being built the former one decides, and what is offered meanwhile waits for its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from operator import methodcaller
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
+from wharfinger.emit import Emit, Failed, ignore
 from wharfinger.event_loop import BuildThread, free_one_by_one
-from wharfinger.framework.policy_status import Finding, Mode, PolicyObserver, PolicyStatus, PolicyText, SourceStatus
+from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, PolicyText, SourceStatus
 from wharfinger.policies.active import ActivePolicies, Choice, Claim, activated, choose
 from wharfinger.policies.candidate import Outcome, build, tried
 from wharfinger.policies.ledger import Job, Ledger, Offer, Records, Supply
@@ -39,6 +41,56 @@ MOST_REVIEWED = 20
 """Policies that are tried each time: a tenth of a second in a thread."""
 
 
+class PolicyTried(Struct, frozen=True):
+    """A new text was accepted or refused."""
+
+    status: PolicyStatus
+
+
+class PolicyChanged(Struct, frozen=True):
+    """The state of an unchanged text changed: another policy was added or removed, or its mode changed."""
+
+    status: PolicyStatus
+
+
+class PolicyReviewed(Struct, frozen=True):
+    """A policy in force was tried on the present cluster, with findings that are new."""
+
+    status: PolicyStatus
+    findings: Sequence[Finding]
+
+
+class PolicyRemoved(Struct, frozen=True):
+    """A policy was removed on purpose. `status` is its last one."""
+
+    status: PolicyStatus
+
+
+class PolicySuspended(Struct, frozen=True):
+    """A policy was suspended because it takes too long to decide."""
+
+    status: PolicyStatus
+
+
+class PolicyResumed(Struct, frozen=True):
+    """A policy that was suspended decides again."""
+
+    status: PolicyStatus
+
+
+class PoliciesReloaded(Struct, frozen=True):
+    """A reload of policies has ended: `statuses` are all policies, `seconds` is its duration."""
+
+    statuses: Sequence[PolicyStatus]
+    seconds: float
+
+
+class SourceChanged(Struct, frozen=True):
+    """The state of a source changed: lost, back, or other warnings."""
+
+    status: SourceStatus
+
+
 class Scheduling(Protocol):
     """The scheduler in which the policies of a store decide, as the store knows it."""
 
@@ -52,12 +104,9 @@ class Scheduling(Protocol):
     def sample(self) -> Sample | None:
         """A part of the live cluster to try policies on; None before the cluster is known."""
 
-    def failed(self, where: str, error: BaseException) -> None:
-        """Report an error that should not have happened."""
-
 
 class _NoScheduling:
-    """Stands for the scheduler until one is connected: adopts nothing, and raises errors."""
+    """Stands for the scheduler until one is connected: adopts nothing."""
 
     suspended: Mapping[tuple[str, str], object] = MappingProxyType({})
 
@@ -66,10 +115,6 @@ class _NoScheduling:
 
     def sample(self) -> Sample | None:
         """Return None: there is no cluster to try policies on."""
-
-    def failed(self, _where: str, error: BaseException) -> None:
-        """Raise the error."""
-        raise error
 
 
 _NO_SCHEDULING = _NoScheduling()
@@ -88,19 +133,19 @@ class PolicyStore:
         chains: Mapping[str, Chain],
         clock: Clock,
         *,
-        observer: PolicyObserver | None = None,
+        emit: Emit = ignore,
         kept: LastKnownGood | None = None,
         rights: TenantRights | None = None,
     ) -> None:
         self._records = Records(kept)
         self._ledger = Ledger(supplies, self._records.loaded, rights)
         self._clock = clock
-        self._observers = [observer or PolicyObserver()]
+        self._emit_now = emit
         self._pending: dict[str, Offer] = {}
         self._offered = asyncio.Event()
         self._building = asyncio.Lock()
         self._statuses_before: tuple[PolicyStatus, ...] | None = None
-        self._held_back: list[Callable[[PolicyObserver], None]] | None = None
+        self._held_back: list[object] | None = None
         self._scheduling: Scheduling = _NO_SCHEDULING
         self.build_thread = BuildThread(clock)
         self.all_sources_known = asyncio.Event()
@@ -117,29 +162,21 @@ class PolicyStore:
         self._scheduling = scheduling
         scheduling.adopt(self.active)
 
-    def observe(self, observer: PolicyObserver) -> None:
-        """Call this observer too, from now on."""
-        self._observers.append(observer)
-
     @contextmanager
-    def announce_later(self) -> Iterator[None]:
-        """A context after which observers are called for what happened inside; they are not called if it ends in an error."""
-        held_back: list[Callable[[PolicyObserver], None]] = []
+    def emit_later(self) -> Iterator[None]:
+        """A context after which the events of what happened inside are emitted; they are not if it ends in an error."""
+        held_back: list[object] = []
         self._held_back = held_back
         try:
             yield
         finally:
             self._held_back = None
-        for call in held_back:
-            self._announce(call)
+        for event in held_back:
+            self._emit(event)
 
-    def _announce(self, call: Callable[[PolicyObserver], None]) -> None:
-        """Call every observer, now or at the end of `announce_later`."""
-        if self._held_back is not None:
-            self._held_back.append(call)
-            return
-        for observer in self._observers:
-            call(observer)
+    def _emit(self, event: object) -> None:
+        """Emit an event, now or at the end of `emit_later`."""
+        (self._emit_now if self._held_back is None else self._held_back.append)(event)
 
     # ── offers of sources ──
 
@@ -168,7 +205,7 @@ class PolicyStore:
         try:
             await self.build_offers()
         except Exception as error:  # noqa: BLE001 — whatever it is, it is reported
-            self._scheduling.failed("policies", error)
+            self._emit(Failed("policies", error))
 
     # ── status ──
 
@@ -183,10 +220,10 @@ class PolicyStore:
         return tuple(entry.status for entry in self._ledger if entry.is_policy)
 
     def suspension_changed(self, policy: str, revision: str) -> None:
-        """Announce that the policy of that name and revision is suspended, or is not any more."""
+        """Emit that the policy of that name and revision is suspended, or is not any more."""
         for status in self.statuses:
             if (status.name, status.revision) == (policy, revision) and status.mode is Mode.ENFORCE:
-                self._announce(methodcaller("policy_suspended", status))
+                self._emit(PolicySuspended(status) if status.suspended else PolicyResumed(status))
 
     @property
     def sources(self) -> tuple[SourceStatus, ...]:
@@ -223,7 +260,7 @@ class PolicyStore:
             try:
                 await self.review(MOST_REVIEWED)
             except Exception as error:  # noqa: BLE001 — warnings about policies must not end the process
-                self._scheduling.failed("policies", error)
+                self._emit(Failed("policies", error))
 
     async def review(self, most: int | None = None) -> None:
         """Try policies that hold on the cluster as it is: all, or of many the `most` whose turn it is."""
@@ -240,7 +277,7 @@ class PolicyStore:
             for entry, findings in zip(entries, found, strict=True):
                 warnings = entry.reviewed(findings)
                 if warnings:
-                    self._announce(methodcaller("policy_reviewed", entry.status, warnings))
+                    self._emit(PolicyReviewed(entry.status, warnings))
 
     async def _reload(self) -> None:
         began = self._clock.monotonic()
@@ -252,7 +289,7 @@ class PolicyStore:
             jobs += more
             removed += gone
             if status is not None:
-                self._announce(methodcaller("source_changed", status))
+                self._emit(SourceChanged(status))
         sample = self._scheduling.sample() if jobs else None
         outcomes = await self.build_thread.run(_built, jobs, sample)
         self._take(zip(jobs, outcomes, strict=True), removed)
@@ -262,7 +299,7 @@ class PolicyStore:
         if not self.unknown_sources:
             self.all_sources_known.set()
         seconds = self._clock.monotonic() - began
-        self._announce(methodcaller("policies_hold", self.statuses, seconds))
+        self._emit(PoliciesReloaded(self.statuses, seconds))
 
     def _take(self, built: Iterable[tuple[Job, Outcome]], removed: Sequence[Entry]) -> None:
         now = self._clock.now()
@@ -293,7 +330,7 @@ class PolicyStore:
             self.active = active
             self._scheduling.adopt(active)
         self._hold(entries, choices)
-        self._announce_changes(removed)
+        self._emit_changes(removed)
         await self.build_thread.run_without_rest(self._records.write, list(self._ledger), removed)
         await self.build_thread.run_without_rest(free_one_by_one, former)
 
@@ -317,15 +354,15 @@ class PolicyStore:
                 entry.held = None
         self._statuses_before = None  # what was found in the texts and what holds belong together again
 
-    def _announce_changes(self, removed: Sequence[Entry]) -> None:
+    def _emit_changes(self, removed: Sequence[Entry]) -> None:
         tried = [entry for entry in self._ledger if entry.newly and entry.is_policy]
         changed = [entry for entry in self._ledger if entry.is_policy and entry.has_changed_state() and not entry.newly]
         for entry in removed:
-            self._announce(methodcaller("policy_removed", entry.status))
+            self._emit(PolicyRemoved(entry.status))
         for entry in tried:
-            self._announce(methodcaller("policy_tried", entry.status))
+            self._emit(PolicyTried(entry.status))
         for entry in changed:
-            self._announce(methodcaller("policy_changed", entry.status))
+            self._emit(PolicyChanged(entry.status))
         for entry in self._ledger:
             entry.newly = False
 

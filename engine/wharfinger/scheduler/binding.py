@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from wharfinger.emit import Failed
 from wharfinger.event_loop import Background, until
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import PermitPlugin, Placement, Plugin
@@ -30,7 +31,8 @@ from wharfinger.framework.ports import BindFailed, Clock, WriteFailed
 from wharfinger.framework.verdict import Reason
 from wharfinger.model import objects
 from wharfinger.scheduler import pod_status
-from wharfinger.scheduler.ports import DecisionSummary, LiveCluster, finished_attempt
+from wharfinger.scheduler.events import DecisionSummary, attempt_ended
+from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
     from wharfinger.framework.ports import VolumeWriter
@@ -230,7 +232,7 @@ class BindingCycle:
         self._permits = permits
         self._most = most
         self._volumes = VolumeBinds(cluster)
-        self._background = Background(lambda error: self._ports.observer.failed("binding cycle", error))
+        self._background = Background(lambda error: self._ports.emit(Failed("binding cycle", error)))
         self._occupied = 0
         self.room = asyncio.Event()
         self.room.set()
@@ -260,7 +262,7 @@ class BindingCycle:
             try:
                 plugin.unreserve(placement)
             except Exception as error:  # noqa: BLE001 — plugins may raise anything, and no pod may be lost by it
-                self._ports.observer.failed(f"pod {placement.pod.key}", error)
+                self._ports.emit(Failed(f"pod {placement.pod.key}", error))
         if self._cluster.state.forget(placement.pod) and known:
             freed = Change(events=ClusterEvent.POD_REMOVED, label="AssignedPodDelete", node=placement.node, pod=placement.pod)
             self._queue.notify(freed)
@@ -398,9 +400,9 @@ class BindingCycle:
         self._queue.done(queued)
         self._writes.forget(pod.uid)
         self._ports.events.record(pod, pod_status.assigned(pod, placement.node))
-        self._ports.observer.attempted(finished_attempt(queued, "scheduled", self._ports.clock.monotonic(), decided))
+        self._ports.emit(attempt_ended(queued, "scheduled", self._ports.clock.monotonic(), decided))
         for plugin in queued.profile.post_binds:
             try:
                 await plugin.post_bind(placement)
             except Exception as error:  # noqa: BLE001 — the pod is bound, whatever a plugin raises
-                self._ports.observer.failed(f"{plugin.name} after binding {pod.key}", error)
+                self._ports.emit(Failed(f"{plugin.name} after binding {pod.key}", error))

@@ -9,11 +9,10 @@ from wharfinger.framework.extension import Placement
 from wharfinger.framework.plugins import default_preemption
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler import hints, pod_status
-from wharfinger.scheduler.ports import NOT_DECIDED, DecisionSummary, LiveCluster
+from wharfinger.scheduler.events import NOT_DECIDED, Decided, DecisionSummary
+from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.framework.extension import Plugin
     from wharfinger.framework.verdict import Reason
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SchedulingCycle:
-    """Decides about pods on the live state and acts on the decisions. `watchers` are called with every decision before that."""
+    """Decides about pods on the live state and acts on the decisions."""
 
     def __init__(  # noqa: PLR0913, PLR0917 — the parts that an attempt touches
         self,
@@ -37,7 +36,6 @@ class SchedulingCycle:
         failures: Failures,
         preemptor: Preemptor,
         budget: PolicyBudget,
-        watchers: Sequence[Callable[[str, Decision], None]],
     ) -> None:
         self._cluster = cluster
         self._clock = cluster.ports.clock
@@ -46,7 +44,7 @@ class SchedulingCycle:
         self._failures = failures
         self._preemptor = preemptor
         self._budget = budget
-        self._watchers = watchers
+        self._emit = cluster.ports.emit
 
     def schedule(self, queued: QueuedPod) -> None:
         """Try a pod that was just popped; afterwards it is being bound, waits again, or is no longer queued."""
@@ -59,8 +57,7 @@ class SchedulingCycle:
             decision = queued.profile.decider.decide(self._cluster.snapshot(), queued.pod)
             queued.stages["decide"] = spent = self._clock.monotonic() - started
             self._budget.decided(decision.evaluation.lineup.governing, spent)
-            for watcher in self._watchers:
-                watcher(queued.profile.name, decision)
+            self._emit(Decided(queued.profile.name, decision))
             if decision.node is None:
                 self._rejected(queued, decision)
             else:

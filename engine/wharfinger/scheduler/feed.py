@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from wharfinger.emit import Emit, Failed
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.cluster_event import OF_KIND, Change, ClusterEvent, node_added, node_updated
-from wharfinger.framework.ports import Observer
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
@@ -40,7 +40,7 @@ class ClusterFeed:
         state: ClusterState,
         queue: SchedulingQueue,
         profiles: Profiles,
-        observer: Observer,
+        emit: Emit,
         leaving: Callable[[str, bool], None],
         changed: Callable[[], None],
         unreadable: Callable[[PodView, BaseException], None],
@@ -48,7 +48,7 @@ class ClusterFeed:
         self._state = state
         self._queue = queue
         self._profiles = profiles
-        self._observer = observer
+        self._emit = emit
         self._leaving = leaving
         self._changed = changed
         self._pod_unreadable = unreadable
@@ -57,11 +57,11 @@ class ClusterFeed:
         self.synced_kinds: set[str] = set()
 
     def upsert(self, kind: str, obj: Any) -> None:
-        """Take over an object that was added or changed; one that cannot be read is reported to the observer and changes nothing."""
+        """Take over an object that was added or changed; one that cannot be read is reported and changes nothing."""
         try:
             self._upsert(kind, obj)
         except InvalidObject as error:
-            self._observer.failed(f"{kind} {objects.key_of(obj)}", error)
+            self._emit(Failed(f"{kind} {objects.key_of(obj)}", error))
         self._changed()
 
     def delete(self, kind: str, obj: Any) -> None:

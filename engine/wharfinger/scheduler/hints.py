@@ -7,10 +7,11 @@ rule out that the change helps. Pods of one template that the same plugins rejec
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from wharfinger.emit import Emit, Failed
 from wharfinger.errors import PluginFault
 from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.evaluation.filtering import Filtering
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.queued_pods import QueuedPod
-
-
-Faulty: TypeAlias = Callable[[str, BaseException], None]
-"""Called with the place where something went wrong, and the error."""
 
 
 class Nominations(Plugin):
@@ -132,12 +129,12 @@ class WaitingPods:
                 if not groups:
                     del self._by_rejectors[rejected_by]
 
-    def helped_by(self, change: Change, snapshot: Callable[[], Snapshot], faulty: Faulty) -> list[QueuedPod]:
+    def helped_by(self, change: Change, snapshot: Callable[[], Snapshot], emit: Emit) -> list[QueuedPod]:
         """The pods that a change may help. `snapshot` is the cluster after the change.
 
         It is taken only if a plugin checks the change itself.
 
-        `faulty` is called for plugins that fail to answer; a pod whose plugin fails is woken.
+        Plugins that fail to answer are reported, and a pod whose plugin fails is woken.
         """
         found: list[QueuedPod] = []
         for rejected_by, groups in self._by_rejectors.items():
@@ -147,7 +144,7 @@ class WaitingPods:
                 if len(group) > 1 and not _may_help_group(_first(_first(group)), change, snapshot):
                     continue
                 for pods in group.values():
-                    if may_help(_first(pods), change, snapshot, faulty):
+                    if may_help(_first(pods), change, snapshot, emit):
                         found += pods.values()
         return found
 
@@ -175,17 +172,17 @@ def _may_help_group(queued: QueuedPod, change: Change, snapshot: Callable[[], Sn
     return any(plugin.may_help_group(queued.pod, change, snapshot()) for plugin in concerned)
 
 
-def may_help(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot], faulty: Faulty) -> bool:
+def may_help(queued: QueuedPod, change: Change, snapshot: Callable[[], Snapshot], emit: Emit) -> bool:
     """True if one of the pod's rejectors may accept a node after a change, or if policies changed."""
     if not queued.rejectors or change.events & ClusterEvent.POLICY:
         return True
     concerned = [plugin for plugin in queued.rejectors if plugin.wakes_on & change.events]
-    return any(_asked(plugin, queued.pod, change, snapshot, faulty) for plugin in concerned)
+    return any(_asked(plugin, queued.pod, change, snapshot, emit) for plugin in concerned)
 
 
-def _asked(plugin: Plugin, pod: PodView, change: Change, snapshot: Callable[[], Snapshot], faulty: Faulty) -> bool:
+def _asked(plugin: Plugin, pod: PodView, change: Change, snapshot: Callable[[], Snapshot], emit: Emit) -> bool:
     try:
         return plugin.may_help(pod, change, snapshot())
     except PluginFault as fault:
-        faulty(f"plugin {plugin.name}", fault)
+        emit(Failed(f"plugin {plugin.name}", fault))
         return True

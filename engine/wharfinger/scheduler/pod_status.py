@@ -12,9 +12,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wharfinger.framework.ports import NORMAL, WARNING, Condition, Event, Leadership, Observer, PodWriter, WriteFailed, pod_reference
+from wharfinger.emit import Emit, Failed
+from wharfinger.framework.ports import NORMAL, WARNING, Condition, Event, Leadership, PodWriter, WriteFailed, pod_reference
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.scheduler.ports import NOT_DECIDED, DecisionSummary, LiveCluster, finished_attempt
+from wharfinger.scheduler.events import NOT_DECIDED, DecisionSummary, attempt_ended
+from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
     from wharfinger.errors import PluginFault
@@ -74,10 +76,10 @@ class Write:
 class StatusWrites:
     """Writes at most `most` statuses at a time."""
 
-    def __init__(self, writer: PodWriter, leadership: Leadership, observer: Observer, most: int = 32) -> None:
+    def __init__(self, writer: PodWriter, leadership: Leadership, emit: Emit, most: int = 32) -> None:
         self._writer = writer
         self._leadership = leadership
-        self._observer = observer
+        self._emit = emit
         self._most = most
         self._waiting: dict[str, Write] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
@@ -139,7 +141,7 @@ class StatusWrites:
         except WriteFailed as error:
             self._written.pop(uid, None)  # so that the next attempt writes it again
             if not error.gone:
-                self._observer.failed(f"status of pod {write.pod.key}", error)
+                self._emit(Failed(f"status of pod {write.pod.key}", error))
         finally:
             del self._under_way[uid]
             self._start()
@@ -171,22 +173,22 @@ class Failures:
 
     def error(self, queued: QueuedPod, error: BaseException, decided: DecisionSummary = NOT_DECIDED) -> None:
         """Try the pod again after the error backoff."""
-        self._ports.observer.failed(f"pod {queued.pod.key}", error)
+        self._ports.emit(Failed(f"pod {queued.pod.key}", error))
         self._queue.fail(queued)
         message = str(error) or type(error).__name__
         self._report(queued, result="error", reason=SCHEDULER_ERROR, decided=decided, message=message)
 
     def gate_failed(self, queued: QueuedPod, fault: PluginFault) -> None:
         """Report that a plugin failed to say whether the pod may be tried; the plugin is asked again after the error backoff."""
-        self._ports.observer.failed(f"pod {queued.pod.key}", fault)
+        self._ports.emit(Failed(f"pod {queued.pod.key}", fault))
         if self._ports.leadership.is_leader:
             self._write(queued.pod, SCHEDULER_ERROR, str(fault), None)
 
     def deleted(self, queued: QueuedPod, error: BaseException, decided: DecisionSummary) -> None:
         """Report that the API server has no such pod. If the watch never shows its deletion, it is tried again after the error backoff."""
-        self._ports.observer.failed(f"pod {queued.pod.key}", error)
+        self._ports.emit(Failed(f"pod {queued.pod.key}", error))
         self._queue.fail(queued)
-        self._ports.observer.attempted(finished_attempt(queued, "error", self._ports.clock.monotonic(), decided, str(error)))
+        self._ports.emit(attempt_ended(queued, "error", self._ports.clock.monotonic(), decided, str(error)))
 
     def unreadable(self, pod: PodView, error: BaseException) -> None:
         """Write that a pod cannot be read. It is queued as soon as it can be read."""
@@ -202,4 +204,4 @@ class Failures:
     ) -> None:
         if queued.uid in self._queue:  # else it was deleted meanwhile, or another scheduler has bound it
             self._write(queued.pod, reason, message, nominated)
-        self._ports.observer.attempted(finished_attempt(queued, result, self._ports.clock.monotonic(), decided, message))
+        self._ports.emit(attempt_ended(queued, result, self._ports.clock.monotonic(), decided, message))

@@ -9,15 +9,15 @@ every node.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from wharfinger.emit import Emit, ignore
 from wharfinger.framework.ports import (
     AlwaysLeader,
-    Attempt,
     Binder,
     Clock,
     ClusterSink,
@@ -25,7 +25,6 @@ from wharfinger.framework.ports import (
     Event,
     EventSink,
     Leadership,
-    Observer,
     PodWriter,
     VolumeWriter,
     stepped,
@@ -35,9 +34,16 @@ from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.decision import Decision
+    from wharfinger.framework.evaluation.stopwatch import Stopwatch
     from wharfinger.model.state.snapshot import Snapshot
-    from wharfinger.scheduler.queued_pods import QueuedPod
+
+
+StopwatchOf = Callable[[str], "Stopwatch | None"]
+"""The stopwatch of the decisions of a profile; None if they are not measured."""
+
+
+def not_measured(_profile: str) -> None:
+    """Returns no stopwatch: decisions are not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +55,8 @@ class Ports:
     events: EventSink
     clock: Clock
     leadership: Leadership = field(default_factory=AlwaysLeader)
-    observer: Observer = field(default_factory=Observer)
+    emit: Emit = ignore
+    stopwatch: StopwatchOf = not_measured
     volumes: VolumeWriter | None = None
 
 
@@ -63,57 +70,6 @@ class LiveCluster:
     def snapshot(self) -> Snapshot:
         """The cluster as it is, at the present second: a finer time would make every decision a new one for rules that read the time."""
         return self.state.snapshot(float(int(self.ports.clock.now())))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionSummary:
-    """A decision without its details, which the next decision overwrites."""
-
-    node: str | None
-    message: str
-    feasible: int
-    n_nodes: int
-    snapshot_revision: int
-    policy_revision: str
-    plugins: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, decision: Decision, plugins: tuple[str, ...] = ()) -> DecisionSummary:
-        """The summary of a decision; `plugins` are those that rejected nodes."""
-        return cls(
-            node=decision.node,
-            message=decision.message,
-            feasible=decision.feasible,
-            n_nodes=decision.n_nodes,
-            snapshot_revision=decision.snapshot_revision,
-            policy_revision=decision.policy_revision,
-            plugins=plugins,
-        )
-
-
-NOT_DECIDED = DecisionSummary(node=None, message="", feasible=0, n_nodes=0, snapshot_revision=0, policy_revision="")
-
-
-def finished_attempt(queued: QueuedPod, result: str, ended: float, decided: DecisionSummary = NOT_DECIDED, message: str = "") -> Attempt:
-    """The attempt that has just ended, for the observer."""
-    return Attempt(
-        pod=queued.pod,
-        profile=queued.profile.name,
-        result=result,
-        attempts=queued.attempts,
-        first_seen=queued.first_seen,
-        started=queued.started,
-        ended=ended,
-        flushed=queued.flushed,
-        node=decided.node,
-        message=message or decided.message,
-        snapshot_revision=decided.snapshot_revision,
-        policy_revision=decided.policy_revision,
-        feasible=decided.feasible,
-        n_nodes=decided.n_nodes,
-        plugins=decided.plugins,
-        stages=dict(queued.stages),
-    )
 
 
 _CLAIM, _VOLUME = "PersistentVolumeClaim", "PersistentVolume"
@@ -184,7 +140,7 @@ class DryRunSink:
 
 
 class DryRunBinder:
-    """A `Binder` that sends nothing; the scheduler goes on as if the pod were bound, and its observer reports the attempt."""
+    """A `Binder` that sends nothing; the scheduler goes on as if the pod were bound, and emits the attempt."""
 
     async def bind(self, pod: PodView, node: str) -> None:
         """Send nothing."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from wharfinger.emit import Failed
 from wharfinger.event_loop import Background, until
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.ports import WriteFailed
 from wharfinger.framework.verdict import Reason
 from wharfinger.scheduler import pod_status
+from wharfinger.scheduler.events import Preempted
 from wharfinger.scheduler.ports import LiveCluster
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class Preemptor:
         self._staying: dict[str, set[str]] = {}  # preemptor → victims that are not seen to be terminating yet
         self._seen = asyncio.Event()
         self._evictions: dict[str, asyncio.Task[bool]] = {}  # victim → its one eviction, for all preemptors
-        self._background = Background(lambda error: self._ports.observer.failed("preemption", error))
+        self._background = Background(lambda error: self._ports.emit(Failed("preemption", error)))
 
     def evicting_for(self, uid: str) -> bool:
         """True if victims are being evicted for the pod right now."""
@@ -58,7 +60,7 @@ class Preemptor:
         pod = queued.pod
         self._displace(pod, node)
         self._cluster.state.nominate(pod, node)
-        self._ports.observer.preempted(pod, node, len(victims))
+        self._ports.emit(Preempted(pod, node, len(victims)))
         self._staying[pod.uid] = {victim.uid for victim in victims if not victim.terminating}
         self._background.start(self._evict(queued, node, victims))
 
@@ -124,10 +126,10 @@ class Preemptor:
         try:
             await self._ports.writer.disrupt(victim, pod_status.disrupted(queued.profile.name))
         except WriteFailed as error:
-            self._ports.observer.failed(f"preemption of pod {victim.key}", error)
+            self._ports.emit(Failed(f"preemption of pod {victim.key}", error))
             return error.gone
         except Exception as error:  # noqa: BLE001 — the preempting pod must not be lost by it
-            self._ports.observer.failed(f"preemption of pod {victim.key}", error)
+            self._ports.emit(Failed(f"preemption of pod {victim.key}", error))
             return False
         self._ports.events.record(victim, pod_status.preempted(preemptor, node, queued.profile.name))
         return True

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from wharfinger.emit import Emit, Failed, ignore
 from wharfinger.errors import PluginFault, UsageError
 from wharfinger.framework import plugin_faults
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.stopwatch import Stopwatch
 from wharfinger.framework.extension import BindPlugin, PermitPlugin, PostBindPlugin, PreBindPlugin, ReservePlugin
-from wharfinger.framework.ports import Observer
 from wharfinger.framework.verdict import Reason
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.policies.budget import PolicyBudget
+from wharfinger.scheduler.ports import StopwatchOf, not_measured
 
 DEFAULT_SCHEDULER = "default-scheduler"
 """What an empty `spec.schedulerName` stands for."""
@@ -23,23 +24,23 @@ DEFAULT_SCHEDULER = "default-scheduler"
 class SortKey:
     """A plugin's key for a pod, in the order that the plugin gives; without a key, or if keys cannot be compared, by priority.
 
-    `faulty` is called when keys cannot be compared.
+    Keys that cannot be compared are reported.
     """
 
-    __slots__ = ("_faulty", "_key", "_plugin", "_priority")
+    __slots__ = ("_emit", "_key", "_plugin", "_priority")
 
-    def __init__(self, key: Any, priority: int, plugin: str, faulty: Callable[[str, BaseException], None]) -> None:
+    def __init__(self, key: Any, priority: int, plugin: str, emit: Emit) -> None:
         self._key = key
         self._priority = priority
         self._plugin = plugin
-        self._faulty = faulty
+        self._emit = emit
 
     def __lt__(self, other: SortKey) -> bool:
         if self._key is not None and other._key is not None:
             try:
                 return bool(self._key < other._key)
             except Exception as error:  # noqa: BLE001 — keys of plugins may raise anything
-                self._faulty(f"plugin {self._plugin}", PluginFault(self._plugin, "sort_key", error))
+                self._emit(Failed(f"plugin {self._plugin}", PluginFault(self._plugin, "sort_key", error)))
         return self._priority > other._priority
 
     def __eq__(self, other: object) -> bool:
@@ -50,18 +51,18 @@ class SortKey:
 
 
 class Profile:
-    """A scheduler name, its chain, and the decider that caches for it; plugins that fail to order the queue are reported to `observer`."""
+    """A scheduler name, its chain, and the decider that caches for it; plugins that fail to order the queue are reported."""
 
     def __init__(
         self,
         name: str,
         chain: Chain,
         stopwatch: Stopwatch | None = None,
-        observer: Observer | None = None,
+        emit: Emit = ignore,
     ) -> None:
         self.name = name
         self._stopwatch = stopwatch
-        self._faulty = (observer or Observer()).failed
+        self._emit = emit
         self.adopt(chain)
 
     def adopt(self, chain: Chain) -> None:
@@ -83,10 +84,10 @@ class Profile:
         if plugin is None or not plugin_faults.is_foreign(plugin):
             return self.chain.sort_key(pod)
         try:
-            return SortKey(plugin.sort_key(pod), pod.priority, plugin.name, self._faulty)
+            return SortKey(plugin.sort_key(pod), pod.priority, plugin.name, self._emit)
         except PluginFault as fault:
-            self._faulty(f"plugin {plugin.name}", fault)
-            return SortKey(None, pod.priority, plugin.name, self._faulty)
+            self._emit(Failed(f"plugin {plugin.name}", fault))
+            return SortKey(None, pod.priority, plugin.name, self._emit)
 
     def gate(self, pod: PodView) -> Reason | None:
         """Why the pod must not be tried yet; None if it may."""
@@ -96,17 +97,22 @@ class Profile:
 class Profiles:
     """The profiles of one scheduler by name; all of them order the queue the same way.
 
-    Decisions are measured for the `budget` of policies.
+    Decisions are measured by the `stopwatch` of their profile, and for the `budget` of policies.
     """
 
-    def __init__(self, chains: Mapping[str, Chain], observer: Observer | None = None, budget: PolicyBudget | None = None) -> None:
+    def __init__(
+        self,
+        chains: Mapping[str, Chain],
+        emit: Emit = ignore,
+        stopwatch: StopwatchOf = not_measured,
+        budget: PolicyBudget | None = None,
+    ) -> None:
         if not chains:
             raise UsageError("a scheduler needs at least one profile")
-        observer = observer or Observer()
-        watches = {name: observer.stopwatch(name) for name in chains}
+        watches = {name: stopwatch(name) for name in chains}
         if budget is not None:
             watches = {name: budget.stopwatch(watch) for name, watch in watches.items()}
-        self._by_name = {name: Profile(name, chain, watches[name], observer) for name, chain in chains.items()}
+        self._by_name = {name: Profile(name, chain, watches[name], emit) for name, chain in chains.items()}
         if len({type(profile.chain.queue_sort) for profile in self._by_name.values()}) > 1:
             raise UsageError(f"profiles {', '.join(sorted(self._by_name))} share one queue; they must order it by the same plugin")
 

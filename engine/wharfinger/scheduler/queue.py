@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from wharfinger.emit import Emit, Failed, ignore
 from wharfinger.errors import PluginFault
 from wharfinger.event_loop import Backoff
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.ports import Clock, Observer
+from wharfinger.framework.ports import Clock
 from wharfinger.framework.verdict import Reason
 from wharfinger.policies.budget import SUSPENDED
 from wharfinger.scheduler import hints
+from wharfinger.scheduler.events import PodQueued, PodsFlushed
 from wharfinger.scheduler.queued_pods import InFlight, Place, QueuedPod, ReadyHeap
 
 if TYPE_CHECKING:
@@ -50,14 +52,12 @@ GateFailed = Callable[[QueuedPod, PluginFault], None]
 class QueuePlaces:
     """The places of the queue. `wake` is called when a pod becomes ready or its backoff begins."""
 
-    def __init__(
-        self, clock: Clock, settings: QueueSettings, observer: Observer, wake: Callable[[], None], gate_failed: GateFailed
-    ) -> None:
+    def __init__(self, clock: Clock, settings: QueueSettings, emit: Emit, wake: Callable[[], None], gate_failed: GateFailed) -> None:
         self._clock = clock
         self._after_rejection = settings.backoff
         self._after_error = settings.error_backoff
         self._gate_failed = gate_failed
-        self._observer = observer
+        self._emit = emit
         self._wake = wake
         self._active = ReadyHeap()
         self._backoff = ReadyHeap()
@@ -132,14 +132,14 @@ class QueuePlaces:
         """Put a pod that has no place among the unschedulable."""
         queued.place = Place.UNSCHEDULABLE
         self.unschedulable.add(queued)
-        self._observer.queued(Place.UNSCHEDULABLE.value, REJECTED)
+        self._emit(PodQueued(Place.UNSCHEDULABLE.value, REJECTED))
 
     def activate(self, queued: QueuedPod, event: str) -> None:
         """Put a pod that has no place among the active."""
         queued.place = Place.ACTIVE
         queued.queued_at = self._clock.monotonic()
         self._active.push(queued, self._key(queued))
-        self._observer.queued("active", event)
+        self._emit(PodQueued("active", event))
         self._wake()
 
     def back_off(self, queued: QueuedPod, ready_at: float) -> None:
@@ -151,7 +151,7 @@ class QueuePlaces:
         queued.ready_at = ready_at
         heap = self._backoff if place is Place.BACKOFF else self._error_backoff
         heap.push(queued, (ready_at, *self._key(queued)))
-        self._observer.queued("backoff", event)
+        self._emit(PodQueued("backoff", event))
         self._wake()
 
     def _key(self, queued: QueuedPod) -> tuple[object, ...]:
@@ -202,16 +202,16 @@ class SchedulingQueue:
         snapshot: Callable[[], Snapshot],
         *,
         settings: QueueSettings | None = None,
-        observer: Observer | None = None,
+        emit: Emit = ignore,
         wake: Callable[[], None] = lambda: None,
         gate_failed: GateFailed | None = None,
     ) -> None:
         self._clock = clock
         self._snapshot = snapshot
         self._settings = settings or QueueSettings()
-        self._observer: Observer = observer or Observer()
+        self._emit = emit
         self._pods: dict[str, QueuedPod] = {}
-        self._places = QueuePlaces(clock, self._settings, self._observer, wake, gate_failed or self._report_gate)
+        self._places = QueuePlaces(clock, self._settings, emit, wake, gate_failed or self._report_gate)
         self._unschedulable = self._places.unschedulable
         self._in_flight = self._places.in_flight
         self._wake_scheduler = wake
@@ -219,7 +219,7 @@ class SchedulingQueue:
         self._next_sweep = 0.0
 
     def _report_gate(self, queued: QueuedPod, fault: PluginFault) -> None:
-        self._observer.failed(f"pod {queued.pod.key}", fault)
+        self._emit(Failed(f"pod {queued.pod.key}", fault))
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -280,7 +280,7 @@ class SchedulingQueue:
     def notify(self, change: Change) -> int:
         """The number of pods that a change has woken."""
         self._in_flight.happened(change)
-        return self._wake(self._unschedulable.helped_by(change, self._snapshot, self._observer.failed), change.label)
+        return self._wake(self._unschedulable.helped_by(change, self._snapshot, self._emit), change.label)
 
     def policies_changed(self, concerned: Callable[[QueuedPod], bool]) -> int:
         """The number of unschedulable pods that are tried again because other policies decide about them; pods in flight are if they fail.
@@ -362,7 +362,7 @@ class SchedulingQueue:
         if (
             queued.pod.template != queued.tried
             or unknown
-            or any(hints.may_help(queued, change, self._snapshot, self._observer.failed) for change in missed)
+            or any(hints.may_help(queued, change, self._snapshot, self._emit) for change in missed)
         ):
             self._places.let_in(queued, REJECTED)
         elif hints.timed(rejectors):
@@ -421,7 +421,7 @@ class SchedulingQueue:
         overdue = [queued for queued in self._unschedulable if now - queued.queued_at >= longest and SUSPENDED not in queued.rejectors]
         self._wake(overdue, FLUSHED)
         if overdue:
-            self._observer.flushed(len(overdue))
+            self._emit(PodsFlushed(len(overdue)))
 
     def next_ready_at(self) -> float | None:
         """The monotonic time at which the next backoff ends, or now if pods are still to be let in; None if there are neither."""

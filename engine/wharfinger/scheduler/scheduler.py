@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.emit import Failed
 from wharfinger.event_loop import until
 from wharfinger.framework.chain import Chain
 from wharfinger.model.state.cluster_state import ClusterState
@@ -28,7 +29,6 @@ from wharfinger.scheduler.queue import QueueSettings, SchedulingQueue
 
 if TYPE_CHECKING:
     from wharfinger.errors import PluginFault
-    from wharfinger.framework.evaluation.decision import Decision
     from wharfinger.framework.ports import ClusterSink
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.scheduler.profiles import Profile
@@ -85,28 +85,27 @@ class Scheduler:
             ports.clock,
             self._cluster.snapshot,
             settings=self.settings.queue,
-            observer=ports.observer,
+            emit=ports.emit,
             wake=self._wake.set,
             gate_failed=self._gate_failed,
         )
         self.budget = PolicyBudget(self.settings.budget, ports.clock.now, ports.clock.monotonic, self._size, suspension_changed)
-        self.profiles = Profiles(chains, ports.observer, self.budget)
+        self.profiles = Profiles(chains, ports.emit, ports.stopwatch, self.budget)
         self._rest = rest
-        self._watchers: list[Callable[[str, Decision], None]] = []
         self._stopping = False
-        self._writes = StatusWrites(ports.writer, ports.leadership, ports.observer, self.settings.most_writes)
+        self._writes = StatusWrites(ports.writer, ports.leadership, ports.emit, self.settings.most_writes)
         permits = Permits(ports.clock)
         self._failures = failures = Failures(self._cluster, self.queue, self._writes)
         self._binding = BindingCycle(
             self._cluster, queue=self.queue, writes=self._writes, failures=failures, permits=permits, most=self.settings.most_binds
         )
         self._preemptor = Preemptor(self._cluster, self.queue, self._writes, permits)
-        self._cycle = SchedulingCycle(self._cluster, self.queue, self._binding, failures, self._preemptor, self.budget, self._watchers)
+        self._cycle = SchedulingCycle(self._cluster, self.queue, self._binding, failures, self._preemptor, self.budget)
         self._feed = ClusterFeed(
             state=self.state,
             queue=self.queue,
             profiles=self.profiles,
-            observer=ports.observer,
+            emit=ports.emit,
             leaving=self._leaving,
             unreadable=failures.unreadable,
             changed=self._wake.set,
@@ -158,10 +157,6 @@ class Scheduler:
                 profile.adopt(chain)
         self.budget.adopted(profile.chain for profile in self.profiles)
         return self.queue.policies_changed(Concerned(changed, self._ports.clock.now())) if changed else 0
-
-    def show_decisions(self, watcher: Callable[[str, Decision], None]) -> None:
-        """Call `watcher` with every decision from now on, and the name of its profile, while the state is that of the decision."""
-        self._watchers.append(watcher)
 
     async def run(self) -> None:
         """Schedule until `stop` is called and work under way has ended, or `stop_seconds` have passed.
@@ -239,7 +234,7 @@ class Scheduler:
                 await self._writes.drain()
                 await self._ports.events.drain()
         except TimeoutError as error:
-            self._ports.observer.failed("stopping", error)
+            self._ports.emit(Failed("stopping", error))
 
 
 def policies_between(old: Chain, new: Chain) -> tuple[CompiledPolicy, ...]:

@@ -1,8 +1,7 @@
-"""Ports of the signals: where answers come from, where samples go, who observes; and why a signal could not be refreshed."""
+"""Ports of the signals: where answers come from, and where samples go; and why a signal could not be refreshed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.signals.mapping import Mapped, NodeNames
     from wharfinger.signals.query import Query
-    from wharfinger.signals.refreshing import Suspension
 
 
 class Kind(Enum):
@@ -68,22 +66,3 @@ class Sink(Protocol):
 
     def snapshot(self) -> Snapshot:
         """The cluster as decisions see it now."""
-
-
-class SignalObserver:
-    """Observer of signals, for metrics, logs and events; this one ignores everything. Must be quick and must not fail."""
-
-    def followed(self, queries: Mapping[str, Query]) -> None:
-        """These are the signals from now on, by key; others are no longer refreshed."""
-
-    def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
-        """New samples are published."""
-
-    def refresh_failed(self, query: Query, error: SignalFailed, seconds: float) -> None:
-        """A refresh has failed; the samples from before are kept."""
-
-    def suspended(self, what: Suspension) -> None:
-        """Too few nodes have a fresh sample of a policy's metric: the rules that use it are left out from now on."""
-
-    def resumed(self, what: Suspension) -> None:
-        """Enough nodes have a fresh sample again."""

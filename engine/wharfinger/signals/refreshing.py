@@ -17,8 +17,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from cachetools import TTLCache
+from msgspec import Struct
 
 from wharfinger.compiler import metrics
+from wharfinger.emit import Emit, ignore
 from wharfinger.framework.policy_status import MetricStatus
 from wharfinger.framework.ports import Clock
 from wharfinger.language.report.wording import count
@@ -26,7 +28,7 @@ from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.signals.mapping import Mapped
-from wharfinger.signals.ports import Kind, SignalFailed, SignalObserver, Sink, Source
+from wharfinger.signals.ports import Kind, SignalFailed, Sink, Source
 from wharfinger.signals.query import Query, SignalLimits, queries_of
 
 SPREAD = 0.1
@@ -74,6 +76,40 @@ class Suspension:
             f"metric `{self.metric.name}` of policy {self.policy} is fresh on {self.fresh} of {count(self.n_nodes, 'node')} "
             f"({'fewer than' if self.is_one else 'at least'} {wanted})"
         )
+
+
+class SignalsFollowed(Struct, frozen=True):
+    """These are the signals from now on, by key; others are no longer refreshed."""
+
+    queries: Mapping[str, Query]
+
+
+class SignalRefreshed(Struct, frozen=True):
+    """New samples are published."""
+
+    query: Query
+    found: Mapped
+    seconds: float
+
+
+class RefreshFailed(Struct, frozen=True):
+    """A refresh has failed; the samples from before are kept."""
+
+    query: Query
+    error: SignalFailed
+    seconds: float
+
+
+class MetricSuspended(Struct, frozen=True):
+    """Too few nodes have a fresh sample of a policy's metric: the rules that use it are left out from now on."""
+
+    suspension: Suspension
+
+
+class MetricResumed(Struct, frozen=True):
+    """Enough nodes have a fresh sample again."""
+
+    suspension: Suspension
 
 
 class Suspensions:
@@ -137,13 +173,13 @@ class Refresher:
     """Refreshes one signal."""
 
     def __init__(  # noqa: PLR0913, PLR0917 — its collaborators
-        self, query: Query, source: Source, sink: Sink, clock: Clock, observer: SignalObserver, spread: Callable[[], float] = random.random
+        self, query: Query, source: Source, sink: Sink, clock: Clock, emit: Emit, spread: Callable[[], float] = random.random
     ) -> None:
         self.standing = Standing(query=query)
         self._source = source
         self._sink = sink
         self._clock = clock
-        self._observer = observer
+        self._emit = emit
         self._spread = spread
 
     @property
@@ -162,7 +198,7 @@ class Refresher:
             await self._clock.sleep(self.query.refresh * (1 + SPREAD * (2 * self._spread() - 1)))
 
     async def refresh(self) -> None:
-        """Asks once and publishes the samples; reports success or failure to the observer."""
+        """Asks once and publishes the samples; emits success or failure."""
         query, standing = self.query, self.standing
         began = self._clock.monotonic()
         try:
@@ -176,7 +212,7 @@ class Refresher:
             standing.found, standing.at, standing.failure = found, self._clock.monotonic(), None
             standing.seconds = standing.at - began
             standing.attempts += 1
-            self._observer.refreshed(query, found, standing.seconds)
+            self._emit(SignalRefreshed(query, found, standing.seconds))
 
     async def _measured(self, query: Query) -> Mapped:
         if query.refused:
@@ -188,7 +224,7 @@ class Refresher:
         standing.failure = error
         standing.failures += 1
         standing.attempts += 1
-        self._observer.refresh_failed(self.query, error, self._clock.monotonic() - began)
+        self._emit(RefreshFailed(self.query, error, self._clock.monotonic() - began))
 
 
 class Signals:
@@ -199,14 +235,14 @@ class Signals:
         sources: Mapping[str, Source],
         sink: Sink,
         clock: Clock,
-        observer: SignalObserver | None = None,
+        emit: Emit = ignore,
         *,
         limits: SignalLimits | None = None,
     ) -> None:
         self._sources = sources
         self._sink = sink
         self._clock = clock
-        self._observer = observer or SignalObserver()
+        self._emit = emit
         self._limits = limits or SignalLimits()
         self._policies: Sequence[typed.Policy] = ()
         self._refreshers: dict[str, Refresher] = {}
@@ -262,12 +298,12 @@ class Signals:
             if key in self._refreshers:
                 self._refreshers[key].follow(query)
                 continue
-            self._refreshers[key] = Refresher(query, self._sources[query.source], self._sink, self._clock, self._observer)
+            self._refreshers[key] = Refresher(query, self._sources[query.source], self._sink, self._clock, self._emit)
             if key in self._answers:
                 self._sink.publish(key, self._answers[key])
             if self._running:
                 self._start(key)
-        self._observer.followed(queries)
+        self._emit(SignalsFollowed(queries))
 
     async def run(self) -> None:
         """Refreshes the signals and checks how fresh the samples are, until cancelled."""
@@ -290,7 +326,7 @@ class Signals:
         answered = frozenset(key for key, refresher in self._refreshers.items() if refresher.standing.attempts)
         changed = self._suspensions.look(self._policies, self._sink.snapshot(), answered)
         for found in changed:
-            (self._observer.suspended if found.is_one else self._observer.resumed)(found)
+            self._emit(MetricSuspended(found) if found.is_one else MetricResumed(found))
         if changed:
             self._sink.stir()
 

@@ -19,7 +19,9 @@ from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from wharfinger.operator.controller import ReconcileObserver
+from wharfinger.emit import Handlers
+from wharfinger.kube.connection import RequestAnswered
+from wharfinger.operator.controller import KeyAdded, KeyRetried, KeyTaken, Reconciled
 from wharfinger.telemetry.declarations import Declaration, Kind, Metric
 
 Reading = Callable[[], Mapping[tuple[str, ...], float]]
@@ -106,18 +108,18 @@ def _family(declared: Declaration) -> Family:
     return make(declared.name, declared.help, labels=declared.labels)
 
 
-def requests_seen(metrics: Metrics, server: str) -> Callable[[str, int, float | None], None]:
-    """The function to call for each request to a server: method, status (0 without an answer), seconds (None for a watch)."""
+def requests_seen(metrics: Metrics, server: str) -> Handlers:
+    """The handlers that count and measure requests to a server."""
     host = urlsplit(server).netloc.rpartition("@")[2]
     counted = cache(metrics.counter(Metric.REQUESTS).labels)
     timed = cache(metrics.histogram(Metric.REQUEST_DURATION).labels)
 
-    def answered(method: str, status: int, seconds: float | None) -> None:
-        counted(str(status) if status else NO_ANSWER, method, host).inc()
-        if seconds is not None:
-            timed(method, host).observe(seconds)
+    def answered(event: RequestAnswered) -> None:
+        counted(str(event.status) if event.status else NO_ANSWER, event.method, host).inc()
+        if event.seconds is not None:
+            timed(event.method, host).observe(event.seconds)
 
-    return answered
+    return {RequestAnswered: answered}
 
 
 def reviews_seen(metrics: Metrics) -> Callable[[str], None]:
@@ -128,29 +130,21 @@ def reviews_seen(metrics: Metrics) -> Callable[[str], None]:
     return lambda result: counter.labels(result).inc()
 
 
-class TelemetryReconcileObserver(ReconcileObserver):
-    """Counts and measures reconciles; queue depths are read at scrape time."""
+def reconciles_seen(metrics: Metrics) -> Handlers:
+    """The handlers that count and measure reconciles; queue depths are read at scrape time."""
+    added = cache(metrics.counter(Metric.WORKQUEUE_ADDS).labels)
+    retried = cache(metrics.counter(Metric.WORKQUEUE_RETRIES).labels)
+    waited = cache(metrics.histogram(Metric.WORKQUEUE_WAIT).labels)
+    reconciled = cache(metrics.counter(Metric.RECONCILES).labels)
+    timed = cache(metrics.histogram(Metric.RECONCILE_DURATION).labels)
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._adds = metrics.counter(Metric.WORKQUEUE_ADDS)
-        self._retries = metrics.counter(Metric.WORKQUEUE_RETRIES)
-        self._waits = metrics.histogram(Metric.WORKQUEUE_WAIT)
-        self._reconciles = metrics.counter(Metric.RECONCILES)
-        self._durations = metrics.histogram(Metric.RECONCILE_DURATION)
+    def ended(event: Reconciled) -> None:
+        reconciled(event.controller, event.result).inc()
+        timed(event.controller).observe(event.seconds)
 
-    def added(self, queue: str, depth: int) -> None:  # noqa: ARG002 — the depth is read at scrape time
-        """Counts a key that was added."""
-        self._adds.labels(queue).inc()
-
-    def taken(self, queue: str, depth: int, waited: float) -> None:  # noqa: ARG002 — the depth is read at scrape time
-        """Measures how long a key waited."""
-        self._waits.labels(queue).observe(waited)
-
-    def retried(self, queue: str) -> None:
-        """Counts a retry."""
-        self._retries.labels(queue).inc()
-
-    def reconciled(self, controller: str, result: str, seconds: float) -> None:
-        """Counts and measures a reconcile."""
-        self._reconciles.labels(controller, result).inc()
-        self._durations.labels(controller).observe(seconds)
+    return {
+        KeyAdded: lambda event: added(event.queue).inc(),
+        KeyTaken: lambda event: waited(event.queue).observe(event.waited),
+        KeyRetried: lambda event: retried(event.queue).inc(),
+        Reconciled: ended,
+    }

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wharfinger.framework.policy_status import Finding, PolicyObserver, PolicyStatus, Result, SourceStatus
-from wharfinger.signals.mapping import Mapped
-from wharfinger.signals.ports import SignalFailed, SignalObserver
+from wharfinger.emit import Handlers
+from wharfinger.framework.policy_status import PolicyStatus, Result
+from wharfinger.policies.store import (
+    PoliciesReloaded,
+    PolicyChanged,
+    PolicyRemoved,
+    PolicyResumed,
+    PolicyReviewed,
+    PolicySuspended,
+    PolicyTried,
+    SourceChanged,
+)
 from wharfinger.signals.query import Query
-from wharfinger.signals.refreshing import Suspension
+from wharfinger.signals.refreshing import MetricResumed, MetricSuspended, RefreshFailed, SignalRefreshed, SignalsFollowed, Suspension
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import Metrics
@@ -21,7 +30,7 @@ LONGEST_REPORT = 4000
 """Characters."""
 
 
-class TelemetryPolicyObserver(PolicyObserver):
+class PolicyTelemetry:
     """Counts and logs what happens to policies."""
 
     def __init__(self, metrics: Metrics, log: Log) -> None:
@@ -30,9 +39,20 @@ class TelemetryPolicyObserver(PolicyObserver):
         self._suspensions = metrics.counter(Metric.POLICY_SUSPENSIONS)
         for result in ("accepted", "refused", "removed"):
             self._reloads.labels(result)  # an alert on an event that has not happened yet needs a series with 0
+        self.handlers: Handlers = {
+            PolicyTried: self._tried,
+            PolicyChanged: self._changed,
+            PolicyReviewed: self._reviewed,
+            PolicyRemoved: self._removed,
+            PolicySuspended: self._suspended,
+            PolicyResumed: lambda event: log.info("policy resumed", **_named(event.status)),
+            PoliciesReloaded: self._reloaded,
+            SourceChanged: self._source_changed,
+        }
 
-    def policy_tried(self, status: PolicyStatus) -> None:
+    def _tried(self, event: PolicyTried) -> None:
         """Counts and logs a new text, with its findings as text for people."""
+        status = event.status
         self._reloads.labels(status.result.value).inc()
         if status.result is Result.REFUSED:
             self._log.error("policy refused", **_named(status), kept=status.kept, report=status.report)
@@ -41,39 +61,35 @@ class TelemetryPolicyObserver(PolicyObserver):
         else:
             self._log.info("policy accepted", **_named(status))
 
-    def policy_changed(self, status: PolicyStatus) -> None:
-        """Logs that the state of an old text has changed."""
+    def _changed(self, event: PolicyChanged) -> None:
+        status = event.status
         fares = {**_named(status), "state": status.state, "report": status.report}
         if status.result is Result.REFUSED:
             self._log.error("policy changed", **fares)
         else:
             self._log.info("policy changed", **fares)
 
-    def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
-        """Logs what was found on the cluster."""
-        self._log.warning("policy warning", **_named(status), report="".join(f"{each.severity}: {each}\n" for each in findings))
+    def _reviewed(self, event: PolicyReviewed) -> None:
+        report = "".join(f"{finding.severity}: {finding}\n" for finding in event.findings)
+        self._log.warning("policy warning", **_named(event.status), report=report)
 
-    def policy_removed(self, status: PolicyStatus) -> None:
-        """Counts and logs the removal."""
+    def _removed(self, event: PolicyRemoved) -> None:
         self._reloads.labels("removed").inc()
-        self._log.info("policy removed", **_named(status))
+        self._log.info("policy removed", **_named(event.status))
 
-    def policy_suspended(self, status: PolicyStatus) -> None:
-        """Counts and logs a suspension; logs its end."""
-        if status.suspended:
-            self._suspensions.labels(status.name or "").inc()
-            self._log.warning("policy suspended", **_named(status), why=status.suspended)
-        else:
-            self._log.info("policy resumed", **_named(status))
+    def _suspended(self, event: PolicySuspended) -> None:
+        self._suspensions.labels(event.status.name or "").inc()
+        self._log.warning("policy suspended", **_named(event.status), why=event.status.suspended)
 
-    def policies_hold(self, statuses: Sequence[PolicyStatus], seconds: float) -> None:
+    def _reloaded(self, event: PoliciesReloaded) -> None:
         """Logs how many policies there are in each state."""
-        states = [status.state for status in statuses]
+        states = [status.state for status in event.statuses]
         counts = {state: states.count(state) for state in sorted(set(states))}
-        self._log.info("policies hold", seconds=round(seconds, 4), **counts)
+        self._log.info("policies hold", seconds=round(event.seconds, 4), **counts)
 
-    def source_changed(self, status: SourceStatus) -> None:
+    def _source_changed(self, event: SourceChanged) -> None:
         """Logs why a source cannot be read, or that it can be again."""
+        status = event.status
         if status.lost:
             self._log.error("policy source lost", source=status.name, why=status.lost)
         else:
@@ -105,35 +121,32 @@ class Reload:
     report: str = ""
 
 
-class ReloadHistory(PolicyObserver):
+class ReloadHistory:
     """The last changes of policies and sources, the newest last."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self.reloads: deque[Reload] = deque(maxlen=MOST)
+        self.handlers: Handlers = {
+            PolicyTried: lambda event: self._add(event.status, event.status.result.value, event.status.attempted),
+            PolicyChanged: lambda event: self._add(event.status, event.status.result.value, now()),
+            PolicyReviewed: self._reviewed,
+            PolicyRemoved: self._removed,
+            PolicySuspended: lambda event: self._add(event.status, "suspended", now()),
+            PolicyResumed: lambda event: self._add(event.status, "resumed", now()),
+            SourceChanged: self._source_changed,
+        }
 
-    def policy_tried(self, status: PolicyStatus) -> None:
-        """Remembers that a text was accepted or refused."""
-        self._add(status, status.result.value, status.attempted)
+    def _reviewed(self, event: PolicyReviewed) -> None:
+        """Remembers what was found on the cluster, without the older report."""
+        self._add(replace(event.status, report="\n".join(map(str, event.findings))), "warned", self._now())
 
-    def policy_changed(self, status: PolicyStatus) -> None:
-        """Remembers that the state of an old text has changed."""
-        self._add(status, status.result.value, self._now())
-
-    def policy_reviewed(self, status: PolicyStatus, findings: Sequence[Finding]) -> None:
-        """Remembers what was found on the cluster."""
-        self._add(replace(status, report="\n".join(map(str, findings))), "warned", self._now())
-
-    def policy_removed(self, status: PolicyStatus) -> None:
+    def _removed(self, event: PolicyRemoved) -> None:
         """Remembers that the policy was taken away; its last report is left out."""
-        self._add(replace(status, result=Result.ACCEPTED, report=""), "removed", self._now())
+        self._add(replace(event.status, result=Result.ACCEPTED, report=""), "removed", self._now())
 
-    def policy_suspended(self, status: PolicyStatus) -> None:
-        """Remembers that the policy was suspended, or is tried again."""
-        self._add(status, "suspended" if status.suspended else "resumed", self._now())
-
-    def source_changed(self, status: SourceStatus) -> None:
-        """Remembers that a source was lost, or can be read again."""
+    def _source_changed(self, event: SourceChanged) -> None:
+        status = event.status
         what = "lost" if status.lost else "read again"
         self.reloads.append(Reload(at=self._now(), what=what, source=status.name, report=status.lost or "\n".join(status.notes)))
 
@@ -153,7 +166,7 @@ class ReloadHistory(PolicyObserver):
         )
 
 
-class TelemetrySignalObserver(SignalObserver):
+class SignalTelemetry:
     """Counts, measures, and logs what changes: the first failure of several, and new oddities of series."""
 
     def __init__(self, metrics: Metrics, log: Log) -> None:
@@ -164,9 +177,17 @@ class TelemetrySignalObserver(SignalObserver):
         self._failing: dict[str, str] = {}
         self._odd: dict[str, frozenset[str]] = {}
         self._suspended: set[tuple[str, str]] = set()
+        self.handlers: Handlers = {
+            SignalsFollowed: self._followed,
+            SignalRefreshed: self._refreshed,
+            RefreshFailed: self._refresh_failed,
+            MetricSuspended: self._metric_suspended,
+            MetricResumed: lambda event: log.info("metric resumed", **_told(event.suspension)),
+        }
 
-    def followed(self, queries: Mapping[str, Query]) -> None:
+    def _followed(self, event: SignalsFollowed) -> None:
         """Forgets other signals, and removes the series of their metrics."""
+        queries = event.queries
         self._failing = {key: kind for key, kind in self._failing.items() if key in queries}
         self._odd = {key: odd for key, odd in self._odd.items() if key in queries}
         used = {user for query in queries.values() for user in query.users}
@@ -174,9 +195,10 @@ class TelemetrySignalObserver(SignalObserver):
             self._suspensions.remove(policy, metric)
             self._suspended.discard((policy, metric))
 
-    def refreshed(self, query: Query, found: Mapped, seconds: float) -> None:
+    def _refreshed(self, event: SignalRefreshed) -> None:
         """Measures a refresh, and logs it if the signal failed before or has new kinds of unusable series."""
-        self._seconds.labels(query.place).observe(seconds)
+        query, found = event.query, event.found
+        self._seconds.labels(query.place).observe(event.seconds)
         if self._failing.pop(query.key, None) is not None:
             self._log.info("signal answered again", **_named_signal(query))
         odd = dict(found.oddities)
@@ -184,23 +206,20 @@ class TelemetrySignalObserver(SignalObserver):
             self._log.warning("signal has odd series", **_named_signal(query), what=said, series=odd[said].count, example=odd[said].example)
         self._odd[query.key] = frozenset(odd)
 
-    def refresh_failed(self, query: Query, error: SignalFailed, seconds: float) -> None:
+    def _refresh_failed(self, event: RefreshFailed) -> None:
         """Counts and measures a failure, and logs it unless the refresh before failed in the same way."""
-        self._seconds.labels(query.place).observe(seconds)
+        query, error = event.query, event.error
+        self._seconds.labels(query.place).observe(event.seconds)
         self._failures.labels(query.place, error.kind.value).inc()
         if self._failing.get(query.key) != error.kind.value:
             self._failing[query.key] = error.kind.value
             self._log.warning("signal not refreshed", **_named_signal(query), kind=error.kind.value, why=str(error))
 
-    def suspended(self, what: Suspension) -> None:
-        """Counts and logs a suspension."""
+    def _metric_suspended(self, event: MetricSuspended) -> None:
+        what = event.suspension
         self._suspensions.labels(what.policy, what.metric.name).inc()
         self._suspended.add((what.policy, what.metric.name))
         self._log.warning("metric suspended", **_told(what))
-
-    def resumed(self, what: Suspension) -> None:
-        """Logs that a metric is used again."""
-        self._log.info("metric resumed", **_told(what))
 
 
 def _named_signal(query: Query) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from wharfinger.framework.ports import Attempt
+from wharfinger.emit import Handlers
+from wharfinger.scheduler.events import AttemptEnded, Decided
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.decision import Decision, ScorePart
+    from wharfinger.framework.evaluation.decision import ScorePart
 
 MOST_BYTES = 8 * 2**20
 SHARE = 0.002
@@ -63,7 +64,7 @@ class RecentDecision(NamedTuple):
 
 
 class RecentDecisions:
-    """The records, newest last. `decided` is called with each decision, `attempted` with its outcome."""
+    """The records, newest last."""
 
     def __init__(self, now: Callable[[], float], timer: Callable[[], float], most_bytes: int = MOST_BYTES) -> None:
         self._now = now
@@ -75,12 +76,14 @@ class RecentDecisions:
         self._asked_at = timer()
         self.n_bytes = 0
         self.n_seen = 0
+        self.handlers: Handlers = {Decided: self._decided, AttemptEnded: self._attempted}
 
     def __len__(self) -> int:
         return len(self._records)
 
-    def decided(self, _profile: str, decision: Decision) -> None:
+    def _decided(self, event: Decided) -> None:
         """Keeps the best nodes of a decision that was just made, if there is time for it."""
+        decision = event.decision
         if decision.node is None:
             return
         began = self._timer()
@@ -94,7 +97,7 @@ class RecentDecisions:
         self._pending[decision.pod.uid] = best
         self._saved -= self._timer() - began
 
-    def attempted(self, attempt: Attempt) -> None:
+    def _attempted(self, attempt: AttemptEnded) -> None:
         """Keeps the record of an attempt that has ended, and drops the oldest ones."""
         pod, node, message = attempt.pod, attempt.node, attempt.message
         best = self._pending.pop(pod.uid, None) if self._pending else None

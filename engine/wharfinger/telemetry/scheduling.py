@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from wharfinger.emit import Failed, Handlers
 from wharfinger.errors import PluginFault, WharfingerError
 from wharfinger.framework.evaluation.stopwatch import Stopwatch
-from wharfinger.framework.ports import Attempt, BindFailed, Observer, WriteFailed
-from wharfinger.model.objects.pod_view import PodView
+from wharfinger.framework.ports import BindFailed, WriteFailed
+from wharfinger.scheduler.events import AttemptEnded, PodQueued, PodsFlushed, Preempted
 from wharfinger.telemetry.declarations import Metric
 from wharfinger.telemetry.logs import Log, redacted
 from wharfinger.telemetry.metrics import Metrics
@@ -118,7 +119,7 @@ STATUS = {"scheduled": "Success", "unschedulable": "Unschedulable", "error": "Er
 _EXPECTED = (WharfingerError, BindFailed, WriteFailed, OSError)
 
 
-class TelemetryObserver(Observer):
+class SchedulingTelemetry:
     """Counts and logs what the scheduler does. `monotonic` is the clock that repeated errors are held back by."""
 
     def __init__(self, metrics: Metrics, log: Log, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -142,10 +143,16 @@ class TelemetryObserver(Observer):
         self._late = counter(Metric.SCHEDULED_AFTER_FLUSH)
         self._preemptions = counter(Metric.PREEMPTION_ATTEMPTS)
         self._victims = histogram(Metric.PREEMPTION_VICTIMS)
-        self._attempt_listeners: list[Callable[[Attempt], None]] = []
+        self.handlers: Handlers = {
+            AttemptEnded: self._attempted,
+            PodQueued: lambda event: self._incoming(event.queue, event.cause).inc(),
+            Preempted: self._preempted,
+            PodsFlushed: self._pods_flushed,
+            Failed: self._failed,
+        }
         metrics.read(Metric.LOG_LINES_LEFT_OUT, lambda: {("repeated",): self._repeats.held_back})
 
-    def attempted(self, attempt: Attempt) -> None:
+    def _attempted(self, attempt: AttemptEnded) -> None:
         """Counts an attempt and writes its line."""
         result, profile = attempt.result, attempt.profile
         self._attempts(result, profile).inc()
@@ -158,30 +165,20 @@ class TelemetryObserver(Observer):
         elif self._tells_attempts:
             self._log.info("attempt", **line_of(attempt))
         self._tell_held_back()
-        for listener in self._attempt_listeners:
-            listener(attempt)
 
-    def on_attempt(self, listener: Callable[[Attempt], None]) -> None:
-        """Calls the listener after each attempt, from now on."""
-        self._attempt_listeners.append(listener)
-
-    def queued(self, queue: str, event: str) -> None:
-        """Counts a pod that entered a queue."""
-        self._incoming(queue, event).inc()
-
-    def preempted(self, preemptor: PodView, node: str, victims: int) -> None:
-        """Counts a preemption and writes its line."""
+    def _preempted(self, event: Preempted) -> None:
+        pod = event.preemptor
         self._preemptions.inc()
-        self._victims.observe(victims)
-        self._log.info("preemption", pod=preemptor.key, uid=preemptor.uid, node=node, victims=victims)
+        self._victims.observe(event.victims)
+        self._log.info("preemption", pod=pod.key, uid=pod.uid, node=event.node, victims=event.victims)
 
-    def flushed(self, pods: int) -> None:
-        """Counts pods that no event has woken."""
-        self._flushed.inc(pods)
-        self._log.warning("pods waited too long", pods=pods)
+    def _pods_flushed(self, event: PodsFlushed) -> None:
+        self._flushed.inc(event.pods)
+        self._log.warning("pods waited too long", pods=event.pods)
 
-    def failed(self, where: str, error: BaseException) -> None:
+    def _failed(self, event: Failed) -> None:
         """Counts an error, and writes its line unless there were many of its kind just now."""
+        where, error = event.where, event.error
         place = place_of(where)
         self._errors(place).inc()
         if isinstance(error, PluginFault):
@@ -195,7 +192,7 @@ class TelemetryObserver(Observer):
         """The stopwatch of the decisions of a profile."""
         return DecisionStopwatch(self._metrics, self._efforts, profile)
 
-    def tell_rules_of(self, present: Callable[[], Container[tuple[str, str]]]) -> None:
+    def limit_rules_to(self, present: Callable[[], Container[tuple[str, str]]]) -> None:
         """Limits the metrics of rules to these, by the names of policy and rule."""
         self._efforts.present = present
 
@@ -203,7 +200,7 @@ class TelemetryObserver(Observer):
         """Logs the counts of all errors that were not logged."""
         self._tell_held_back(all_of_it=True)
 
-    def _stages(self, attempt: Attempt) -> None:
+    def _stages(self, attempt: AttemptEnded) -> None:
         *_, last = ("", *attempt.stages)  # the result of the attempt is that of its last stage
         for stage, seconds in attempt.stages.items():
             status = STATUS[attempt.result] if stage == last else "Success"
@@ -214,7 +211,7 @@ class TelemetryObserver(Observer):
             elif stage == "permit":
                 self._permit_wait(status).observe(seconds)
 
-    def _placed(self, attempt: Attempt) -> None:
+    def _placed(self, attempt: AttemptEnded) -> None:
         attempts = attempt.attempts
         self._tries.observe(attempts)
         self._sli(str(attempts) if attempts < MANY else f"{MANY}+").observe(attempt.ended - attempt.first_seen)
@@ -233,7 +230,7 @@ class TelemetryObserver(Observer):
             self._log.warning("errors left out", place=place, kind=kind, lines=lines)
 
 
-def line_of(attempt: Attempt) -> dict[str, Any]:
+def line_of(attempt: AttemptEnded) -> dict[str, Any]:
     """The fields of an attempt's line; stages in milliseconds, those that did not run left out."""
     pod = attempt.pod
     fields: dict[str, Any] = {

@@ -21,8 +21,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+from wharfinger.emit import Handlers
 from wharfinger.errors import UsageError, WharfingerError
-from wharfinger.framework.ports import Attempt
+from wharfinger.scheduler.events import AttemptEnded
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -61,8 +62,9 @@ class PodTraces:
         self._now = now
         self._monotonic = monotonic
         self._chance = chance
+        self.handlers: Handlers = {AttemptEnded: self._attempted}
 
-    def attempted(self, attempt: Attempt) -> None:
+    def _attempted(self, attempt: AttemptEnded) -> None:
         """Makes the spans of an attempt that has ended, if it is traced."""
         annotations = attempt.pod.annotations
         parent = self._parent(annotations) if PARENT in annotations else None
@@ -83,7 +85,7 @@ class PodTraces:
         context = self._propagator.extract(carrier)
         return context if self._trace.get_current_span(context).get_span_context().is_valid else None
 
-    def _record(self, attempt: Attempt, parent: Context | None) -> None:
+    def _record(self, attempt: AttemptEnded, parent: Context | None) -> None:
         epoch = self._now() - self._monotonic()  # monotonic times become times of day
         began = attempt.started - attempt.stages.get("queue", 0.0)
 
@@ -99,7 +101,7 @@ class PodTraces:
         span.end(at(attempt.ended))
 
 
-def _stages(attempt: Attempt, began: float) -> Iterator[tuple[str, float, float]]:
+def _stages(attempt: AttemptEnded, began: float) -> Iterator[tuple[str, float, float]]:
     """The stages with their beginnings and ends: the first ones follow the start, the last ones come right before the end."""
     seconds = attempt.stages
     if "queue" in seconds:
@@ -116,7 +118,7 @@ def _stages(attempt: Attempt, began: float) -> Iterator[tuple[str, float, float]
             moment -= seconds[stage]
 
 
-def _attributes(attempt: Attempt) -> dict[str, Any]:
+def _attributes(attempt: AttemptEnded) -> dict[str, Any]:
     pod = attempt.pod
     found: dict[str, Any] = {
         "k8s.namespace.name": pod.namespace,

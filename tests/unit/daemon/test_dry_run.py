@@ -20,7 +20,7 @@ MOUNT = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "claim
 class DryRun:
     def __init__(self):
         self.cluster, self.clock, self.seen = InMemoryCluster(), ManualClock(), Watching()
-        scheduler_ports = reporting(self.clock, self.seen)
+        scheduler_ports = reporting(self.clock, self.seen.emit)
         self.scheduler = Scheduler({"wharfinger": assemble()}, scheduler_ports.ports)
         self.sink = scheduler_ports.sink(self.scheduler.sink)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.in_memory import InMemoryCluster, ManualClock
+from tests.observed import subscribed
 from tests.unit.scheduler.running import node, pod
 from wharfinger.builtins import CATALOGUE
 from wharfinger.daemon import live_board as waiting
@@ -17,6 +18,7 @@ from wharfinger.framework.policy_status import Mode, PolicyStatus, Result, Sourc
 from wharfinger.language import load
 from wharfinger.model import objects
 from wharfinger.policies import candidate
+from wharfinger.policies.store import PolicyRemoved, PolicyTried, SourceChanged
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.telemetry.policies import MOST, ReloadHistory
@@ -154,12 +156,13 @@ def test_everything_can_be_written_as_json(setting):
 
 def test_the_history_of_reloads_is_bounded():
     history = ReloadHistory(lambda: 7.0)
+    emit = subscribed(history.handlers).emit
     given = {"name": "p", "source": "s", "key": "p.policy", "mode": Mode.ENFORCE, "revision": None, "version": None, "since": None}
     status = PolicyStatus(**given, result=Result.REFUSED, attempted=5.0, generation=0, held_generation=0, report="x" * 9999)
     for _ in range(MOST + 5):
-        history.policy_tried(status)
-    history.source_changed(SourceStatus(name="s", lost="gone", notes=(), texts=0))
-    history.policy_removed(status)
+        emit(PolicyTried(status))
+    emit(SourceChanged(SourceStatus(name="s", lost="gone", notes=(), texts=0)))
+    emit(PolicyRemoved(status))
     assert len(history.reloads) == MOST
     assert [(found.what, found.at) for found in history.reloads][-3:] == [("refused", 5.0), ("lost", 7.0), ("removed", 7.0)]
     assert len(history.reloads[-1].report) < 5000

@@ -12,11 +12,11 @@ from wharfinger.errors import WharfingerError
 
 
 def started(folder, **params):
-    """The observer after a start, and the error that it ended with."""
+    """What was emitted at a start, and the error that it ended with."""
     settings = Settings(profiles=(Profile(policies=(str(folder),), params=params),))
     seen = Seen()
     try:
-        asyncio.run(policies_of(settings, ManualClock(), seen, lambda _note: None))
+        asyncio.run(policies_of(settings, ManualClock(), seen.emit, lambda _note: None))
     except WharfingerError as error:
         return seen, error
     return seen, None

@@ -4,9 +4,20 @@ from dataclasses import replace
 
 import pytest
 
+from tests.observed import subscribed
 from wharfinger.daemon.cluster_events import PolicyEvents
 from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, Result, SourceStatus
 from wharfinger.framework.ports import Reference
+from wharfinger.policies.store import (
+    PoliciesReloaded,
+    PolicyChanged,
+    PolicyRemoved,
+    PolicyResumed,
+    PolicyReviewed,
+    PolicySuspended,
+    PolicyTried,
+    SourceChanged,
+)
 
 MAP = Reference(kind="ConfigMap", namespace="default", name="policies", uid="u")
 RESOURCE = Reference(kind="SchedulingPolicy", name="p.policy", uid="v", api_version="scheduling.wharfinger.dev/v1alpha1")
@@ -22,6 +33,11 @@ class Recorded:
     def record_about(self, about, event, *, distinct):
         self.events.append((about, event.type, event.reason, event.action, event.note))
         assert distinct == event.note  # another text of the same policy is no repetition
+
+
+def told(recorder, *events, leads=True):
+    for event in events:
+        subscribed(PolicyEvents(recorder, lambda: leads).handlers).emit(event)
 
 
 def status(*findings, revision="0123456789abcdef", mode=Mode.ENFORCE, about=MAP):
@@ -58,13 +74,13 @@ CASES = [
 
 def test_what_was_found_on_the_cluster():
     recorder = Recorded()
-    PolicyEvents(recorder, lambda: True).policy_reviewed(status(WARNING), (WARNING,))
+    told(recorder, PolicyReviewed(status(WARNING), (WARNING,)))
     assert recorder.events == [(MAP, "Warning", "PolicyWarning", "Reload", "p.policy: p rejects all 3 nodes")]
 
 
 def test_a_policy_that_takes_over_is_accepted_though_its_text_is_not_new():
     recorder = Recorded()
-    PolicyEvents(recorder, lambda: True).policy_changed(status())
+    told(recorder, PolicyChanged(status()))
     assert [event[2:] for event in recorder.events] == [("PolicyAccepted", "Reload", "p.policy: revision 0123456789ab is active")]
 
 
@@ -72,7 +88,7 @@ def test_a_policy_that_takes_over_is_accepted_though_its_text_is_not_new():
 def test_a_text_that_was_tried(tried, type_, reason, note):
     recorder = Recorded()
 
-    PolicyEvents(recorder, lambda: True).policy_tried(tried)
+    told(recorder, PolicyTried(tried))
 
     assert recorder.events == [(tried.about, type_, reason, "Reload", note)]
 
@@ -87,7 +103,7 @@ def test_a_text_that_was_tried(tried, type_, reason, note):
 def test_a_policy_that_is_suspended_or_tried_again(found, type_, reason, note):
     recorder = Recorded()
 
-    PolicyEvents(recorder, lambda: True).policy_suspended(found)
+    told(recorder, PolicySuspended(found) if found.suspended else PolicyResumed(found))
 
     assert recorder.events == [(found.about, type_, reason, "Reload", note)]
 
@@ -95,7 +111,7 @@ def test_a_policy_that_is_suspended_or_tried_again(found, type_, reason, note):
 def test_a_key_that_was_removed():
     recorder = Recorded()
 
-    PolicyEvents(recorder, lambda: True).policy_removed(status())
+    told(recorder, PolicyRemoved(status()))
 
     assert recorder.events == [(MAP, "Normal", "PolicyRemoved", "Reload", "p.policy: removed")]
 
@@ -103,7 +119,7 @@ def test_a_key_that_was_removed():
 def test_a_resource_that_was_removed_has_no_events():
     recorder = Recorded()
 
-    PolicyEvents(recorder, lambda: True).policy_removed(status(about=RESOURCE))
+    told(recorder, PolicyRemoved(status(about=RESOURCE)))
 
     assert recorder.events == []
 
@@ -111,19 +127,17 @@ def test_a_resource_that_was_removed_has_no_events():
 @pytest.mark.parametrize(("about", "leads"), [(MAP, False), (RESOURCE, False), (None, True)])
 def test_nothing_is_told_by_who_stands_by_or_of_files(about, leads):
     recorder = Recorded()
-    events = PolicyEvents(recorder, lambda: leads)
-
-    events.policy_tried(status(ERROR, about=about))
-    events.policy_removed(status(about=about))
+    told(recorder, PolicyTried(status(ERROR, about=about)), PolicyRemoved(status(about=about)), leads=leads)
 
     assert recorder.events == []
 
 
 def test_of_a_reload_and_of_sources_there_are_no_events():
     recorder = Recorded()
-    events = PolicyEvents(recorder, lambda: True)
-
-    events.policies_hold([status()], 0.1)
-    events.source_changed(SourceStatus(name="configmap default/policies", lost="it has been deleted", notes=(), texts=1))
+    told(
+        recorder,
+        PoliciesReloaded([status()], 0.1),
+        SourceChanged(SourceStatus(name="configmap default/policies", lost="it has been deleted", notes=(), texts=1)),
+    )
 
     assert recorder.events == []

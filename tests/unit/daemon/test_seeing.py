@@ -4,12 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.observed import subscribed
 from tests.unit.scheduler.running import Running, Watching, node, pod, view
 from tests.unit.telemetry.test_recent_decisions import Timer, attempt
 from wharfinger.daemon import settings_file
 from wharfinger.daemon.observation import decisions_shown, recorder_of, traces_of
 from wharfinger.daemon.pages import Health
 from wharfinger.daemon.settings import DecisionLogSettings, Settings, TracingSettings
+from wharfinger.emit import ignore
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.event_loop import SystemClock
 from wharfinger.telemetry.recent_decisions import RecentDecisions
@@ -21,10 +23,10 @@ def test_nothing_is_explained_before_the_cluster_is_known():
         asyncio.run(shown.explain("default/a", []))
 
 
-def recording(settings, observer, use):
+def recording(settings, emit, use):
     async def run():
         async with AsyncExitStack() as opened:
-            found = recorder_of(settings, observer, opened)
+            found = recorder_of(settings, emit, opened)
             use(found)
             await asyncio.sleep(0.2)
 
@@ -32,12 +34,12 @@ def recording(settings, observer, use):
 
 
 def test_decisions_are_recorded_only_where_that_is_wanted(tmp_path):
-    recording(None, Watching(), lambda found: pytest.fail("recorded") if found is not None else None)
+    recording(None, Watching().emit, lambda found: pytest.fail("recorded") if found is not None else None)
     path = tmp_path / "log"
-    recording(DecisionLogSettings(path=str(path)), Watching(), lambda found: (found.state.add_node(node("n1")), found.begin()))
+    recording(DecisionLogSettings(path=str(path)), Watching().emit, lambda found: (found.state.add_node(node("n1")), found.begin()))
     assert '"t":"node"' in path.read_text()
     with pytest.raises(UsageError, match="cannot be written"):
-        recording(DecisionLogSettings(path=str(tmp_path / "none" / "log")), Watching(), lambda found: None)
+        recording(DecisionLogSettings(path=str(tmp_path / "none" / "log")), Watching().emit, lambda found: None)
 
 
 def test_what_fails_in_the_writing_thread_is_told_on_the_loop(tmp_path):
@@ -47,7 +49,7 @@ def test_what_fails_in_the_writing_thread_is_told_on_the_loop(tmp_path):
         found._writer._begin_file = None
         found.begin()
 
-    recording(DecisionLogSettings(path=str(tmp_path / "log")), seen, break_it)
+    recording(DecisionLogSettings(path=str(tmp_path / "log")), seen.emit, break_it)
     assert [where for where, _ in seen.failures] == ["decision log"]
 
 
@@ -56,9 +58,9 @@ def test_nobody_is_traced_unless_that_is_wanted():
 
     async def run():
         async with AsyncExitStack() as opened:
-            assert list(traces_of(None, Watching(), SystemClock(), opened)) == []
-            [told] = traces_of(with_tracing, Watching(), SystemClock(), opened)
-            told(attempt(view("a")))
+            assert traces_of(None, ignore, SystemClock(), opened) is None
+            traces = traces_of(with_tracing, ignore, SystemClock(), opened)
+            subscribed(traces.handlers).emit(attempt(view("a")))
 
     asyncio.run(run())
 
@@ -115,7 +117,7 @@ def test_an_explanation_begins_with_what_was_decided_last():
         running.cluster.connect(running.scheduler.sink)
         shown = decisions_shown(recent, health, running.clock)
         before = await shown.explain("default/a", [])
-        recent.attempted(attempt(view("a"), result="unschedulable", node=None, message="0/0 nodes"))
+        subscribed(recent.handlers).emit(attempt(view("a"), result="unschedulable", node=None, message="0/0 nodes"))
         return before, await shown.explain("default/a", [])
 
     (plain, text), (plain_later, text_later) = asyncio.run(ask())

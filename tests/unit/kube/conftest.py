@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.unit.kube.scripted_server import ScriptedServer
+from wharfinger.emit import Emit, Failed, ignore
 from wharfinger.kube.connection import Connection, Limits
 from wharfinger.kube.credentials import Credentials
 from wharfinger.kube.refusals import Backoff
@@ -63,8 +64,8 @@ class Recorder:
     def synced(self, kind: str) -> None:
         self.kinds_synced.append(kind)
 
-    def report(self, where: str, error: BaseException) -> None:
-        self.reports.append((where, error))
+    def emit(self, event: Failed) -> None:
+        self.reports.append((event.where, event.error))
 
     def names(self, kind: str) -> set[str]:
         return set(self.objects.get(kind, {}))
@@ -88,9 +89,9 @@ def kubeconfig(folder: Path, server: str, cluster: dict[str, str] | None = None,
 
 
 @asynccontextmanager
-async def connected(folder: Path, server: ScriptedServer, **limits: Any) -> AsyncIterator[Connection]:
+async def connected(folder: Path, server: ScriptedServer, emit: Emit = ignore, **limits: Any) -> AsyncIterator[Connection]:
     credentials = Credentials(kubeconfig(folder, server.address), None, time.monotonic)
-    async with Connection(credentials, Limits(**limits)) as connection:
+    async with Connection(credentials, Limits(**limits), emit=emit) as connection:
         yield connection
 
 

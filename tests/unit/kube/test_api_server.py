@@ -22,7 +22,7 @@ POD = PodView(Pod(metadata=ObjectMeta(name="web", namespace="shop", uid="u1")))
 
 def test_who_does_not_lead_writes_nothing(run):
     async def scenario(server, connection):
-        ports = ports_of(connection, RealClock(), Recorder().report, events=EVENTS, lease=LeaseSettings(identity="me"))
+        ports = ports_of(connection, RealClock(), Recorder().emit, events=EVENTS, lease=LeaseSettings(identity="me"))
         with pytest.raises(BindFailed):
             await ports.binder.bind(POD, "n1")
         with pytest.raises(WriteFailed):
@@ -37,7 +37,7 @@ def test_who_does_not_lead_writes_nothing(run):
 def test_without_a_lease_this_process_leads(run):
     async def scenario(server, connection):
         server.on("POST", f"{PATH}/binding", Answer(status=201))
-        await ports_of(connection, RealClock(), Recorder().report, events=EVENTS).binder.bind(POD, "n1")
+        await ports_of(connection, RealClock(), Recorder().emit, events=EVENTS).binder.bind(POD, "n1")
         assert len(server.seen) == 1
 
     run(scenario)
@@ -47,7 +47,7 @@ def test_while_a_binding_is_under_way_events_are_written_one_at_a_time(run):
     async def scenario(server, connection):
         server.on("POST", f"{PATH}/binding", Answer(status=201, delay=60.0))
         server.on("POST", "/apis/events.k8s.io/v1/namespaces/shop/events", Answer(status=201, delay=60.0))
-        ports = ports_of(connection, RealClock(), Recorder().report, events=EVENTS)
+        ports = ports_of(connection, RealClock(), Recorder().emit, events=EVENTS)
         async with running(ports.recorder.run()):
             binding = asyncio.ensure_future(ports.binder.bind(POD, "n1"))
             await until(lambda: len(server.seen) == 1)
@@ -67,7 +67,7 @@ def test_lists_are_streamed_where_the_server_can(run, release, streams):
     async def scenario(server, connection):
         version = None if release is None else ServerVersion(release=release, text="")
         recorder = Recorder()
-        ports = ports_of(connection, RealClock(), recorder.report, events=EVENTS, version=version)
+        ports = ports_of(connection, RealClock(), recorder.emit, events=EVENTS, version=version)
         async with running(ports.source.run(recorder)):
             await until(lambda: len(server.requests("GET", "/api/v1/nodes")) >= 1)
         assert ("sendInitialEvents" in server.requests("GET", "/api/v1/nodes")[0].query) == streams

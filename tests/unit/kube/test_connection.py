@@ -256,13 +256,13 @@ def test_whoever_wants_to_know_is_told_of_every_request(run, answer, status, bod
 
     async def scenario(server, connection):
         server.on("POST", "/x", answer)
-        connection.answered = lambda *request: told.append(request)
         with contextlib.suppress(refusals.ApiError):
             await connection.request("POST", "/x", body=body)
 
-    run(scenario)
-    assert [(method, code) for method, code, _ in told] == [("POST", status)]
-    assert 0 < told[0][2] < 5
+    run(scenario, emit=told.append)
+    [answered] = told
+    assert (answered.method, answered.status) == ("POST", status)
+    assert 0 < answered.seconds < 5
 
 
 def test_a_server_that_is_not_there_is_unreachable(tmp_path):

@@ -34,7 +34,7 @@ def recording(run):
             server.on("POST", PATH, *(answers or [Answer(status=201)]))
             recorder = Recorder()
             chosen = EventSettings(controller="wharfinger", instance="me", **settings)
-            events = EventRecorder(connection, chosen, clock or RealClock(), recorder.report, busy)
+            events = EventRecorder(connection, chosen, clock or RealClock(), recorder.emit, busy)
             async with running(events.run()):
                 await scenario(events, server, recorder)
 
@@ -276,7 +276,7 @@ def test_events_do_not_wait_for_connections_behind_bindings(run):
         server.on("POST", "/binding", Answer(status=201, delay=60.0))
         server.on("POST", PATH, Answer(status=201))
         events = EventRecorder(
-            connection, EventSettings(controller="wharfinger", instance="me"), RealClock(), Recorder().report, lambda: True
+            connection, EventSettings(controller="wharfinger", instance="me"), RealClock(), Recorder().emit, lambda: True
         )
         waiting = [
             asyncio.ensure_future(connection.request("POST", "/binding", body=b"{}")) for _ in range(connection.limits.connections + 5)

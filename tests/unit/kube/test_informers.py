@@ -34,7 +34,7 @@ def test_every_subscriber_is_told_everything(run):
             watch=Stream(events=[{"type": "ADDED", "object": {"metadata": {"name": "b", "resourceVersion": "6"}}}], hang=30),
         )
         serve(server, PODS, "p")
-        informers = Informers(connection, clock, one.report, resources=(NODES, PODS))
+        informers = Informers(connection, clock, one.emit, resources=(NODES, PODS))
         informers.subscribe(one)
         async with running(informers.run(two)):
             await informers.wait_synced()
@@ -52,7 +52,7 @@ def test_the_gate_opens_with_the_last_kind(run):
         recorder = Recorder()
         serve(server, NODES, "a")
         serve(server, PODS, "p", list_delay=0.5)
-        informers = Informers(connection, RealClock(), recorder.report, resources=(NODES, PODS))
+        informers = Informers(connection, RealClock(), recorder.emit, resources=(NODES, PODS))
         assert informers.unsynced == {"Node", "Pod"}
         async with running(informers.run(recorder)):
             await until(lambda: informers.unsynced == {"Pod"})
@@ -69,7 +69,7 @@ def test_a_refused_kind_is_named_and_does_not_keep_the_gate_shut(run):
         recorder = Recorder()
         serve(server, NODES, "a")
         server.on("GET", SERVICES.path, refused(403, "Forbidden", "services is forbidden"))
-        informers = Informers(connection, RealClock(), recorder.report, resources=(NODES, SERVICES))
+        informers = Informers(connection, RealClock(), recorder.emit, resources=(NODES, SERVICES))
         async with running(informers.run(recorder)):
             await informers.wait_synced()
             assert informers.refused == {"Service": "services is forbidden"}
@@ -81,7 +81,7 @@ def test_pods_that_have_ended_are_not_asked_for(run):
     async def scenario(server, connection):
         recorder = Recorder()
         serve(server, PODS, "p")
-        async with running(Informers(connection, RealClock(), recorder.report, resources=(PODS,)).run(recorder)):
+        async with running(Informers(connection, RealClock(), recorder.emit, resources=(PODS,)).run(recorder)):
             await until(lambda: len(server.seen) == 2)
         assert {seen.query["fieldSelector"] for seen in server.seen} == {"status.phase!=Succeeded,status.phase!=Failed"}
 

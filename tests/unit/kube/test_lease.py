@@ -83,7 +83,7 @@ class Replica:
     def __init__(self, connection, identity="me", **settings):
         self.told = []
         self.recorder = Recorder()
-        self.election = LeaseElection(connection, LeaseSettings(identity=identity, **{**FAST, **settings}), Machine(), self.recorder.report)
+        self.election = LeaseElection(connection, LeaseSettings(identity=identity, **{**FAST, **settings}), Machine(), self.recorder.emit)
 
     def run(self):
         return self.election.run(lambda: self.told.append("started"), lambda: self.told.append("stopped"))
@@ -265,7 +265,7 @@ def test_a_machine_that_was_suspended_is_no_leader_until_it_has_renewed(run):
     async def scenario(server, connection):
         leases, clock = Leases(server), Leaping()
         settings = LeaseSettings(identity="me", lease_duration=15.0, renew_deadline=10.0, retry_period=0.01)
-        election = LeaseElection(connection, settings, clock, Recorder().report)
+        election = LeaseElection(connection, settings, clock, Recorder().emit)
         assert await election._try()
         assert election.is_leader
 

@@ -50,7 +50,7 @@ def told(run):
                 return script.pop(0) if len(script) > 1 else script[0]
 
             server.on("GET", PATH, answer)
-            source = ConfigMapSource("team-a/policies", connection, RealClock(), recorder.report)
+            source = ConfigMapSource("team-a/policies", connection, RealClock(), recorder.emit)
             async with running(source.run(sink)):
                 await until(lambda: len(sink.said) >= count)
             found.append((sink, queries))

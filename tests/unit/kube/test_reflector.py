@@ -57,7 +57,7 @@ def follow(run):
 
         async def scenario(server, connection):
             served, recorder, clock = Served(server, lists or [listed()], watches), Recorder(), RealClock()
-            reflector = Reflector(connection, resource, recorder, clock, recorder.report, ReflectorSettings(backoff=steady, **settings))
+            reflector = Reflector(connection, resource, recorder, clock, recorder.emit, ReflectorSettings(backoff=steady, **settings))
             async with running(reflector.run()) as task:
                 await until(lambda: task.done() or condition(recorder, served))
                 if task.done():

@@ -3,29 +3,15 @@
 import asyncio
 
 from tests.in_memory import ManualClock
-from wharfinger.framework.ports import Observer, WriteFailed
+from tests.observed import subscribed
+from wharfinger.emit import Failed
+from wharfinger.framework.ports import WriteFailed
 from wharfinger.kube import refusals
-from wharfinger.operator.controller import Controller, ReconcileObserver, run_all
+from wharfinger.operator.controller import Controller, Reconciled, run_all
 
 
 class Lead:
     is_leader = True
-
-
-class Told(ReconcileObserver):
-    def __init__(self):
-        self.results = []
-
-    def reconciled(self, controller, result, seconds):
-        self.results.append(result)
-
-
-class Failures(Observer):
-    def __init__(self):
-        self.seen = []
-
-    def failed(self, where, error):
-        self.seen.append(where)
 
 
 class Scripted:
@@ -45,11 +31,12 @@ class Scripted:
 
 def run(script, test, known=()):
     async def main():
-        clock, lead, told, failures = ManualClock(), Lead(), Told(), Failures()
-        controller = Controller("things", script, lambda: known, clock=clock, leadership=lead, failures=failures, observer=told)
+        clock, lead, results, failures = ManualClock(), Lead(), [], []
+        heard = {Reconciled: lambda event: results.append(event.result), Failed: lambda event: failures.append(event.where)}
+        controller = Controller("things", script, lambda: known, clock=clock, leadership=lead, emit=subscribed(heard).emit)
         running = asyncio.ensure_future(run_all([controller], clock, lead))
         await settle()
-        await test(controller, clock, lead, told, failures)
+        await test(controller, clock, lead, results, failures)
         controller.stop()
         clock.move(1.0)
         await asyncio.wait_for(running, 30)
@@ -77,13 +64,13 @@ def test_what_is_known_is_looked_at_first_and_what_changes_later():
 def test_failures_are_told_and_tried_again_and_conflicts_only_tried_again():
     script = Scripted(a=[ValueError("?"), None], b=[refusals.Conflict("!"), WriteFailed("!"), None])
 
-    async def test(controller, clock, _lead, told, failures):
+    async def test(controller, clock, _lead, results, failures):
         for _ in range(4):
             clock.move(0.05)
             await settle()
         assert sorted(script.calls) == ["a", "a", "b", "b", "b"]
-        assert sorted(told.results) == ["conflict", "conflict", "error", "success", "success"]
-        assert failures.seen == ["reconciling things a"]
+        assert sorted(results) == ["conflict", "conflict", "error", "success", "success"]
+        assert failures == ["reconciling things a"]
 
     run(script, test, known=["a", "b"])
 
@@ -91,14 +78,14 @@ def test_failures_are_told_and_tried_again_and_conflicts_only_tried_again():
 def test_who_asks_for_it_comes_again_without_a_change():
     script = Scripted(a=[5.0, None])
 
-    async def test(controller, clock, _lead, told, _failures):
+    async def test(controller, clock, _lead, results, _failures):
         clock.move(4.9)
         await settle()
         assert script.calls == ["a"]
         clock.move(0.2)
         await settle()
         assert script.calls == ["a", "a"]
-        assert told.results == ["requeue", "success"]
+        assert results == ["requeue", "success"]
 
     run(script, test, known=["a"])
 

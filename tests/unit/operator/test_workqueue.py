@@ -6,29 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.in_memory import ManualClock
-from wharfinger.operator.controller import ReconcileObserver, RetryLimits, WorkQueue
-
-
-class Counting(ReconcileObserver):
-    def __init__(self):
-        self.counts = {"added": 0, "taken": 0, "retried": 0}
-        self.waits = []
-
-    def added(self, queue, depth):
-        self.counts["added"] += 1
-
-    def taken(self, queue, depth, waited):
-        self.counts["taken"] += 1
-        self.waits.append(waited)
-
-    def retried(self, queue):
-        self.counts["retried"] += 1
+from wharfinger.operator.controller import KeyAdded, KeyRetried, KeyTaken, RetryLimits, WorkQueue
 
 
 def run(test, **limits):
     async def main():
-        clock, told = ManualClock(), Counting()
-        await test(WorkQueue("things", clock, told, RetryLimits(**limits) if limits else None), clock, told)
+        clock, told = ManualClock(), []
+        await test(WorkQueue("things", clock, told.append, RetryLimits(**limits) if limits else None), clock, told)
 
     asyncio.run(main())
 
@@ -40,7 +24,7 @@ def test_a_key_that_waits_is_there_once():
 
         assert len(queue) == 2
         assert [await queue.get(), await queue.get()] == ["a", "b"]
-        assert told.counts["added"] == 2
+        assert told.count(KeyAdded("things")) == 2
 
     run(test)
 
@@ -69,7 +53,7 @@ def test_failures_come_back_after_twice_the_time_and_forgetting_begins_anew():
         assert queue.retry("b") == 0.5
         queue.forget("a")
         assert queue.retry("a") == 0.5
-        assert told.counts["retried"] == 8
+        assert told.count(KeyRetried("things")) == 8
 
         assert len(queue) == 0
         clock.move(0.5)
@@ -120,7 +104,7 @@ def test_waiting_is_measured():
         queue.add("a")
         clock.move(3.0)
         await queue.get()
-        assert told.waits == [3.0]
+        assert told == [KeyAdded("things"), KeyTaken("things", 3.0)]
 
     run(test)
 

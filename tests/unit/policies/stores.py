@@ -3,11 +3,23 @@
 import asyncio
 
 from tests.in_memory import ManualClock
+from tests.observed import subscribed
+from wharfinger.emit import Failed
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import Mode, PolicyText
 from wharfinger.policies.last_known_good import LastKnownGood
 from wharfinger.policies.ledger import Supply
-from wharfinger.policies.store import PolicyStore
+from wharfinger.policies.store import (
+    PoliciesReloaded,
+    PolicyChanged,
+    PolicyRemoved,
+    PolicyResumed,
+    PolicyReviewed,
+    PolicyStore,
+    PolicySuspended,
+    PolicyTried,
+    SourceChanged,
+)
 
 BASE = assemble()
 
@@ -36,7 +48,7 @@ class Place:
 
 
 class Seen:
-    """An observer that keeps everything."""
+    """A subscriber that keeps everything."""
 
     def __init__(self):
         self.tried = []
@@ -46,44 +58,33 @@ class Seen:
         self.suspended = []
         self.held = []
         self.sources = []
-
-    def policy_tried(self, status):
-        self.tried.append((status.key, status.result.value))
-
-    def policy_changed(self, status):
-        self.changed.append((status.key, status.state))
-
-    def policy_reviewed(self, status, findings):
-        self.reviewed.append((status.key, [finding.message for finding in findings]))
-
-    def policy_removed(self, status):
-        self.removed.append(status.key)
-
-    def policy_suspended(self, status):
-        self.suspended.append((status.name, bool(status.suspended)))
-
-    def policies_hold(self, statuses, seconds):
-        self.held.append(statuses)
-
-    def source_changed(self, status):
-        self.sources.append((status.name, status.lost))
+        self.failures = []
+        self.emit = subscribed(
+            {
+                PolicyTried: lambda event: self.tried.append((event.status.key, event.status.result.value)),
+                PolicyChanged: lambda event: self.changed.append((event.status.key, event.status.state)),
+                PolicyReviewed: lambda event: self.reviewed.append((event.status.key, [each.message for each in event.findings])),
+                PolicyRemoved: lambda event: self.removed.append(event.status.key),
+                PolicySuspended: lambda event: self.suspended.append((event.status.name, True)),
+                PolicyResumed: lambda event: self.suspended.append((event.status.name, False)),
+                PoliciesReloaded: lambda event: self.held.append(event.statuses),
+                SourceChanged: lambda event: self.sources.append((event.status.name, event.status.lost)),
+                Failed: lambda event: self.failures.append((event.where, str(event.error))),
+            }
+        ).emit
 
 
 class Scheduling:
-    """A scheduler that keeps what it adopts; `sample` and `failed` may be set."""
+    """A scheduler that keeps what it adopts; `sampled` may be set."""
 
     def __init__(self):
         self.adopted = []
-        self.failures = []
         self.suspended = {}
         self.sampled = lambda: None
         self.adopt = self.adopted.append
 
     def sample(self):
         return self.sampled()
-
-    def failed(self, where, error):
-        self.failures.append((where, str(error)))
 
 
 class World:
@@ -96,7 +97,7 @@ class World:
             for place in places
         ]
         kept = None if state is None else LastKnownGood(state)
-        self.store = PolicyStore(supplies, dict.fromkeys(profiles, BASE), self.clock, observer=self.seen, kept=kept)
+        self.store = PolicyStore(supplies, dict.fromkeys(profiles, BASE), self.clock, emit=self.seen.emit, kept=kept)
         self.scheduling = scheduling or Scheduling()
         self.store.connect(self.scheduling)
         self.scheduling.adopted.clear()

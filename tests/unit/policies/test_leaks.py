@@ -8,6 +8,7 @@ from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.policies.shadow import Shadows
+from wharfinger.scheduler.events import Decided
 
 KINDS = (CompiledPolicy, Chain, Decider)
 RELOADS = 1000
@@ -24,7 +25,7 @@ async def test_a_thousand_reloads_leave_nothing_behind():
     things = [node("a", labels={"pool": "a"}), pod("stuck", nodeSelector={"pool": "none"})]
     async with running(*things) as cluster:
         shadows = Shadows(cluster.clock)
-        cluster.scheduler.show_decisions(shadows.compare)
+        cluster.subscribers.subscribe({Decided: lambda event: shadows.compare(event.profile, event.decision)})
         scheduling = Scheduling()
 
         def adopt(active):

@@ -9,6 +9,7 @@ from wharfinger.framework.chain import with_policies
 from wharfinger.policies.active import ActivePolicies
 from wharfinger.policies.budget import IN_A_ROW, BudgetSettings
 from wharfinger.policies.shadow import MOST_KEPT, SHARE, Shadows
+from wharfinger.scheduler.events import Decided
 
 A, B = compiled(policy("where", "a")), compiled(policy("where", "b"))
 
@@ -28,7 +29,7 @@ def started(policies, *things):
 def shadowed(world, policies, timer=None):
     shadows = Shadows(world.clock, timer)
     shadows.adopt(policies)
-    world.scheduler.show_decisions(shadows.compare)
+    world.subscribers.subscribe({Decided: lambda event: shadows.compare(event.profile, event.decision)})
     return shadows
 
 
@@ -146,7 +147,7 @@ async def test_a_shadow_that_takes_too_long_pauses_and_is_tried_again():
         for name in ("filter", "filter_one"):
             usual = getattr(rules.filters[0], name)
             setattr(rules.filters[0], name, lambda *asked, usual=usual: (world.clock.move(taken[0]), usual(*asked))[1])
-        world.scheduler.show_decisions(shadows.compare)
+        world.subscribers.subscribe({Decided: lambda event: shadows.compare(event.profile, event.decision)})
         for number in range(IN_A_ROW + 5):
             world.cluster.put(pod(f"p-{number}", cpu="1m"))
             await world.calm()

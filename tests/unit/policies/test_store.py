@@ -195,7 +195,7 @@ async def test_a_policy_that_was_kept_and_holds_again_is_told_once():
 @story
 async def test_what_is_untold_is_told_at_the_end_in_its_order_or_never():
     world = World()
-    with world.store.announce_later():
+    with world.store.emit_later():
         await world.offer({"a.policy": policy("a")})
         await world.offer({})
         await world.offer({"a.policy": BROKEN})
@@ -205,7 +205,7 @@ async def test_what_is_untold_is_told_at_the_end_in_its_order_or_never():
     assert [len(statuses) for statuses in world.seen.held] == [1, 1, 1]
 
     async def end_in_an_error():
-        with world.store.announce_later():
+        with world.store.emit_later():
             await world.offer({"a.policy": policy("other")})
             {}["nothing"]
 
@@ -436,7 +436,7 @@ async def test_of_a_hundred_edits_in_a_moment_the_last_is_built():
 @story
 async def test_what_should_not_happen_is_told_and_what_holds_goes_on(monkeypatch):
     world = World()
-    failures = world.scheduling.failures
+    failures = world.seen.failures
     await world.offer({"a.policy": policy("a", "one")})
     task = asyncio.create_task(world.store.run())
     await asyncio.sleep(0)

@@ -6,16 +6,18 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from tests.in_memory import InMemoryCluster, ManualClock
+from tests.observed import subscribed
+from wharfinger.emit import Failed
 from wharfinger.framework.chain import assemble
-from wharfinger.framework.ports import Observer
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
-from wharfinger.scheduler.ports import Ports
+from wharfinger.scheduler.events import AttemptEnded, PodQueued, PodsFlushed, Preempted
+from wharfinger.scheduler.ports import Ports, not_measured
 from wharfinger.scheduler.scheduler import Scheduler, SchedulerSettings
 
 
-class Watching(Observer):
-    """An observer that keeps everything."""
+class Watching:
+    """A subscriber that keeps everything."""
 
     def __init__(self):
         self.attempts = []
@@ -23,21 +25,17 @@ class Watching(Observer):
         self.preemptions = []
         self.flushes = 0
         self.failures = []
+        self.handlers = {
+            AttemptEnded: self.attempts.append,
+            PodQueued: lambda event: self.queues.append((event.queue, event.cause)),
+            Preempted: lambda event: self.preemptions.append((event.preemptor.key, event.node, event.victims)),
+            PodsFlushed: self._flushed,
+            Failed: lambda event: self.failures.append((event.where, event.error)),
+        }
+        self.emit = subscribed(self.handlers).emit
 
-    def attempted(self, attempt):
-        self.attempts.append(attempt)
-
-    def queued(self, queue, event):
-        self.queues.append((queue, event))
-
-    def preempted(self, preemptor, node, victims):
-        self.preemptions.append((preemptor.key, node, victims))
-
-    def flushed(self, pods):
-        self.flushes += pods
-
-    def failed(self, where, error):
-        self.failures.append((where, error))
+    def _flushed(self, event):
+        self.flushes += event.pods
 
 
 class Office:
@@ -78,10 +76,11 @@ def view(*arguments, **more):
 class Running:
     """A running scheduler with everything around it."""
 
-    def __init__(self, chains=None, settings=None, volumes=True, observer=None, *, state=None, rest=lambda: 0.0):
+    def __init__(self, chains=None, settings=None, volumes=True, subscribers=None, *, stopwatch=not_measured, state=None, rest=lambda: 0.0):
         self.cluster = InMemoryCluster()
         self.clock = ManualClock()
         self.seen = Watching()
+        self.subscribers = subscribers or subscribed(self.seen.handlers)
         self.office = Office()
         self.suspensions = []
         ports = Ports(
@@ -90,7 +89,8 @@ class Running:
             events=self.cluster,
             clock=self.clock,
             leadership=self.office,
-            observer=observer or self.seen,
+            emit=self.subscribers.emit,
+            stopwatch=stopwatch,
             volumes=self.cluster if volumes else None,
         )
         self.scheduler = Scheduler(
@@ -122,8 +122,8 @@ class Running:
 
 
 @asynccontextmanager
-async def running(*things, chains=None, settings=None, volumes=True, observer=None, state=None, rest=lambda: 0.0):
-    world = Running(chains, settings, volumes, observer, state=state, rest=rest)
+async def running(*things, **more):
+    world = Running(**more)
     for thing in things:
         world.cluster.put(thing)
     world.cluster.connect(world.scheduler.sink)

@@ -5,6 +5,7 @@ import asyncio
 from tests.unit.compiler.texts import compiled
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.chain import assemble, with_policies
+from wharfinger.scheduler.events import Decided
 from wharfinger.scheduler.scheduler import SchedulerSettings
 
 BASE = assemble()
@@ -114,7 +115,7 @@ async def test_the_scheduler_rests_between_two_slices_when_it_is_asked_to():
 @story
 async def test_and_decides_in_shorter_slices_then():
     async with started([], settings=SchedulerSettings(slice_seconds=1.0), rest=lambda: 100.0) as world:
-        world.scheduler.show_decisions(lambda *_: world.clock.move(0.3))
+        world.subscribers.subscribe({Decided: lambda _: world.clock.move(0.3)})
         for index in range(8):
             world.cluster.put(pod(f"p{index}"))
         await world.calm()

@@ -188,7 +188,7 @@ def test_keys_that_cannot_be_compared_leave_the_order_of_priorities():
     keys = iter([object(), {"a": 1}, 3, None])
     plugin = type("Odd", (extension.QueueSortPlugin,), {"name": "Odd", "sort_key": lambda self, pod: next(keys)})()
     seen = Watching()
-    profile = Profile("p", Chain(links=(Link(plugin=plugin, weight=None),)), observer=seen)
+    profile = Profile("p", Chain(links=(Link(plugin=plugin, weight=None),)), emit=seen.emit)
     pods = [view(f"pod-{priority}", priority=priority) for priority in (1, 4, 2, 3)]
     ordered = sorted(pods, key=profile.sort_key)
     assert [each.priority for each in ordered] == [4, 3, 2, 1]

@@ -36,7 +36,7 @@ class Bench:
         self.clock = ManualClock()
         self.state = ClusterState()
         self.seen = Watching()
-        self.queue = SchedulingQueue(self.clock, self.state.snapshot, observer=self.seen)
+        self.queue = SchedulingQueue(self.clock, self.state.snapshot, emit=self.seen.emit)
         self.profile = Profile("wharfinger", assemble())
 
     def add(self, *names, **more):

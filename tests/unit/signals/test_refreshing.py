@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.in_memory import ManualClock
+from tests.observed import subscribed
 from wharfinger.builtins import CATALOGUE
 from wharfinger.language.check import check
 from wharfinger.language.parse.parser import parse
@@ -16,7 +17,7 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.signals.mapping import NodeNames, Series, mapped
 from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import SignalLimits, queries_of
-from wharfinger.signals.refreshing import KEPT, Signals
+from wharfinger.signals.refreshing import KEPT, MetricResumed, MetricSuspended, RefreshFailed, SignalRefreshed, Signals, SignalsFollowed
 
 TEMPLATE = "metric load: percent = prometheus('up', node: \"instance\", refresh: {refresh}, max_age: 60s, min_coverage: 50%)"
 
@@ -33,7 +34,7 @@ def policy(name="p", metrics=LOAD, used="load", namespace=None):
 
 
 class Scene:
-    """Two nodes, a clock that stands still, a source that answers as told, and an observer that notes."""
+    """Two nodes, a clock that stands still, a source that answers as told, and a subscriber that notes."""
 
     def __init__(self, limits=None):
         self.clock = ManualClock()
@@ -45,7 +46,7 @@ class Scene:
         self.asked = []
         self.told = []
         self.stirred = 0
-        self.signals = Signals({"prometheus": self, "metrics_api": self}, self, self.clock, self, limits=limits)
+        self.signals = Signals({"prometheus": self, "metrics_api": self}, self, self.clock, self.heard().emit, limits=limits)
 
     # the source
     async def measured(self, query, nodes):
@@ -71,21 +72,17 @@ class Scene:
     def snapshot(self):
         return self.state.snapshot(self.clock.now())
 
-    # the observer
-    def followed(self, queries):
-        self.known = set(queries)
-
-    def refreshed(self, query, found, seconds):
-        self.told.append("refreshed")
-
-    def refresh_failed(self, query, error, seconds):
-        self.told.append(error.kind.value)
-
-    def suspended(self, what):
-        self.told.append(f"suspended: {what}")
-
-    def resumed(self, what):
-        self.told.append(f"resumed: {what}")
+    # the subscriber
+    def heard(self):
+        return subscribed(
+            {
+                SignalsFollowed: lambda event: setattr(self, "known", set(event.queries)),
+                SignalRefreshed: lambda _: self.told.append("refreshed"),
+                RefreshFailed: lambda event: self.told.append(event.error.kind.value),
+                MetricSuspended: lambda event: self.told.append(f"suspended: {event.suspension}"),
+                MetricResumed: lambda event: self.told.append(f"resumed: {event.suspension}"),
+            }
+        )
 
     # what happens
     async def pass_(self, seconds):

@@ -1,4 +1,4 @@
-"""A scheduler in memory whose observer counts and logs, with what it wrote."""
+"""A scheduler in memory whose events are counted and logged, with what was written."""
 
 from contextlib import asynccontextmanager
 
@@ -6,10 +6,11 @@ import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.observed import subscribed
 from tests.unit.scheduler.running import running
 from wharfinger.telemetry import logs
 from wharfinger.telemetry.metrics import Metrics
-from wharfinger.telemetry.scheduling import TelemetryObserver
+from wharfinger.telemetry.scheduling import SchedulingTelemetry
 
 NOON = 1_700_000_000.25
 
@@ -21,7 +22,9 @@ class Scene:
         self.written = []
         self.logs = logs.configure(form, level, write=self.written.append, now=lambda: NOON)
         self.metrics = Metrics(CollectorRegistry(), of_process=False)
-        self.observer = TelemetryObserver(self.metrics, logs.log(), monotonic)
+        self.scheduling = SchedulingTelemetry(self.metrics, logs.log(), monotonic)
+        self.subscribers = subscribed(self.scheduling.handlers)
+        self.emit = self.subscribers.emit
 
     def value(self, name, **labels):
         """A sample; None if there is none."""
@@ -35,7 +38,7 @@ class Scene:
 
     def text(self):
         """What was logged; nothing can be logged any more."""
-        self.observer.close()
+        self.scheduling.close()
         self.logs.close()
         return b"".join(self.written).decode()
 
@@ -47,5 +50,5 @@ class Scene:
 
 @asynccontextmanager
 async def scheduling(*things, scene, **more):
-    async with running(*things, observer=scene.observer, **more) as world:
+    async with running(*things, subscribers=scene.subscribers, stopwatch=scene.scheduling.stopwatch, **more) as world:
         yield world

@@ -7,7 +7,7 @@ import pytest
 
 from tests.log_lines import LINES
 from tests.unit.scheduler.running import view
-from wharfinger.framework.ports import Attempt
+from wharfinger.scheduler.events import AttemptEnded
 from wharfinger.telemetry.scheduling import line_of
 
 ENGINE = Path(__file__).parents[3] / "engine" / "wharfinger"
@@ -29,7 +29,7 @@ def test_each_is_described_once():
 
 
 def test_the_fields_of_an_attempt_are_those_described():
-    attempt = Attempt(
+    attempt = AttemptEnded(
         pod=view("one"),
         profile="wharfinger",
         result="error",

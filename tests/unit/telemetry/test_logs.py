@@ -11,7 +11,9 @@ import pytest
 
 from tests.unit.scheduler.running import node, pod, view
 from tests.unit.telemetry.scene import Scene, scheduling
-from wharfinger.framework.ports import Attempt, BindFailed
+from wharfinger.emit import Failed
+from wharfinger.framework.ports import BindFailed
+from wharfinger.scheduler.events import AttemptEnded, PodsFlushed
 from wharfinger.telemetry import logs
 from wharfinger.telemetry.logs import redacted
 from wharfinger.telemetry.scheduling import line_of
@@ -28,7 +30,7 @@ def attempt(**fields):
         "ended": 100.02,
         "policy_revision": "abcdef" * 10,
     }
-    return Attempt(pod=view("one"), **{**given, **fields})
+    return AttemptEnded(pod=view("one"), **{**given, **fields})
 
 
 PLACED = {
@@ -51,17 +53,17 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "logs"
 
 def tell(scene, *stories):
     for story in stories:
-        story(scene.observer)
+        story(scene.emit)
     return scene.text().splitlines()
 
 
 def test_json_lines_are_as_they_ever_were(scene):
     lines = tell(
         scene,
-        lambda observer: observer.attempted(attempt(**PLACED)),
-        lambda observer: observer.attempted(attempt(**REJECTED)),
-        lambda observer: observer.failed("pod default/one", BindFailed("too busy")),
-        lambda observer: observer.flushed(3),
+        lambda emit: emit(attempt(**PLACED)),
+        lambda emit: emit(attempt(**REJECTED)),
+        lambda emit: emit(Failed("pod default/one", BindFailed("too busy"))),
+        lambda emit: emit(PodsFlushed(3)),
     )
     assert lines == (GOLDEN / "json.log").read_text().splitlines()
 
@@ -69,8 +71,8 @@ def test_json_lines_are_as_they_ever_were(scene):
 def test_lines_for_people_are_as_they_ever_were():
     lines = tell(
         Scene("console"),
-        lambda observer: observer.attempted(attempt(**PLACED)),
-        lambda observer: observer.failed("pod default/one", BindFailed("too busy")),
+        lambda emit: emit(attempt(**PLACED)),
+        lambda emit: emit(Failed("pod default/one", BindFailed("too busy"))),
     )
     assert lines == (GOLDEN / "console.log").read_text().splitlines()
 
@@ -97,11 +99,11 @@ def test_every_attempt_of_a_running_scheduler_has_exactly_one_line(scene):
 
 
 def test_an_unexpected_error_comes_with_its_traceback(scene):
-    def story(observer):
+    def story(emit):
         try:
             {}["x"]
         except KeyError as error:
-            observer.failed("pod default/one", error)
+            emit(Failed("pod default/one", error))
 
     tell(scene, story)
     line = msgspec.json.decode(b"".join(scene.written))
@@ -113,8 +115,8 @@ def test_an_unexpected_error_comes_with_its_traceback(scene):
 def test_levels_below_the_one_asked_for_are_not_written():
     lines = tell(
         Scene(level="warning"),
-        lambda observer: observer.attempted(attempt(**PLACED)),
-        lambda observer: observer.attempted(attempt(**{**PLACED, "result": "error", "message": "no"})),
+        lambda emit: emit(attempt(**PLACED)),
+        lambda emit: emit(attempt(**{**PLACED, "result": "error", "message": "no"})),
     )
     assert [msgspec.json.decode(line)["result"] for line in lines] == ["error"]
 
@@ -134,9 +136,9 @@ def test_credentials_are_blotted_out(said, written):
 
 
 def test_no_credential_comes_through_any_way(scene):
-    def story(observer):
-        observer.attempted(attempt(result="error", message=f"Bearer {TOKEN}"))
-        observer.failed("lease", RuntimeError(f"Bearer {TOKEN}"))
+    def story(emit):
+        emit(attempt(result="error", message=f"Bearer {TOKEN}"))
+        emit(Failed("lease", RuntimeError(f"Bearer {TOKEN}")))
         logging.getLogger("aiohttp").warning("sent %s", TOKEN)
 
     text = "\n".join(tell(scene, story))
@@ -186,11 +188,11 @@ def test_repeated_errors_are_written_a_few_times_and_then_counted():
     now = [0.0]
     scene = Scene(monotonic=lambda: now[0])
     for _ in range(100):
-        scene.observer.failed("watch of Pod", OSError("broken"))
-    scene.observer.failed("lease", OSError("broken"))
+        scene.emit(Failed("watch of Pod", OSError("broken")))
+    scene.emit(Failed("lease", OSError("broken")))
     assert scene.value("wharfinger_errors_total", place="watch") == 100
     now[0] = 11.0
-    scene.observer.failed("watch of Pod", OSError("broken"))
+    scene.emit(Failed("watch of Pod", OSError("broken")))
     assert scene.value("wharfinger_log_lines_left_out_total", reason="repeated") == 95
     told = [(line["event"], line["place"], line.get("lines")) for line in scene.lines()]
     assert told == [
@@ -203,7 +205,7 @@ def test_repeated_errors_are_written_a_few_times_and_then_counted():
 
 def test_what_was_held_back_is_told_at_the_end(scene):
     for _ in range(7):
-        scene.observer.failed("watch of Pod", OSError("broken"))
+        scene.emit(Failed("watch of Pod", OSError("broken")))
     assert [line["lines"] for line in scene.lines("errors left out")] == [2]
 
 

@@ -4,9 +4,20 @@ from dataclasses import replace
 
 import pytest
 
+from tests.observed import subscribed
 from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, Result, SourceStatus
+from wharfinger.policies.store import (
+    PoliciesReloaded,
+    PolicyChanged,
+    PolicyRemoved,
+    PolicyResumed,
+    PolicyReviewed,
+    PolicySuspended,
+    PolicyTried,
+    SourceChanged,
+)
 from wharfinger.telemetry import logs
-from wharfinger.telemetry.policies import TelemetryPolicyObserver
+from wharfinger.telemetry.policies import PolicyTelemetry
 
 RELOADS = "wharfinger_policy_reload_total"
 WARNING = Finding(severity="warning", code="trial", message="no pod is governed")
@@ -32,8 +43,8 @@ def status(result=Result.ACCEPTED, mode=Mode.ENFORCE, revision="0123456789abcdef
 
 
 @pytest.fixture
-def observer(scene):
-    return TelemetryPolicyObserver(scene.metrics, logs.log())
+def emit(scene):
+    return subscribed(PolicyTelemetry(scene.metrics, logs.log()).handlers).emit
 
 
 def written(scene, event):
@@ -42,15 +53,15 @@ def written(scene, event):
     return [(line["level"], {key: value for key, value in line.items() if key not in {"event", "level", "time"}}) for line in lines]
 
 
-def test_a_suspension_is_counted_and_written(scene, observer):
-    observer.policy_suspended(replace(status(), suspended="it took 50 ms"))
-    observer.policy_suspended(status())
+def test_a_suspension_is_counted_and_written(scene, emit):
+    emit(PolicySuspended(replace(status(), suspended="it took 50 ms")))
+    emit(PolicyResumed(status()))
     assert scene.samples("wharfinger_policy_suspensions_total") == {(("policy", "p"),): 1.0}
     assert written(scene, "policy suspended") == [("warning", {**NAMES, "why": "it took 50 ms"})]
     assert written(scene, "policy resumed") == [("info", NAMES)]
 
 
-def test_every_result_is_counted_from_nought(scene, observer):
+def test_every_result_is_counted_from_nought(scene, emit):
     assert scene.samples(RELOADS) == {(("result", result),): 0.0 for result in ("accepted", "refused", "removed")}
 
 
@@ -68,8 +79,8 @@ def test_every_result_is_counted_from_nought(scene, observer):
         ),
     ],
 )
-def test_a_text_that_was_tried(scene, observer, tried, result, level, more):  # noqa: PLR0917 — the fixtures and the case
-    observer.policy_tried(tried)
+def test_a_text_that_was_tried(scene, emit, tried, result, level, more):  # noqa: PLR0917 — the fixtures and the case
+    emit(PolicyTried(tried))
 
     assert scene.value(RELOADS, result=result) == 1
     assert sum(scene.samples(RELOADS).values()) == 1
@@ -84,36 +95,36 @@ def test_a_text_that_was_tried(scene, observer, tried, result, level, more):  # 
         (status(Result.REFUSED, report="error: oh"), "error", {"state": "kept", "report": "error: oh"}),
     ],
 )
-def test_a_text_that_fares_otherwise_is_written_and_is_no_new_text(scene, observer, changed, level, more):
-    observer.policy_changed(changed)
+def test_a_text_that_fares_otherwise_is_written_and_is_no_new_text(scene, emit, changed, level, more):
+    emit(PolicyChanged(changed))
 
     assert written(scene, "policy changed") == [(level, NAMES | more)]
     assert sum(scene.samples(RELOADS).values()) == 0
 
 
-def test_what_was_found_on_the_cluster_is_written_alone(scene, observer):
-    observer.policy_reviewed(status(findings=(WARNING,), report="all of it"), (WARNING,))
+def test_what_was_found_on_the_cluster_is_written_alone(scene, emit):
+    emit(PolicyReviewed(status(findings=(WARNING,), report="all of it"), (WARNING,)))
 
     assert written(scene, "policy warning") == [("warning", NAMES | {"report": "warning: trial: no pod is governed\n"})]
     assert sum(scene.samples(RELOADS).values()) == 0
 
 
-def test_a_policy_that_was_removed(scene, observer):
-    observer.policy_removed(status())
+def test_a_policy_that_was_removed(scene, emit):
+    emit(PolicyRemoved(status()))
 
     assert scene.value(RELOADS, result="removed") == 1
     assert written(scene, "policy removed") == [("info", NAMES)]
 
 
-def test_a_reload_says_how_many_policies_are_in_which_state(scene, observer):
-    observer.policies_hold([status(), status(), status(Result.REFUSED), status(mode=Mode.SHADOW)], 0.123456)
+def test_a_reload_says_how_many_policies_are_in_which_state(scene, emit):
+    emit(PoliciesReloaded([status(), status(), status(Result.REFUSED), status(mode=Mode.SHADOW)], 0.123456))
 
     assert written(scene, "policies hold") == [("info", {"seconds": 0.1235, "active": 2, "kept": 1, "shadow": 1})]
 
 
-def test_a_source_that_is_lost_and_back(scene, observer):
-    observer.source_changed(SourceStatus(name="folder", lost="no such folder", notes=(), texts=2))
-    observer.source_changed(SourceStatus(name="folder", lost="", notes=("one is mounted by itself",), texts=2))
+def test_a_source_that_is_lost_and_back(scene, emit):
+    emit(SourceChanged(SourceStatus(name="folder", lost="no such folder", notes=(), texts=2)))
+    emit(SourceChanged(SourceStatus(name="folder", lost="", notes=("one is mounted by itself",), texts=2)))
 
     lines = [(line["event"], line["level"], line.get("why"), line.get("note")) for line in scene.lines()]
     assert lines == [

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.scheduler.running import view
 from tests.unit.simulate.clusters import chain_of, pods_of, state_of
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.framework.ports import Attempt
+from wharfinger.scheduler.events import AttemptEnded, Decided
 from wharfinger.telemetry.recent_decisions import SAVED, RecentDecisions
 
 
@@ -23,7 +23,9 @@ class Timer:
 def attempt(pod, result="scheduled", node="n1", message="", **more):
     stages = {"queue": 0.001, "decide": 0.002}
     times = {"first_seen": 1.0, "started": 2.0, "ended": 3.0}
-    return Attempt(pod=pod, profile="wharfinger", result=result, attempts=1, node=node, message=message, stages=stages, **times, **more)
+    return AttemptEnded(
+        pod=pod, profile="wharfinger", result=result, attempts=1, node=node, message=message, stages=stages, **times, **more
+    )
 
 
 @pytest.fixture
@@ -31,14 +33,18 @@ def recent():
     return RecentDecisions(lambda: 1_700_000_000.0, Timer())
 
 
+def tell(recent, event):
+    recent.handlers[type(event)](event)
+
+
 def names(records):
     return [record.pod for record in records]
 
 
 def test_the_newest_come_first_and_can_be_chosen(recent):
-    recent.attempted(attempt(view("a")))
-    recent.attempted(attempt(view("b"), result="unschedulable", node=None, message="0/3 nodes"))
-    recent.attempted(attempt(view("a"), result="error", message="lost"))
+    tell(recent, attempt(view("a")))
+    tell(recent, attempt(view("b"), result="unschedulable", node=None, message="0/3 nodes"))
+    tell(recent, attempt(view("a"), result="error", message="lost"))
 
     assert names(recent.latest()) == ["default/a", "default/b", "default/a"]
     assert [record.result for record in recent.latest(pod="default/a")] == ["error", "scheduled"]
@@ -51,8 +57,8 @@ def test_a_decision_that_there_is_time_for_keeps_its_best_nodes(recent):
     decider, state = Decider(chain_of()), state_of(20, running=30)
     [pod] = pods_of(1)
     decision = decider.decide(state.snapshot(), pod)
-    recent.decided("wharfinger", decision)
-    recent.attempted(attempt(pod, node=decision.node))
+    tell(recent, Decided("wharfinger", decision))
+    tell(recent, attempt(pod, node=decision.node))
 
     [record] = recent.latest()
     assert record.best[0].node == decision.node
@@ -67,18 +73,18 @@ def test_when_time_is_used_up_nothing_is_read_and_later_it_is_again():
     decider, state, pods = Decider(chain_of()), state_of(5), pods_of(3)
     timer.step = SAVED + 0.001
     for pod in pods[:2]:
-        recent.decided("wharfinger", decider.decide(state.snapshot(), pod))
-        recent.attempted(attempt(pod))
+        tell(recent, Decided("wharfinger", decider.decide(state.snapshot(), pod)))
+        tell(recent, attempt(pod))
     timer.at += 1000.0
-    recent.decided("wharfinger", decider.decide(state.snapshot(), pods[2]))
-    recent.attempted(attempt(pods[2]))
+    tell(recent, Decided("wharfinger", decider.decide(state.snapshot(), pods[2])))
+    tell(recent, attempt(pods[2]))
 
     assert [record.best is None for record in recent.latest()] == [False, True, False]
 
 
 def test_an_unknown_node_and_pods_that_fit_nowhere_are_kept_without_scores(recent):
-    recent.decided("wharfinger", Decider(chain_of()).decide(state_of(0).snapshot(), view("a")))
-    recent.attempted(attempt(view("a"), result="unschedulable", node=None, message="no nodes"))
+    tell(recent, Decided("wharfinger", Decider(chain_of()).decide(state_of(0).snapshot(), view("a"))))
+    tell(recent, attempt(view("a"), result="unschedulable", node=None, message="no nodes"))
     assert next(recent.latest()).best is None
 
 
@@ -92,8 +98,8 @@ def test_the_bytes_are_bounded_and_counted_honestly():
     def fill():
         for number in range(2000):
             if number % 5 == 0:
-                recent.decided("wharfinger", decision)
-            recent.attempted(attempt(pod, message=f"{number} {message}"))
+                tell(recent, Decided("wharfinger", decision))
+            tell(recent, attempt(pod, message=f"{number} {message}"))
 
     fill()  # what is made once is made before measuring
     records, recent._records = list(recent._records), type(recent._records)()
@@ -114,7 +120,7 @@ def test_the_bytes_are_bounded_and_counted_honestly():
 
 def test_a_huge_message_leaves_alone_what_it_does_not_fit_with():
     recent = RecentDecisions(lambda: 0.0, Timer(), most_bytes=10_000)
-    recent.attempted(attempt(view("a"), message="x" * 20_000))
+    tell(recent, attempt(view("a"), message="x" * 20_000))
     assert len(recent) == recent.n_bytes == 0
-    recent.attempted(attempt(view("b")))
+    tell(recent, attempt(view("b")))
     assert names(recent.latest()) == ["default/b"]

@@ -1,15 +1,17 @@
 """What became of policies lately, for people."""
 
+from tests.observed import subscribed
 from tests.unit.telemetry.test_policies import WARNING, status
 from wharfinger.framework.policy_status import Result
+from wharfinger.policies.store import PolicyChanged, PolicyRemoved, PolicyReviewed, PolicyTried
 from wharfinger.telemetry.policies import ReloadHistory
 
 
-def told(*tell):
-    """What is remembered of (method, arguments)."""
+def told(*events):
+    """What is remembered of events."""
     history = ReloadHistory(lambda: 7.0)
-    for method, *arguments in tell:
-        getattr(history, method)(*arguments)
+    for event in events:
+        subscribed(history.handlers).emit(event)
     return [(each.at, each.what, each.kept, each.report) for each in history.reloads]
 
 
@@ -17,16 +19,16 @@ KEPT = status(Result.REFUSED, report="error: oh")
 
 
 def test_a_refused_text_is_shown_with_what_goes_on():
-    assert told(("policy_tried", KEPT)) == [(0.0, "refused", True, "error: oh")]
+    assert told(PolicyTried(KEPT)) == [(0.0, "refused", True, "error: oh")]
 
 
 def test_of_a_removed_policy_nothing_goes_on():
-    assert told(("policy_removed", KEPT)) == [(7.0, "removed", False, "")]
+    assert told(PolicyRemoved(KEPT)) == [(7.0, "removed", False, "")]
 
 
 def test_a_policy_that_takes_over_does_so_now():
-    assert told(("policy_changed", status())) == [(7.0, "accepted", False, "")]
+    assert told(PolicyChanged(status())) == [(7.0, "accepted", False, "")]
 
 
 def test_what_was_found_on_the_cluster_is_shown_alone():
-    assert told(("policy_reviewed", status(report="error: old"), (WARNING,))) == [(7.0, "warned", False, "trial: no pod is governed")]
+    assert told(PolicyReviewed(status(report="error: old"), (WARNING,))) == [(7.0, "warned", False, "trial: no pod is governed")]

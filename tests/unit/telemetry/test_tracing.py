@@ -12,8 +12,8 @@ from opentelemetry.trace import StatusCode
 
 from tests.unit.scheduler.running import pod
 from wharfinger.errors import UsageError
-from wharfinger.framework.ports import Attempt
 from wharfinger.model.objects.pod_view import PodView
+from wharfinger.scheduler.events import AttemptEnded
 from wharfinger.telemetry import tracing
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -24,7 +24,7 @@ def attempt(annotations=None, result="scheduled", stages=STAGES, **more):
     found = pod("web")
     found = msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, annotations=annotations or {}))
     times = {"first_seen": 90.0, "started": 100.0, "ended": 104.0}
-    return Attempt(pod=PodView(found), profile="wharfinger", result=result, attempts=2, stages=stages, node="n1", **times, **more)
+    return AttemptEnded(pod=PodView(found), profile="wharfinger", result=result, attempts=2, stages=stages, node="n1", **times, **more)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def seconds(span):
 
 
 def test_the_stages_of_an_attempt_are_spans_at_their_times(traces, spans):
-    traces().attempted(attempt(feasible=3, n_nodes=5, policy_revision="f" * 64))
+    traces().handlers[AttemptEnded](attempt(feasible=3, n_nodes=5, policy_revision="f" * 64))
     found = {span.name: span for span in spans.get_finished_spans()}
     root = found.pop("schedule pod")
 
@@ -69,7 +69,7 @@ def test_the_stages_of_an_attempt_are_spans_at_their_times(traces, spans):
 
 
 def test_an_error_is_one(traces, spans):
-    traces().attempted(attempt(result="error", message="no answer", stages={"decide": 0.5}))
+    traces().handlers[AttemptEnded](attempt(result="error", message="no answer", stages={"decide": 0.5}))
     [_, root] = spans.get_finished_spans()
     assert root.status.status_code is StatusCode.ERROR
     assert root.status.description == "no answer"
@@ -77,12 +77,12 @@ def test_an_error_is_one(traces, spans):
 
 @pytest.mark.parametrize(("chance", "recorded"), [(0.24, True), (0.25, False), (0.99, False)])
 def test_only_a_share_begins_a_trace(traces, spans, chance, recorded):
-    traces(ratio=0.25, chance=chance).attempted(attempt())
+    traces(ratio=0.25, chance=chance).handlers[AttemptEnded](attempt())
     assert bool(spans.get_finished_spans()) is recorded
 
 
 def test_a_pod_is_part_of_the_trace_that_its_annotation_names(traces, spans):
-    traces(ratio=0.0).attempted(attempt({"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "vendor=1"}))
+    traces(ratio=0.0).handlers[AttemptEnded](attempt({"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "vendor=1"}))
     root = next(span for span in spans.get_finished_spans() if span.name == "schedule pod")
     assert format(root.context.trace_id, "032x") == TRACE
     assert format(root.parent.span_id, "016x") == PARENT
@@ -90,22 +90,22 @@ def test_a_pod_is_part_of_the_trace_that_its_annotation_names(traces, spans):
 
 
 def test_a_trace_that_is_not_recorded_is_not_recorded_here_either(traces, spans):
-    traces(ratio=1.0).attempted(attempt({"traceparent": f"00-{TRACE}-{PARENT}-00"}))
+    traces(ratio=1.0).handlers[AttemptEnded](attempt({"traceparent": f"00-{TRACE}-{PARENT}-00"}))
     assert spans.get_finished_spans() == ()
 
 
 @pytest.mark.parametrize("nonsense", ["", "00-zz-1-01", f"00-{'0' * 32}-{PARENT}-01", "x" * 100_000])
 def test_an_annotation_that_names_no_trace_counts_as_none(traces, spans, nonsense):
-    traces(ratio=0.0).attempted(attempt({"traceparent": nonsense}))
+    traces(ratio=0.0).handlers[AttemptEnded](attempt({"traceparent": nonsense}))
     assert spans.get_finished_spans() == ()
-    traces(ratio=1.0).attempted(attempt({"traceparent": nonsense}))
+    traces(ratio=1.0).handlers[AttemptEnded](attempt({"traceparent": nonsense}))
     assert spans.get_finished_spans()
 
 
 def test_spans_go_to_an_exporter_in_batches_and_at_the_end(spans):
     provider = tracing.provider_of(spans, "1.2.3", "me")
     traces = tracing.PodTraces(provider, 1.0, now=lambda: 0.0, monotonic=lambda: 0.0)
-    traces.attempted(attempt())
+    traces.handlers[AttemptEnded](attempt())
     traces.close()
     found = spans.get_finished_spans()
     assert len(found) == len(STAGES) + 1
@@ -127,7 +127,7 @@ def test_a_collector_that_is_not_there_is_told_once_and_not_waited_for(monkeypat
     exporter = tracing.exporter_of("http://127.0.0.1:1", told.append)
     traces = tracing.PodTraces(tracing.provider_of(exporter, "1", "me"), 1.0, now=lambda: 0.0, monotonic=lambda: 0.0)
     for _ in range(3):
-        traces.attempted(attempt())
+        traces.handlers[AttemptEnded](attempt())
         traces._provider.force_flush()
     began = time.monotonic()
     traces.close()
@@ -143,7 +143,7 @@ def test_what_an_exporter_raises_is_told_without_its_text(caplog):
 
     told = []
     traces = tracing.PodTraces(tracing.provider_of(tracing.Reported(Raising(), told.append), "1", "me"), 1.0, lambda: 0.0, lambda: 0.0)
-    traces.attempted(attempt())
+    traces.handlers[AttemptEnded](attempt())
     traces.close()
     assert [str(error) for error in told] == ["the collector does not take traces (ValueError), 7 spans and all until it does are lost"]
     assert caplog.records == []

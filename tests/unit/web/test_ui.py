@@ -174,7 +174,7 @@ def test_values_beyond_the_scale_keep_their_distance():
 @asynccontextmanager
 async def feeding_from(board, clock=None):
     failures = []
-    feed = Feed(board, clock or ManualClock(), lambda where, error: failures.append((where, str(error))))
+    feed = Feed(board, clock or ManualClock(), lambda event: failures.append((event.where, str(event.error))))
     feed.failures = failures
     yield feed
     feed.close()

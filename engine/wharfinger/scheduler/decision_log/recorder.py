@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from wharfinger.emit import Handlers
 from wharfinger.model import objects
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState, checkpoint_of
 from wharfinger.scheduler.decision_log.lines import LoggedAnswer, LoggedQuestion
+from wharfinger.scheduler.events import Decided
 
 if TYPE_CHECKING:
     from wharfinger.framework.chain import Chain
@@ -127,7 +129,7 @@ class RecordedState(ClusterState):
 
 
 class DecisionRecorder:
-    """Records one scheduler, whose state has to be `state`; `decided` has to be called before the state changes again.
+    """Records one scheduler, whose state has to be `state` and whose decisions go to `handlers`.
 
     Changes before the first decision are not recorded one by one: the checkpoint that is written then has them all.
     """
@@ -137,9 +139,11 @@ class DecisionRecorder:
         self._chains: dict[str, Chain] = {}
         self._begun = False
         self.state = RecordedState(self._changed)
+        self.handlers: Handlers = {Decided: self._decided}
 
-    def decided(self, profile: str, decision: Decision) -> None:
+    def _decided(self, event: Decided) -> None:
         """Record a decision that was just made on the present state."""
+        profile, decision = event.profile, event.decision
         if self._writer.wants_checkpoint and not self.begin():
             return
         if self._chains.get(profile) is not decision.chain:

@@ -29,6 +29,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from wharfinger.emit import Emit, Failed
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.web.debug import is_ours, not_ours
@@ -126,10 +127,10 @@ class Watcher:
 class Feed:
     """Sends the data of a board to all watchers."""
 
-    def __init__(self, board: Board, clock: Clock, failed: Callable[[str, BaseException], None]) -> None:
+    def __init__(self, board: Board, clock: Clock, emit: Emit) -> None:
         self._board = board
         self._clock = clock
-        self._failed = failed
+        self._emit = emit
         self._watchers: list[Watcher] = []
         self._channels: dict[str, Channel] = {}
         self._parts: dict[str, bytes] = {}
@@ -186,7 +187,7 @@ class Feed:
             try:
                 spent = await self._tell()
             except Exception as error:  # noqa: BLE001 — the next update may succeed
-                self._failed("live page", error)
+                self._emit(Failed("live page", error))
                 spent = self._clock.monotonic() - began
             await self._clock.sleep(max(INTERVAL, spent / SHARE))
 

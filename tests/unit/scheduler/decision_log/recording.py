@@ -18,6 +18,7 @@ from wharfinger.model.columns.metric_table import MetricColumn
 from wharfinger.scheduler.decision_log import writer as writing
 from wharfinger.scheduler.decision_log.recorder import DecisionRecorder
 from wharfinger.scheduler.decision_log.writer import LogWriter
+from wharfinger.scheduler.events import Decided
 from wharfinger.simulate.replay import Replay
 
 FIRST = """
@@ -52,8 +53,8 @@ class Recorded(Running):
         super().__init__({"wharfinger": assemble([policy(text)])}, state=recording.state)
         self.writer = recording._writer
         self.decisions = []
-        self.scheduler.show_decisions(recording.decided)
-        self.scheduler.show_decisions(lambda _profile, decision: self.decisions.append((decision.pod.key, decision.node)))
+        self.subscribers.subscribe(recording.handlers)
+        self.subscribers.subscribe({Decided: lambda event: self.decisions.append((event.decision.pod.key, event.decision.node))})
         self.chance = random.Random(seed)
         self.n_pods = self.n_nodes = 0
 

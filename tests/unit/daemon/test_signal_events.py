@@ -6,16 +6,17 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client import CollectorRegistry
 
+from tests.observed import subscribed
 from tests.unit.signals.test_refreshing import policy
-from wharfinger.daemon.cluster_events import SignalEvents, SignalObservers
+from wharfinger.daemon.cluster_events import SignalEvents
 from wharfinger.framework.ports import Reference
 from wharfinger.language.semantics.authority import CLUSTER, Authority
 from wharfinger.signals.mapping import NodeNames, Series, mapped
 from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import queries_of
-from wharfinger.signals.refreshing import Suspension
+from wharfinger.signals.refreshing import MetricResumed, MetricSuspended, RefreshFailed, SignalRefreshed, SignalsFollowed, Suspension
 from wharfinger.telemetry.metrics import Metrics
-from wharfinger.telemetry.policies import TelemetrySignalObserver
+from wharfinger.telemetry.policies import SignalTelemetry
 
 POLICY = policy()
 (METRIC,) = POLICY.metrics
@@ -48,19 +49,24 @@ def registry():
 
 
 @pytest.fixture
-def observer(log, registry):
-    return TelemetrySignalObserver(Metrics(registry, of_process=False), log)
+def telemetry(log, registry):
+    return SignalTelemetry(Metrics(registry, of_process=False), log)
+
+
+@pytest.fixture
+def emit(telemetry):
+    return subscribed(telemetry.handlers).emit
 
 
 def found(*texts):
     return mapped([Series({"instance": text}, 0.5, 1.0) for text in texts], QUERY, NodeNames(1, [], []))
 
 
-def test_a_failure_is_said_once_and_counted_each_time(observer, log, registry):
+def test_a_failure_is_said_once_and_counted_each_time(emit, log, registry):
     for _ in range(3):
-        observer.refresh_failed(QUERY, SignalFailed(Kind.TIMEOUT, "late"), 1.0)
-    observer.refresh_failed(QUERY, SignalFailed(Kind.TLS, "who is that"), 1.0)
-    observer.refreshed(QUERY, found(), 0.1)
+        emit(RefreshFailed(QUERY, SignalFailed(Kind.TIMEOUT, "late"), 1.0))
+    emit(RefreshFailed(QUERY, SignalFailed(Kind.TLS, "who is that"), 1.0))
+    emit(SignalRefreshed(QUERY, found(), 0.1))
     assert [(level, event) for level, event, _ in log.lines] == [
         ("warning", "signal not refreshed"),
         ("warning", "signal not refreshed"),
@@ -72,32 +78,32 @@ def test_a_failure_is_said_once_and_counted_each_time(observer, log, registry):
     assert registry.get_sample_value("wharfinger_signal_refresh_duration_seconds_count", {"server": "default"}) == 5.0
 
 
-def test_odd_series_are_said_when_they_begin(observer, log):
+def test_odd_series_are_said_when_they_begin(emit, log):
     for texts in (["x"], ["x", "y"], [], ["x"]):
-        observer.refreshed(QUERY, found(*texts), 0.1)
+        emit(SignalRefreshed(QUERY, found(*texts), 0.1))
     assert [(event, fields["series"]) for _, event, fields in log.lines] == [("signal has odd series", 1), ("signal has odd series", 1)]
 
 
-def test_suspensions_are_counted_by_metric(observer, log, registry):
-    observer.suspended(suspension(0.1))
-    observer.resumed(suspension(0.9))
+def test_suspensions_are_counted_by_metric(emit, log, registry):
+    emit(MetricSuspended(suspension(0.1)))
+    emit(MetricResumed(suspension(0.9)))
     assert [(level, event) for level, event, _ in log.lines] == [("warning", "metric suspended"), ("info", "metric resumed")]
     assert registry.get_sample_value("wharfinger_signal_suspensions_total", {"policy": "p", "metric": "load"}) == 1.0
 
 
-def test_what_nobody_measures_any_more_leaves_no_series_and_nothing_in_memory(observer, registry):
+def test_what_nobody_measures_any_more_leaves_no_series_and_nothing_in_memory(emit, telemetry, registry):
     series = ("wharfinger_signal_suspensions_total", {"policy": "p", "metric": "load"})
-    observer.followed({QUERY.key: QUERY})
-    observer.suspended(suspension(0.1))
-    observer.refresh_failed(QUERY, SignalFailed(Kind.TIMEOUT, "late"), 1.0)
-    observer.refreshed(QUERY, found("x"), 0.1)
-    observer.refresh_failed(QUERY, SignalFailed(Kind.TIMEOUT, "late"), 1.0)
-    observer.followed({QUERY.key: QUERY})
+    emit(SignalsFollowed({QUERY.key: QUERY}))
+    emit(MetricSuspended(suspension(0.1)))
+    emit(RefreshFailed(QUERY, SignalFailed(Kind.TIMEOUT, "late"), 1.0))
+    emit(SignalRefreshed(QUERY, found("x"), 0.1))
+    emit(RefreshFailed(QUERY, SignalFailed(Kind.TIMEOUT, "late"), 1.0))
+    emit(SignalsFollowed({QUERY.key: QUERY}))
     assert registry.get_sample_value(*series) == 1.0
 
-    observer.followed({})
+    emit(SignalsFollowed({}))
     assert registry.get_sample_value(*series) is None
-    assert (observer._failing, observer._odd, observer._suspended) == ({}, {}, set())
+    assert (telemetry._failing, telemetry._odd, telemetry._suspended) == ({}, {}, set())
 
 
 def status(name, about, authority=CLUSTER):
@@ -109,9 +115,9 @@ def test_nothing_of_a_policy_is_told_on_the_object_of_another_that_wants_its_nam
     recorder = SimpleNamespace(record_about=lambda what, *_, **__: recorded.append(what.name))
     whose = {"cluster": CLUSTER, "team-a": Authority("team-a"), "team-b": Authority("team-b")}
     statuses = [status("p", Reference(kind="PolicyApp", name=name), authority) for name, authority in whose.items()]
-    observer = SignalEvents(recorder, SimpleNamespace(statuses=statuses), lambda: True)
+    emit = subscribed(SignalEvents(recorder, SimpleNamespace(statuses=statuses), lambda: True).handlers).emit
     for authority in whose.values():
-        observer.suspended(suspension(0.1, authority))
+        emit(MetricSuspended(suspension(0.1, authority)))
     assert recorded == list(whose)
 
 
@@ -120,11 +126,11 @@ def test_events_are_about_the_object_that_has_the_policy_and_told_by_the_leader(
     recorder = SimpleNamespace(record_about=lambda what, event, **_: recorded.append((what, event.type, event.reason, event.note)))
     statuses = [status("p", about), status("other", about), status("p", None)]
     leads = [True]
-    observer = SignalObservers([SignalEvents(recorder, SimpleNamespace(statuses=statuses), lambda: leads[0])])
-    observer.suspended(suspension(0.1))
-    observer.resumed(suspension(0.9))
+    emit = subscribed(SignalEvents(recorder, SimpleNamespace(statuses=statuses), lambda: leads[0]).handlers).emit
+    emit(MetricSuspended(suspension(0.1)))
+    emit(MetricResumed(suspension(0.9)))
     leads[0] = False
-    observer.suspended(suspension(0.1))
+    emit(MetricSuspended(suspension(0.1)))
     assert recorded == [
         (
             about,

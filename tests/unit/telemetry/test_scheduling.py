@@ -13,6 +13,8 @@ from wharfinger.framework.chain import Chain, Link, assemble
 from wharfinger.framework.extension import Permission, PermitPlugin, ReservePlugin
 from wharfinger.framework.ports import BindFailed
 from wharfinger.framework.verdict import Reason
+from wharfinger.kube.connection import RequestAnswered
+from wharfinger.scheduler.events import AttemptEnded
 from wharfinger.telemetry import timing
 from wharfinger.telemetry.metrics import requests_seen
 
@@ -31,9 +33,9 @@ def with_plugin(plugin):
     return {"wharfinger": Chain(links=(*base.links, Link(plugin=plugin, weight=None)))}
 
 
-def test_listeners_get_each_attempt(scene):
+def test_subscribers_get_each_attempt(scene):
     seen = []
-    scene.observer.on_attempt(seen.append)
+    scene.subscribers.subscribe({AttemptEnded: seen.append})
 
     async def story():
         async with scheduling(node("a"), pod("one"), pod("two"), scene=scene):
@@ -222,7 +224,7 @@ def test_rules_that_are_gone_have_no_series_any_more(scene):
 
     async def story():
         async with scheduling(node("a"), pod("one"), chains={"wharfinger": assemble([compiled(ZONED)])}, scene=scene) as world:
-            scene.observer.tell_rules_of(lambda: rules_of(world.scheduler))
+            scene.scheduling.limit_rules_to(lambda: rules_of(world.scheduler))
             assert scene.value("wharfinger_policy_rule_evaluations_total", **rule) == 1
             world.scheduler.adopt({"wharfinger": assemble([compiled(ZONED)])})
             assert scene.value("wharfinger_policy_rule_evaluations_total", **rule) == 1, "the same text once more"
@@ -276,7 +278,7 @@ def test_counts_go_on_when_policies_are_adopted_anew(scene):
 def test_extension_points_and_plugins_show_the_decisions_that_chance_picks(scene, monkeypatch, chance, shown):
     monkeypatch.setattr(timing.random, "random", lambda: chance)
     monkeypatch.setattr(
-        scene.observer,
+        scene.scheduling,
         "stopwatch",
         lambda profile: timing.DecisionStopwatch(scene.metrics, timing.Efforts(scene.metrics), profile, chance=lambda: chance),
     )
@@ -297,10 +299,10 @@ def test_extension_points_and_plugins_show_the_decisions_that_chance_picks(scene
 
 
 def test_requests_by_code_and_method(scene):
-    answered = requests_seen(scene.metrics, "https://user:word@[::1]:6443/base")
-    answered("POST", 201, 0.003)
-    answered("POST", 0, 30.0)
-    answered("GET", 200, None)
+    scene.subscribers.subscribe(requests_seen(scene.metrics, "https://user:word@[::1]:6443/base"))
+    scene.emit(RequestAnswered("POST", 201, 0.003))
+    scene.emit(RequestAnswered("POST", 0, 30.0))
+    scene.emit(RequestAnswered("GET", 200, None))
     host = "[::1]:6443"
     assert scene.value("rest_client_requests_total", code="201", method="POST", host=host) == 1
     assert scene.value("rest_client_requests_total", code="<error>", method="POST", host=host) == 1

@@ -1,0 +1,119 @@
+"""The events of the scheduler: decisions, attempts, queued pods, preemptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from wharfinger.model.objects.pod_view import PodView
+
+if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.decision import Decision
+    from wharfinger.scheduler.queued_pods import QueuedPod
+
+
+class Decided(Struct, frozen=True):
+    """A decision of a profile was made. The state is still that of the decision: nothing has been assumed or written yet."""
+
+    profile: str
+    decision: Decision
+
+
+class AttemptEnded(Struct, frozen=True, kw_only=True):
+    """One attempt to schedule a pod has ended: its outcome, and its duration in seconds.
+
+    `result` is `scheduled`, `unschedulable` or `error`, as in `scheduler_schedule_attempts_total`. `stages` has the seconds of the stages
+    that ran: `queue` (waiting, since the pod became ready), `decide`, `reserve`, `permit`, `pre_bind`, `bind`. Monotonic times:
+    `first_seen` when the pod first entered the queue (a gated one when its gates were gone), `started` when it left it for this attempt,
+    `ended` at the end. `flushed`: the pod was tried without a helpful event, only because it had waited for the longest allowed time.
+    """
+
+    pod: PodView
+    profile: str
+    result: str
+    attempts: int
+    first_seen: float
+    started: float
+    ended: float
+    flushed: bool = False
+    node: str | None = None
+    message: str = ""
+    snapshot_revision: int = 0
+    policy_revision: str = ""
+    feasible: int = 0
+    n_nodes: int = 0
+    plugins: tuple[str, ...] = ()
+    stages: Mapping[str, float] = {}
+
+
+class PodQueued(Struct, frozen=True):
+    """A pod entered `active`, `backoff` or `unschedulable` because of something (`PodAdd`, `NodeUpdate`, …)."""
+
+    queue: str
+    cause: str
+
+
+class Preempted(Struct, frozen=True):
+    """A node was nominated for a pod, and so many pods are evicted from it."""
+
+    preemptor: PodView
+    node: str
+    victims: int
+
+
+class PodsFlushed(Struct, frozen=True):
+    """So many pods are tried again after the longest wait, without a change of the cluster that could help them."""
+
+    pods: int
+
+
+class DecisionSummary(Struct, frozen=True, kw_only=True):
+    """A decision without its details, which the next decision overwrites."""
+
+    node: str | None
+    message: str
+    feasible: int
+    n_nodes: int
+    snapshot_revision: int
+    policy_revision: str
+    plugins: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, decision: Decision, plugins: tuple[str, ...] = ()) -> DecisionSummary:
+        """The summary of a decision; `plugins` are those that rejected nodes."""
+        return cls(
+            node=decision.node,
+            message=decision.message,
+            feasible=decision.feasible,
+            n_nodes=decision.n_nodes,
+            snapshot_revision=decision.snapshot_revision,
+            policy_revision=decision.policy_revision,
+            plugins=plugins,
+        )
+
+
+NOT_DECIDED = DecisionSummary(node=None, message="", feasible=0, n_nodes=0, snapshot_revision=0, policy_revision="")
+
+
+def attempt_ended(queued: QueuedPod, result: str, ended: float, decided: DecisionSummary = NOT_DECIDED, message: str = "") -> AttemptEnded:
+    """The event of an attempt that has just ended."""
+    return AttemptEnded(
+        pod=queued.pod,
+        profile=queued.profile.name,
+        result=result,
+        attempts=queued.attempts,
+        first_seen=queued.first_seen,
+        started=queued.started,
+        ended=ended,
+        flushed=queued.flushed,
+        node=decided.node,
+        message=message or decided.message,
+        snapshot_revision=decided.snapshot_revision,
+        policy_revision=decided.policy_revision,
+        feasible=decided.feasible,
+        n_nodes=decided.n_nodes,
+        plugins=decided.plugins,
+        stages=dict(queued.stages),
+    )
