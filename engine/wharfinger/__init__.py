@@ -8,74 +8,35 @@
     print(decision.node, decision.message)
     print(wharfinger.explain(policies, cluster, cluster.pending[0]))
 
-Names are imported on first use (PEP 562): `import wharfinger` alone costs next to nothing.
+`__init__.pyi` lists the public names with their modules, which are imported on first use (PEP 562): `import wharfinger` alone costs next to
+nothing.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from wharfinger.api import decide, explain, load_config, load_policies, load_snapshot, place
-    from wharfinger.compiler.program import CompiledPolicy
-    from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
-    from wharfinger.explain.explanation import Explanation
-    from wharfinger.framework.configuration.chain_settings import ChainConfig
-    from wharfinger.framework.evaluation.decision import Decision
-    from wharfinger.language.report.diagnostics import PolicyError
-    from wharfinger.simulate.cluster import Cluster
-
-    __version__: str
-
-__all__ = [
-    "ChainConfig",
-    "Cluster",
-    "CompiledPolicy",
-    "Decision",
-    "Explanation",
-    "InvalidObject",
-    "PolicyError",
-    "UnknownObject",
-    "UsageError",
-    "WharfingerError",
-    "__version__",
-    "decide",
-    "explain",
-    "load_config",
-    "load_policies",
-    "load_snapshot",
-    "place",
-]
-
-_HOMES = {
-    "ChainConfig": "framework.configuration.chain_settings",
-    "Cluster": "simulate.cluster",
-    "CompiledPolicy": "compiler.program",
-    "Decision": "framework.evaluation.decision",
-    "Explanation": "explain.explanation",
-    "InvalidObject": "errors",
-    "PolicyError": "language.report.diagnostics",
-    "UnknownObject": "errors",
-    "UsageError": "errors",
-    "WharfingerError": "errors",
-    "decide": "api",
-    "explain": "api",
-    "load_config": "api",
-    "load_policies": "api",
-    "load_snapshot": "api",
-    "place": "api",
-}
+from functools import cache
+from typing import Any
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return _version()
-    if name not in _HOMES:
+    if name == "__all__":
+        return __dir__()
+    if name not in _homes():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = getattr(importlib.import_module(_homes()[name]), name)
     globals()[name] = value
     return value
+
+
+@cache
+def _homes() -> dict[str, str]:
+    """The modules of the public names, as type checkers read them."""
+    ast, pathlib = importlib.import_module("ast"), importlib.import_module("pathlib")  # not needed by most who import this package
+    stub = ast.parse(pathlib.Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    return {name.name: found.module for found in stub.body if isinstance(found, ast.ImportFrom) for name in found.names}
 
 
 def _version() -> str:
@@ -88,4 +49,4 @@ def _version() -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*_homes(), "__version__"])

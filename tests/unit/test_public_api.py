@@ -18,6 +18,13 @@ def test_every_name_that_is_offered_exists():
     assert dir(wharfinger) == sorted(wharfinger.__all__)
 
 
+def test_a_star_imports_every_name():
+    found = {}
+    exec("from wharfinger import *", found)
+    assert found.keys() - {"__builtins__"} == set(wharfinger.__all__)
+    assert {"decide", "PolicyError", "__version__"} <= found.keys()
+
+
 def test_other_names_do_not():
     with pytest.raises(AttributeError, match="has no attribute 'schedule'"):
         wharfinger.schedule  # noqa: B018 — the attribute access is the test

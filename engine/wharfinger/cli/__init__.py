@@ -9,6 +9,7 @@ nothing but the input (no times, no terminal width); progress, warnings and erro
 
 from __future__ import annotations
 
+import ast
 import errno
 import gc
 import importlib
@@ -18,6 +19,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -65,9 +67,9 @@ TRACEBACK = "WHARF_TRACEBACK"
 
 
 class Verbs(typer.core.TyperGroup):
-    """A command group that imports a verb's module when the verb is used."""
+    """A command group that imports a verb's module when the verb is used, not to list it: all of them take seconds of CPU."""
 
-    _names_only = False
+    _described_only = False
     _commands: dict[str, Any] | None = None
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 — the signature is the group's
@@ -78,8 +80,8 @@ class Verbs(typer.core.TyperGroup):
         """The command of a verb, or None when there is no such verb."""
         if cmd_name not in VERBS:
             return None
-        if self._names_only:
-            return typer.core.TyperCommand(cmd_name)
+        if self._described_only:
+            return typer.core.TyperCommand(cmd_name, help=_help_of(VERBS[cmd_name]))
         if self._commands is None:
             self._commands = {}
         if cmd_name not in self._commands:
@@ -87,9 +89,14 @@ class Verbs(typer.core.TyperGroup):
         return self._commands[cmd_name]
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """The verbs and options that begin like this, by name alone: importing every verb for its help would take seconds."""
-        self._names_only = True
+        """The verbs and options that begin like this."""
+        self._described_only = True
         return super().shell_complete(ctx, incomplete)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the verbs, each with the first sentence of its help."""
+        self._described_only = True
+        super().format_commands(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The words for the verb. UsageError for an empty word, which would mean the current folder."""
@@ -143,6 +150,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     group = typer.main.get_command(app)
     words = list(sys.argv[1:] if arguments is None else arguments)
     return _shielded(lambda: group.main(args=words, prog_name="wharf", standalone_mode=False))
+
+
+def _help_of(module: str) -> str | None:
+    """The docstring of the function `command` in a verb's module, which is read and not imported."""
+    source = Path(*verbs.__path__, f"{module.rpartition('.')[2]}.py").read_text(encoding="utf-8")
+    functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+    return next(ast.get_docstring(function) for function in functions if function.name == "command")
 
 
 def _command(verb: str) -> Any:

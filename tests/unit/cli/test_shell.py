@@ -1,5 +1,7 @@
 """What every verb has in common: exit codes, one sentence for what went wrong, no tracebacks."""
 
+import importlib
+import inspect
 import json
 import os
 import re
@@ -56,6 +58,19 @@ def test_help_names_every_verb(wharf):
     code, out, _ = wharf("--help")
     assert code == 0
     assert all(re.search(rf"^  {verb} ", out, re.MULTILINE) for verb in cli.VERBS)
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_the_help_of_a_verb_is_read_as_it_would_be_imported(verb):
+    module = cli.VERBS[verb]
+    assert cli._help_of(module) == inspect.getdoc(importlib.import_module(module).command)
+
+
+def test_help_imports_no_verb():
+    script = "import sys; from wharfinger.cli import main; code = main(['--help']); print(*sys.modules, file=sys.stderr); sys.exit(code)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "engine")}
+    ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert not [module for module in ran.stderr.split() if module.startswith("wharfinger.cli.verbs.") or module == "numpy"]
 
 
 def test_without_a_word_it_helps(wharf):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -19,10 +20,8 @@ class Action(Enum):
     PRINT = "print"
 
 
-def _print(settings: Settings) -> int:
+@partial(taking_settings, action=Annotated[Action, typer.Argument(help="What to do with them.")])
+def command(settings: Settings) -> int:
     """Print the settings of `wharf run` with the same flags, as a file for its --config; nothing is connected to."""
     streams.out(settings_file.written(settings))
     return 0
-
-
-command = taking_settings(_print, action=Annotated[Action, typer.Argument(help="What to do with them.")])

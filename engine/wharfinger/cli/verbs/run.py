@@ -13,7 +13,8 @@ from wharfinger.errors import WharfingerError
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def _run(settings: Settings) -> int:
+@taking_settings
+def command(settings: Settings) -> int:
     """Schedule the pods that name this scheduler, until SIGTERM or SIGINT; a second one stops without waiting for anything."""
     asyncio.run(_until_signalled(settings))
     return 0
@@ -21,9 +22,6 @@ def _run(settings: Settings) -> int:
 
 class StoppedAtOnce(WharfingerError):
     """A second signal came while the process was stopping."""
-
-
-command = taking_settings(_run)
 
 
 async def _until_signalled(settings: Settings) -> None:

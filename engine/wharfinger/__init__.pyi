@@ -1,0 +1,18 @@
+from wharfinger.api import decide as decide
+from wharfinger.api import explain as explain
+from wharfinger.api import load_config as load_config
+from wharfinger.api import load_policies as load_policies
+from wharfinger.api import load_snapshot as load_snapshot
+from wharfinger.api import place as place
+from wharfinger.compiler.program import CompiledPolicy as CompiledPolicy
+from wharfinger.errors import InvalidObject as InvalidObject
+from wharfinger.errors import UnknownObject as UnknownObject
+from wharfinger.errors import UsageError as UsageError
+from wharfinger.errors import WharfingerError as WharfingerError
+from wharfinger.explain.explanation import Explanation as Explanation
+from wharfinger.framework.configuration.chain_settings import ChainConfig as ChainConfig
+from wharfinger.framework.evaluation.decision import Decision as Decision
+from wharfinger.language.report.diagnostics import PolicyError as PolicyError
+from wharfinger.simulate.cluster import Cluster as Cluster
+
+__version__: str
