@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -30,8 +30,13 @@ class Budgets:
             if not selector.nothing:
                 self._by_namespace.setdefault(budget.metadata.namespace or "default", []).append((selector, budget))
 
+    def covering(self, pod: PodView) -> Iterator[objects.PodDisruptionBudget]:
+        """The budgets that cover a pod, as the Eviction API finds them: an empty selector covers every pod that has labels."""
+        if pod.labels:
+            yield from (budget for selector, budget in self._by_namespace.get(pod.namespace, ()) if selector.matches(pod.labels))
+
     def split(self, pods: Sequence[PodView]) -> tuple[list[PodView], list[PodView]]:
-        """The pods whose eviction, in this order, would break a budget, and the others."""
+        """The pods whose eviction, in this order, would break a budget, and the others, as kube-scheduler's preemption counts."""
         if not self._by_namespace:
             return [], list(pods)
         allowed: dict[int, int] = {}
@@ -39,28 +44,28 @@ class Budgets:
         others: list[PodView] = []
         for pod in pods:
             broken = False
-            for budget in self._covering(pod):
+            for budget in self._counted(pod):
                 left = allowed[id(budget)] = allowed.get(id(budget), budget.status.disruptions_allowed) - 1
                 broken |= left < 0
             (violating if broken else others).append(pod)
         return violating, others
 
-    def _covering(self, pod: PodView) -> Iterable[objects.PodDisruptionBudget]:
-        """The budgets that the pod's eviction counts against; without those that count it as disrupted already."""
-        if not pod.labels:
-            return
-        for selector, budget in self._by_namespace.get(pod.namespace, ()):
-            if selector.matches(pod.labels) and pod.name not in budget.status.disrupted_pods:
+    def _counted(self, pod: PodView) -> Iterator[objects.PodDisruptionBudget]:
+        """The budgets that preemption counts a pod against: none with an empty selector, and none that has the pod as disrupted already."""
+        for budget in self.covering(pod):
+            if budget.spec.selector != _EMPTY and pod.name not in budget.status.disrupted_pods:
                 yield budget
 
 
+_EMPTY = objects.LabelSelector()
+
+
 def _selector(budget: objects.PodDisruptionBudget) -> matching.Selector:
-    """The selector of a budget; an empty, absent or unreadable selector selects nothing here, as in kube-scheduler's preemption."""
+    """The selector of a budget; an absent or unreadable selector selects nothing."""
     try:
-        selector = matching.label_selector(budget.spec.selector)
+        return matching.label_selector(budget.spec.selector)
     except InvalidObject:
         return matching.NOTHING
-    return matching.NOTHING if selector == matching.EVERYTHING else selector
 
 
 @dataclass(frozen=True, slots=True)

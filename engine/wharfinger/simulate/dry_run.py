@@ -120,15 +120,28 @@ def place_pods(
     """
     decider = Decider(chain)
     for pod in queue_order(chain, pods):
-        decision = decider.decide(state.snapshot(), pod)
-        evicted: tuple[PodView, ...] = ()
-        if decision.nominated is not None and mode is Mode.SEQUENTIAL:
-            evicted = decision.victims
-            decision = _decide_without(evicted, decider, state, pod)
-        yield Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(), evicted))
-        if decision.node is not None and mode is Mode.SEQUENTIAL:
-            bind_claims(state, pod, decision.node)
-            state.assume(pod, decision.node)
+        yield place_pod(decider, state, pod, watch=watch, mode=mode)
+
+
+def place_pod(
+    decider: Decider,
+    state: ClusterState,
+    pod: PodView,
+    *,
+    watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
+    mode: Mode = Mode.SEQUENTIAL,
+) -> Outcome[Seen]:
+    """The outcome for one pod; in SEQUENTIAL mode victims of preemption leave `state`, and the pod is assumed on its node."""
+    decision = decider.decide(state.snapshot(), pod)
+    evicted: tuple[PodView, ...] = ()
+    if decision.nominated is not None and mode is Mode.SEQUENTIAL:
+        evicted = decision.victims
+        decision = _decide_without(evicted, decider, state, pod)
+    outcome = Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(), evicted))
+    if decision.node is not None and mode is Mode.SEQUENTIAL:
+        bind_claims(state, pod, decision.node)
+        state.assume(pod, decision.node)
+    return outcome
 
 
 def _decide_without(victims: Iterable[PodView], decider: Decider, state: ClusterState, pod: PodView) -> Decision:
@@ -251,7 +264,7 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
 
     def result_of(decision: Decision, snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
         explanation = explain_decision(decision, snapshot, commentary, nodes) if explained(decision.pod) else None
-        return _result(decision, evicted, explanation)
+        return pod_result(decision, evicted, explanation)
 
     results = _Attempts(chain, state, pods, mode, result_of).results(advance)
     after = utilisation(state.snapshot()) if mode is Mode.SEQUENTIAL else None
@@ -283,7 +296,7 @@ class _Attempts:
             if again == unplaced:
                 break
             unplaced = again
-        self._results |= {place: _gated(self._order[place], gate, n_nodes) for place, gate in gates.items()}
+        self._results |= {place: gated_result(self._order[place], gate, n_nodes) for place, gate in gates.items()}
         return tuple(self._results[place] for place in range(len(self._order)))
 
     def _attempt(self, places: Sequence[int], watch: Callable[..., PodResult | None]) -> set[int]:
@@ -306,7 +319,7 @@ class _Attempts:
         return None if decision.node is None else self._result_of(decision, snapshot, evicted)
 
 
-def _gated(pod: PodView, gate: Reason, n_nodes: int) -> PodResult:
+def gated_result(pod: PodView, gate: Reason, n_nodes: int) -> PodResult:
     """The result of a gated pod."""
     return PodResult(
         pod=pod.key,
@@ -322,7 +335,8 @@ def _gated(pod: PodView, gate: Reason, n_nodes: int) -> PodResult:
     )
 
 
-def _result(decision: Decision, evicted: tuple[PodView, ...], explanation: Explanation | None) -> PodResult:
+def pod_result(decision: Decision, evicted: tuple[PodView, ...], explanation: Explanation | None = None) -> PodResult:
+    """The result of a decision as a plain value; to be made while the snapshot of the decision is current."""
     reasons = decision.diagnosis.reasons if decision.node is None else {}
     return PodResult(
         pod=decision.pod.key,

@@ -391,6 +391,7 @@ class PodDisruptionBudgetSpec(KubeStruct, frozen=True):
     selector: LabelSelector | None = None
     min_available: Int32 | str | None = None
     max_unavailable: Int32 | str | None = None
+    unhealthy_pod_eviction_policy: str = ""
 
 
 class PodDisruptionBudgetStatus(KubeStruct, frozen=True):
@@ -401,6 +402,7 @@ class PodDisruptionBudgetStatus(KubeStruct, frozen=True):
     current_healthy: Int32 = 0
     desired_healthy: Int32 = 0
     expected_pods: Int32 = 0
+    observed_generation: Int64 = 0
 
 
 class PodDisruptionBudget(KubeStruct, frozen=True):

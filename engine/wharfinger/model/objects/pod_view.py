@@ -21,7 +21,7 @@ from wharfinger.model.objects import requests
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")  # maps that differ only in order are equal
 _SPEC_FIELDS = operator.attrgetter(*(name for name in objects.PodSpec.__struct_fields__ if name not in {"node_name", "volumes"}))
-_VOLUME_SOURCES = operator.attrgetter(*(name for name in objects.Volume.__struct_fields__ if name != "name"))
+_VOLUME_SOURCES = operator.attrgetter(*(name for name in objects.Volume.__struct_fields__ if name not in {"name", "empty_dir"}))
 _NO_SOURCES = _VOLUME_SOURCES(objects.Volume())
 
 
@@ -49,8 +49,13 @@ def controller(pod: objects.Pod) -> objects.OwnerReference | None:
 
 
 def deciding_volumes(spec: objects.PodSpec) -> tuple[objects.Volume, ...]:
-    """The volumes that a decision can depend on, without tokens, ConfigMaps and the like."""
+    """The volumes that a decision can depend on, without tokens, ConfigMaps, empty directories and the like."""
     return tuple(volume for volume in spec.volumes if _VOLUME_SOURCES(volume) != _NO_SOURCES)
+
+
+def kept_volumes(spec: objects.PodSpec) -> tuple[objects.Volume, ...]:
+    """The volumes that anything reads: those that a decision can depend on, and empty directories, of which a drain asks."""
+    return tuple(volume for volume in spec.volumes if volume.empty_dir is not None or _VOLUME_SOURCES(volume) != _NO_SOURCES)
 
 
 def _volumes(pod: objects.Pod) -> list[object]:

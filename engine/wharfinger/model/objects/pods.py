@@ -146,10 +146,15 @@ class AttachedStorage(KubeStruct, frozen=True):
     portworx_volume: PortworxVolume | None = None
 
 
+class EmptyDirVolume(KubeStruct, frozen=True):
+    """emptyDir of a pod: a folder on the node, which is deleted with the pod."""
+
+
 class Volume(AttachedStorage, frozen=True):
-    """One of spec.volumes; kinds that no scheduling decision reads keep only their name."""
+    """One of spec.volumes; kinds that nothing reads keep only their name."""
 
     name: str = ""
+    empty_dir: EmptyDirVolume | None = None
     persistent_volume_claim: PersistentVolumeClaimVolume | None = None
     ephemeral: EphemeralVolume | None = None
     image: ImageVolume | None = None

@@ -46,7 +46,7 @@ class Sharing:
         return structs.replace(node, status=status)
 
     def pod(self, pod: objects.Pod) -> objects.Pod:
-        """An equal pod that shares its parts with the first pod of its template; without volumes that no decision depends on."""
+        """An equal pod that shares its parts with the first pod of its template; without volumes that nothing reads."""
         template = pod_view.digest(pod)
         first = self._first_of.setdefault(template, pod)
         if pod.metadata.name:
@@ -69,8 +69,8 @@ class Sharing:
         )
 
     def _spec(self, own: objects.PodSpec, first: objects.PodSpec) -> objects.PodSpec:
-        volumes = pod_view.deciding_volumes(own)
-        shared = pod_view.deciding_volumes(first)
+        volumes = pod_view.kept_volumes(own)
+        shared = pod_view.kept_volumes(first)
         return structs.replace(first, node_name=self._once(own.node_name), volumes=shared if volumes == shared else volumes)
 
     def _status(self, own: objects.PodStatus, first: objects.PodStatus) -> objects.PodStatus:

@@ -1,0 +1,438 @@
+"""A drain: where the pods of some nodes would go, in which order, and which of them could not leave.
+
+As `kubectl drain` does (staging/src/k8s.io/kubectl/pkg/drain, Kubernetes 1.36), all nodes are cordoned first and then emptied one after
+the other. Pods of DaemonSets and static pods stay. Pods that would be lost, and pods with data on the node, make kubectl refuse the whole
+drain unless flags allow it; here such a pod stays, and all others are asked about. Evictions go through the Eviction API, so budgets can
+forbid them.
+
+The pods that may leave a node at the same time are one step: they leave, their controllers create them again, and the chain decides about
+them in the order of the queue. A replacement that has a node counts as healthy, so a budget may allow more evictions in the next step.
+Who gets the last disruption of a budget is chance in a real drain; here it is the first pod in the order of the queue.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+
+from msgspec import structs
+
+from wharfinger.errors import UnknownObject
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.language.report.wording import closest
+from wharfinger.model import objects
+from wharfinger.model.objects.matching import NO_SCHEDULE
+from wharfinger.model.objects.node_view import NodeView
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.simulate.dry_run import PodResult, Utilisation, gated_result, place_pod, pod_result, queue_order, utilisation
+from wharfinger.what_if.evictions import Evictions, Refusal
+from wharfinger.what_if.recreated import recreated
+
+UNSCHEDULABLE = objects.Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+MIRROR = "kubernetes.io/config.mirror"
+"""The annotation of the API server's copy of a static pod."""
+
+DAEMON_SET = "a pod of a DaemonSet stays"
+STATIC = "a static pod stays: the kubelet runs it from a file"
+LOCAL_DATA = "its emptyDir would be deleted with it; kubectl drain needs --delete-emptydir-data"
+NO_CONTROLLER = "no controller would create it again; kubectl drain needs --force"
+LEAVING = "it is being deleted already"
+LOST = "no controller creates it again"
+
+
+class Fate(Enum):
+    """The outcome of a drain for one pod."""
+
+    PLACED = "placed"
+    """It leaves, and its replacement gets a node."""
+    WAITS = "waits"
+    """It leaves, and its replacement finds no node."""
+    GONE = "gone"
+    """It leaves, and there is no replacement."""
+    FORBIDDEN = "forbidden"
+    """A PodDisruptionBudget forbids its eviction, also after all others."""
+    REFUSED = "refused"
+    """kubectl refuses the drain because of it."""
+    STAYS = "stays"
+    """It stays, and kubectl does not mind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainedPod:
+    """The outcome for one pod. `source` is its node before; "" for a pod that waited for one already.
+
+    `step` is the step in which it leaves, None if it does not. `placement` is the decision about its replacement, None if there is none.
+    `displaced_by` is the pod for which preemption evicted it, None if the drain did. `controller` is `kind/name`, "" for none.
+    """
+
+    pod: str
+    source: str
+    controller: str
+    fate: Fate
+    reason: str
+    step: int | None
+    placement: PodResult | None
+    displaced_by: str | None
+
+    @property
+    def node(self) -> str | None:
+        """The node of the replacement, None if it has none."""
+        return None if self.placement is None else self.placement.node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetUse:
+    """What a drain asks of one PodDisruptionBudget: `pods` that it covers are to leave, it allows `allowed` evictions now.
+
+    `forbidden` pods could not leave in any step.
+    """
+
+    budget: str
+    pods: int
+    allowed: int
+    forbidden: int
+
+    @property
+    def forbids_now(self) -> bool:
+        """True if it forbids an eviction of the drain now: after `allowed` evictions."""
+        return self.pods > self.allowed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """A finished drain.
+
+    `pods` are in the order in which they leave, then those that do not leave, then pods that were in the queue already. `after` is the use
+    of the cluster once the pods have left: without the nodes if they were removed, otherwise with the nodes cordoned.
+    `has_budgets` is False if the cluster has no PodDisruptionBudget at all.
+    """
+
+    chain: Chain
+    nodes: tuple[str, ...]
+    removed: bool
+    pods: tuple[DrainedPod, ...]
+    budgets: tuple[BudgetUse, ...]
+    has_budgets: bool
+    steps: int
+    before: Utilisation
+    after: Utilisation
+
+    def of(self, fate: Fate) -> tuple[DrainedPod, ...]:
+        """The pods with one outcome, in order."""
+        return tuple(pod for pod in self.pods if pod.fate is fate)
+
+    @property
+    def clean(self) -> bool:
+        """True if every pod that has to leave may leave, and every replacement has a node."""
+        return not any(pod.fate in {Fate.WAITS, Fate.FORBIDDEN, Fate.REFUSED} for pod in self.pods)
+
+
+def cordoned(node: objects.Node) -> objects.Node:
+    """The node as it is after `kubectl cordon`: unschedulable, with the taint that the node controller adds."""
+    others = tuple(taint for taint in node.spec.taints if (taint.key, taint.effect) != (UNSCHEDULABLE.key, UNSCHEDULABLE.effect))
+    return structs.replace(node, spec=structs.replace(node.spec, unschedulable=True, taints=(*others, UNSCHEDULABLE)))
+
+
+def staying(pod: PodView) -> str:
+    """Why a drain leaves a pod where it is; "" if it does not."""
+    owner = pod.controller
+    if owner is not None and owner.kind == "DaemonSet":
+        return DAEMON_SET
+    return STATIC if MIRROR in pod.annotations else ""
+
+
+def refusals(pod: PodView, *, force: bool = False, delete_empty_dir_data: bool = False) -> str:
+    """Why `kubectl drain` refuses to drain the node of a pod that does not stay; "" if it does not refuse."""
+    found = []
+    if not delete_empty_dir_data and any(volume.empty_dir is not None for volume in pod.object.spec.volumes):
+        found.append(LOCAL_DATA)
+    if not force and pod.controller is None:
+        found.append(NO_CONTROLLER)
+    return "; ".join(found)
+
+
+def replaceable(pod: PodView) -> bool:
+    """True if a controller creates the pod again after it has left.
+
+    The replacement of a pod that is being deleted exists already, except in a StatefulSet: there it has the same name.
+    """
+    owner = pod.controller
+    return owner is not None and (not pod.terminating or owner.kind == "StatefulSet")
+
+
+def drain(  # noqa: PLR0913 — the keywords are independent choices
+    chain: Chain,
+    state: ClusterState,
+    nodes: Sequence[str],
+    *,
+    force: bool = False,
+    delete_empty_dir_data: bool = False,
+    remove: bool = False,
+    waiting: Iterable[PodView] = (),
+    advance: Callable[[], None] = lambda: None,
+) -> Drain:
+    """The drain of these nodes, in this order; `state` is left as it is after it.
+
+    `force` lets pods without a controller leave, `delete_empty_dir_data` pods with an emptyDir. With `remove` the nodes are removed at the
+    end, with everything that is still on them. The `waiting` pods are in the queue from the beginning. `advance` is called for every pod
+    that is on one of the nodes. Raises UnknownObject for a node that is not there.
+    """
+    names = tuple(dict.fromkeys(nodes))
+    _known(state.snapshot(), names)
+    attempt = _Drain(chain, state, lambda pod: refusals(pod, force=force, delete_empty_dir_data=delete_empty_dir_data), advance)
+    before = utilisation(state.snapshot())
+    attempt.run(names, waiting, remove=remove)
+    return Drain(
+        chain=chain,
+        nodes=names,
+        removed=remove,
+        pods=attempt.outcomes(),
+        budgets=attempt.budgets(),
+        has_budgets=bool(state.objects.all(objects.PodDisruptionBudget)),
+        steps=attempt.steps,
+        before=before,
+        after=utilisation(state.snapshot()),
+    )
+
+
+def _known(snapshot: Snapshot, names: Iterable[str]) -> None:
+    """Raises UnknownObject for a name that is no node."""
+    for name in names:
+        if snapshot.row(name) is None:
+            near = closest(name, sorted(snapshot.names))
+            raise UnknownObject(f"there is no node {name}" + (f"; did you mean {near}?" if near else ""))
+
+
+@dataclass(slots=True, eq=False)
+class _Moving:
+    """A pod that is asked about, and what has become of it so far. `order` is the order in which pods entered the queue."""
+
+    pod: PodView
+    source: str
+    replacement: PodView = field(init=False)
+    step: int | None = None
+    order: int = 0
+    reason: str = ""
+    staying: bool = False
+    refusal: Refusal | None = None
+    placement: PodResult | None = None
+    displaced_by: str | None = None
+
+    def __post_init__(self) -> None:
+        self.replacement = self.pod
+
+    def outcome(self) -> DrainedPod:
+        owner = self.pod.controller
+        return DrainedPod(
+            pod=self.pod.key,
+            source=self.source,
+            controller="" if owner is None else f"{owner.kind}/{owner.name}",
+            fate=self._fate(),
+            reason=self._reason(),
+            step=self.step,
+            placement=self.placement,
+            displaced_by=self.displaced_by,
+        )
+
+    def _fate(self) -> Fate:
+        if self.placement is not None:
+            return Fate.WAITS if self.placement.node is None else Fate.PLACED
+        if self.refusal is not None:
+            return Fate.FORBIDDEN
+        if self.staying:
+            return Fate.STAYS
+        return Fate.REFUSED if self.step is None else Fate.GONE
+
+    def _reason(self) -> str:
+        if self.placement is not None:
+            return self.placement.message
+        return self.reason if self.refusal is None else self.refusal.message
+
+
+class _Drain:
+    """The state of a drain: who has left, who waits for a node, and what budgets allow."""
+
+    def __init__(self, chain: Chain, state: ClusterState, refused: Callable[[PodView], str], advance: Callable[[], None]) -> None:
+        self._chain = chain
+        self._state = state
+        self._refused = refused
+        self._advance = advance
+        self._decider = Decider(chain)
+        self._evictions = Evictions(state.objects)
+        self._moving: dict[str, _Moving] = {}
+        self._waiting: list[_Moving] = []
+        self._failed: dict[Hashable, PodResult] = {}
+        self._failed_at = -1
+        self._entered = 0
+        self._uses: dict[str, tuple[int, int]] = {}
+        self.steps = 0
+
+    def run(self, nodes: Sequence[str], waiting: Iterable[PodView], *, remove: bool) -> None:
+        """Cordon the nodes, empty them in order, and remove them if asked to."""
+        leaving = [self._pods_of(node) for node in nodes]
+        for node in nodes:
+            self._state.update_node(cordoned(self._node(node).object))
+        for pod in queue_order(self._chain, waiting):
+            self._enqueue(self._moving.setdefault(pod.uid, _Moving(pod, "")), pod)
+        self._place()
+        left = [moving for on_node in leaving for moving in self._empty(on_node)]
+        while left:
+            still = self._empty(left)
+            if len(still) == len(left):
+                break
+            left = still
+        if remove:
+            self._remove(nodes)
+
+    def outcomes(self) -> tuple[DrainedPod, ...]:
+        """What has become of each pod: those that have left by step and order, then those that have not, then those from the queue."""
+        ordered = sorted(
+            enumerate(self._moving.values()),
+            key=lambda item: (not item[1].source, item[1].step is None, item[1].step or 0, item[1].order, item[0]),
+        )
+        return tuple(moving.outcome() for _, moving in ordered)
+
+    def budgets(self) -> tuple[BudgetUse, ...]:
+        """What was asked of each budget that covers a pod of the nodes, by name."""
+        forbidden = [name for moving in self._moving.values() if moving.refusal is not None for name in moving.refusal.budgets]
+        return tuple(
+            BudgetUse(budget=name, pods=pods, allowed=allowed, forbidden=forbidden.count(name))
+            for name, (pods, allowed) in sorted(self._uses.items())
+        )
+
+    def _pods_of(self, node: str) -> list[_Moving]:
+        """The pods of a node that are to leave, in the order of the queue; the others are remembered as well."""
+        leaving = []
+        for pod in queue_order(self._chain, self._node(node).pods):
+            moving = self._moving[pod.uid] = _Moving(pod, node)
+            reason = staying(pod)
+            moving.staying = bool(reason)
+            moving.reason = reason or ("" if pod.terminating else self._refused(pod))
+            if not moving.reason:
+                leaving.append(moving)
+                self._note_budgets(pod)
+            else:
+                self._advance()
+        return leaving
+
+    def _node(self, name: str) -> NodeView:
+        snapshot = self._state.snapshot()
+        row = snapshot.row(name)
+        assert row is not None  # noqa: S101 — `drain` has looked
+        return snapshot.node(row)
+
+    def _note_budgets(self, pod: PodView) -> None:
+        for budget in self._evictions.covering(pod):
+            name = objects.key_of(budget)
+            pods, allowed = self._uses.get(name, (0, self._evictions.allowed(budget)))
+            self._uses[name] = pods + 1, allowed
+
+    def _empty(self, leaving: Iterable[_Moving]) -> list[_Moving]:
+        """Evict the pods in steps, as budgets allow, and place their replacements; returns those that may not leave."""
+        left = [moving for moving in leaving if moving.step is None]
+        while allowed := list(self._evicted(left)):
+            self.steps += 1
+            for moving in allowed:
+                self._state.remove_pod(moving.pod)
+                self._leave(moving)
+                self._advance()
+            self._place()
+            left = [moving for moving in left if moving.step is None]
+        return left
+
+    def _evicted(self, left: Iterable[_Moving]) -> Iterator[_Moving]:
+        """The pods whose eviction is allowed now, each counted."""
+        for moving in left:
+            moving.refusal = self._evictions.refusal(moving.pod)
+            if moving.refusal is None:
+                self._evictions.evict(moving.pod)
+                yield moving
+
+    def _leave(self, moving: _Moving) -> None:
+        """Put the replacement of a pod that has left into the queue, if there is one."""
+        moving.step, moving.refusal = self.steps, None
+        if replaceable(moving.pod):
+            self._enqueue(moving, recreated(moving.pod, self._now()))
+        else:
+            moving.reason = LEAVING if moving.pod.terminating else LOST
+            moving.order = self._next_order()
+
+    def _enqueue(self, moving: _Moving, pod: PodView) -> None:
+        moving.replacement, moving.placement, moving.order = pod, None, self._next_order()
+        gate = self._chain.gate(pod)
+        if gate is None:
+            self._waiting.append(moving)
+        else:
+            moving.placement = gated_result(pod, gate, self._state.snapshot().n_nodes)
+
+    def _next_order(self) -> int:
+        self._entered += 1
+        return self._entered
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._state.snapshot().now, UTC)
+
+    def _place(self) -> None:
+        """Try the pods that wait, in the order of the queue; all again if one was placed or evicted after another had failed."""
+        again = True
+        while again:
+            again = failed = False
+            waiting, self._waiting = sorted(self._waiting, key=lambda moving: (self._chain.sort_key(moving.replacement), moving.order)), []
+            for moving in waiting:
+                victims = self._try(moving)
+                if moving.placement is None or moving.placement.node is None:
+                    self._waiting.append(moving)
+                    failed = True
+                else:
+                    self._evictions.replaced(moving.pod)
+                    again |= failed
+                again |= bool(victims)
+                for victim in victims:
+                    self._displace(victim, moving.pod.key)
+
+    def _try(self, moving: _Moving) -> tuple[PodView, ...]:
+        """Decide about a replacement, and return the pods that were evicted for it.
+
+        Pods with equal keys get equal answers, so a failure is decided once as long as the state is the same.
+        """
+        pod, snapshot = moving.replacement, self._state.snapshot()
+        if self._failed_at != self._state.revision:
+            self._failed, self._failed_at = {}, self._state.revision
+        key = self._chain.key(pod, snapshot.now), snapshot.nominated_to(pod.uid) or pod.nominated_node
+        known = self._failed.get(key)
+        if known is not None:
+            moving.placement = dataclasses.replace(known, pod=pod.key)
+            return ()
+        outcome = place_pod(self._decider, self._state, pod, watch=_result)
+        moving.placement = outcome.seen
+        if self._failed_at == self._state.revision:
+            self._failed[key] = outcome.seen
+        return outcome.evicted
+
+    def _displace(self, victim: PodView, displaced_by: str) -> None:
+        """Count a pod that preemption has evicted, and put its replacement into the queue."""
+        self._evictions.lose(victim)
+        moving = self._moving.setdefault(victim.uid, _Moving(victim, victim.node_name))
+        moving.displaced_by = displaced_by
+        self._leave(moving)
+
+    def _remove(self, nodes: Sequence[str]) -> None:
+        """Remove the nodes, and place the replacements that have gone there because they tolerate a cordon."""
+        for moving in self._moving.values():
+            if moving.placement is not None and moving.placement.node in nodes:
+                self._state.remove_pod(moving.replacement)
+                self._enqueue(moving, moving.replacement)
+        for node in nodes:
+            self._state.remove_node(node)
+        self._place()
+
+
+def _result(decision: Decision, _snapshot: Snapshot, evicted: tuple[PodView, ...]) -> PodResult:
+    return pod_result(decision, evicted)

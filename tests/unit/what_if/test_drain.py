@@ -1,0 +1,165 @@
+"""Where the pods of drained nodes go, and which of them cannot leave."""
+
+import pytest
+
+from tests.unit.framework.kube import node, pod, state
+from tests.unit.what_if.test_evictions import WEB, budget
+from wharfinger.errors import UnknownObject
+from wharfinger.framework.chain import assemble
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.reading import decode
+from wharfinger.what_if.drain import Fate, drain
+
+
+def owned(name, *, on="a", kind="ReplicaSet", cpu="1", metadata=None, **more):
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": f"{name}-owner", "controller": True}
+    return pod(name, on=on, requests={"cpu": cpu}, metadata={"ownerReferences": [owner], **(metadata or {})}, **more)
+
+
+def drained(cluster, *names, **how):
+    return drain(assemble(), cluster, names or ("a",), **how)
+
+
+def told(result):
+    """What was found of each pod: (name, fate, node, step)."""
+    return [(each.pod.removeprefix("default/"), each.fate.value, each.node, each.step) for each in result.pods]
+
+
+def test_pods_leave_in_the_order_of_the_queue_for_nodes_with_room():
+    cluster = state([node("a"), node("b"), node("c", offer={"cpu": "1"})], [owned("low"), owned("high", cpu="4", priority=5)])
+    result = drained(cluster)
+    assert told(result) == [("high", "placed", "b", 1), ("low", "placed", "c", 1)]
+    assert (result.steps, result.clean, result.removed, result.has_budgets) == (1, True, False, False)
+    assert result.before.pods == result.after.pods == 2
+    assert cluster.snapshot().node(0).object.spec.unschedulable
+
+
+def test_a_node_that_is_drained_later_takes_none_of_the_earlier_ones_pods():
+    cluster = state([node("a"), node("b"), node("c")], [owned("one"), owned("two", on="b")])
+    assert told(drained(cluster, "a", "b")) == [("one", "placed", "c", 1), ("two", "placed", "c", 2)]
+
+
+def test_a_pod_that_finds_no_node_waits_and_says_why():
+    result = drained(state([node("a"), node("b", offer={"cpu": "1"})], [owned("large", cpu="3")]))
+    assert told(result) == [("large", "waits", None, 1)]
+    assert result.pods[0].reason.startswith("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable")
+    assert not result.clean
+
+
+STATIC = {"annotations": {"kubernetes.io/config.mirror": "x"}}
+EMPTY_DIR = [{"name": "v", "emptyDir": {}}]
+
+
+@pytest.mark.parametrize(
+    ("one", "how", "fate", "words"),
+    [
+        (owned("p", kind="DaemonSet"), {}, Fate.STAYS, "DaemonSet"),
+        (owned("p", kind="Node", metadata=STATIC), {}, Fate.STAYS, "static pod"),
+        (pod("p", on="a"), {}, Fate.REFUSED, "--force"),
+        (pod("p", on="a"), {"force": True}, Fate.GONE, "no controller creates it again"),
+        (owned("p", volumes=EMPTY_DIR), {}, Fate.REFUSED, "--delete-emptydir-data"),
+        (owned("p", volumes=EMPTY_DIR), {"delete_empty_dir_data": True}, Fate.PLACED, ""),
+        (pod("p", on="a", volumes=EMPTY_DIR), {"force": True}, Fate.REFUSED, "--delete-emptydir-data"),
+        (owned("p", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), {}, Fate.GONE, "deleted already"),
+        (owned("p", kind="StatefulSet", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), {}, Fate.PLACED, ""),
+        (owned("p", kind="DaemonSet", volumes=EMPTY_DIR), {}, Fate.STAYS, "DaemonSet"),
+    ],
+)
+def test_pods_are_treated_as_kubectl_treats_them(one, how, fate, words):
+    cluster = state([node("a"), node("b")], [one])
+    [found] = drained(cluster, **how).pods
+    assert found.fate is fate
+    assert words in found.reason
+    still_there = {placed.name for placed in cluster.snapshot().pods_on(0)}
+    assert still_there == ({"p"} if fate in {Fate.STAYS, Fate.REFUSED} else set())
+
+
+def test_finished_pods_are_not_asked_about():
+    assert drained(state([node("a"), node("b")], [pod("done", on="a", status={"phase": "Succeeded"})])).pods == ()
+
+
+def web(n, **more):
+    return [owned(f"web-{i}", labels=WEB, **more) for i in range(n)]
+
+
+def test_a_budget_makes_steps():
+    result = drained(state([node("a"), node("b")], web(3), podDisruptionBudgets=[budget(allowed=2, desiredHealthy=1, currentHealthy=3)]))
+    assert told(result) == [("web-0", "placed", "b", 1), ("web-1", "placed", "b", 1), ("web-2", "placed", "b", 2)]
+    [use] = result.budgets
+    assert (use.budget, use.pods, use.allowed, use.forbidden, use.forbids_now) == ("default/web", 3, 2, 0, True)
+
+
+def test_a_budget_forbids_the_rest_when_replacements_wait():
+    cluster = state(
+        [node("a"), node("b", offer={"cpu": "1"})], web(3), podDisruptionBudgets=[budget(allowed=1, desiredHealthy=2, currentHealthy=3)]
+    )
+    result = drained(cluster)
+    assert told(result) == [
+        ("web-0", "placed", "b", 1),
+        ("web-1", "waits", None, 2),
+        ("web-2", "forbidden", None, None),
+    ]
+    assert result.pods[2].reason == "PodDisruptionBudget default/web: needs 2 healthy pods and has 2"
+    assert result.budgets[0].forbidden == 1
+
+
+def test_a_pod_that_its_budget_forbade_at_first_leaves_after_a_later_node_has_helped():
+    beside = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "db"}}}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}}
+    waiting = PodView(decode.convert(owned("web-1", on="", labels=WEB, affinity=affinity), objects.Pod))
+    cluster = state(
+        [node("a"), node("b"), node("c")],
+        [owned("web-0", labels=WEB), owned("db", on="b", labels={"app": "db"})],
+        podDisruptionBudgets=[budget(desiredHealthy=1, currentHealthy=1)],
+    )
+    result = drained(cluster, "a", "b", waiting=[waiting])
+    assert told(result) == [("db", "placed", "c", 1), ("web-0", "placed", "c", 2), ("web-1", "placed", "c", None)]
+
+
+def test_removal_makes_room_where_a_cordoned_node_counted():
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": WEB},
+    }
+    pods = [owned(f"web-{on}", on=on, labels=WEB, topologySpreadConstraints=[spread]) for on in "ab"]
+    assert told(drained(state([node("a"), node("b")], pods))) == [("web-a", "waits", None, 1)]
+    result = drained(state([node("a"), node("b")], pods), remove=True)
+    assert told(result) == [("web-a", "placed", "b", 1)]
+    assert (result.before.nodes, result.after.nodes) == (2, 1)
+
+
+def test_a_pod_that_tolerates_the_cordon_may_return_and_moves_on_with_the_removal():
+    everything = [{"operator": "Exists"}]
+    nodes = [node("a", labels={"disk": "ssd"}), node("b", labels={"disk": "ssd"}, offer={"cpu": "1"})]
+    selector = {"nodeSelector": {"disk": "ssd"}}
+    pods = [owned("agent", tolerations=everything, **selector)]
+    assert told(drained(state(nodes, pods))) == [("agent", "placed", "a", 1)]
+    assert told(drained(state(nodes, pods), remove=True)) == [("agent", "placed", "b", 1)]
+
+
+def test_victims_of_preemption_move_on():
+    cluster = state([node("a"), node("b", offer={"cpu": "2"}), node("c", offer={"cpu": "1"})], [owned("high", cpu="2", priority=9)])
+    for each in (owned("low", on="b"), pod("bare", on="b", requests={"cpu": "1"})):
+        cluster.add_pod(decode.convert(each, objects.Pod))
+    result = drained(cluster)
+    assert told(result) == [("high", "placed", "b", 1), ("low", "placed", "c", 1), ("bare", "gone", None, 1)]
+    assert [each.displaced_by for each in result.pods] == [None, "default/high", "default/high"]
+    assert result.pods[0].placement.victims == ("default/low", "default/bare")
+
+
+def test_pods_that_wait_already_compete():
+    waiting = PodView(decode.convert(pod("waiting", requests={"cpu": "4"}), objects.Pod))
+    cluster = state([node("a"), node("b")], [owned("one")])
+    result = drained(cluster, waiting=[waiting])
+    assert told(result) == [("one", "waits", None, 1), ("waiting", "placed", "b", None)]
+
+
+def test_an_unknown_node_is_named_with_the_nearest_one_and_nothing_changes():
+    cluster = state([node("node-a"), node("node-b")], [owned("one", on="node-a")])
+    revision = cluster.revision
+    with pytest.raises(UnknownObject, match=r"there is no node nod-a; did you mean node-a\?"):
+        drained(cluster, "node-b", "nod-a")
+    assert cluster.revision == revision
