@@ -4,6 +4,7 @@ import re
 import time
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
 from tests.cluster.waiting import eventually
@@ -81,9 +82,95 @@ def test_decisions_show_their_scores(scheduler, visit):
 
     dialog = found.tab.get_by_role("dialog")
     wait_text(found.tab, "#detail", "NodeResourcesFit")
+    wait_text(found.tab, "#detail .headline", "On node-")
     assert "pools/ssd" in dialog.inner_text()
     found.tab.keyboard.press("Escape")
     assert not dialog.is_visible()
+
+
+def test_a_pod_that_waits_says_first_what_is_missing_and_what_would_have_to_change(scheduler, visit):
+    scheduler.put([pod("huge", cpu="900")], POD)
+    tab = visit(f"{scheduler.url}?pod=shop/huge").tab
+
+    wait_text(tab, "#detail .headline", "Fits on none of 60 nodes: Insufficient cpu")
+    heads = tab.locator("#detail h3").all_inner_texts()
+    assert heads == ["What would have to change", "Filters", "Decided before"]
+    assert "it would have to ask for at most" in tab.locator("#detail .card").first.inner_text()
+    lefts = tab.locator("#detail .funnel .left").all_inner_texts()
+    assert lefts == ["60 nodes left", "58 nodes left", "57 nodes left", "0 nodes left"]  # two are cordoned, one is tainted
+    widths = tab.evaluate("[...document.querySelectorAll('#detail .funnel .fill')].map((fill) => fill.style.width)")
+    assert widths == ["100%", "96.67%", "95%", "0%"]
+
+
+def test_the_scores_of_the_best_nodes_stand_side_by_side(scheduler, visit):
+    scheduler.put([pod("web", cpu="900m")], POD)
+    tab = visit(f"{scheduler.url}?pod=shop/web").tab
+    wait_text(tab, "#detail .scores", "pools/ssd")
+    rows = tab.locator("#detail .scores").first.locator("tbody tr")
+    for row in rows.all():
+        boxes = [cell.bounding_box() for cell in row.locator(".track").all()]
+        assert len(boxes) == 3
+        assert len({(box["y"], round(box["width"])) for box in boxes}) == 1
+
+
+def test_a_node_says_what_stands_against_the_pod_that_was_looked_at(scheduler, visit):
+    scheduler.put([pod("huge", cpu="900")], POD)
+    tab = visit(f"{scheduler.url}?pod=shop/huge").tab
+    tab.locator("#detail .card button").first.click()
+
+    wait_text(tab, "#detail", "For shop/huge: rejected by 1 filter")
+    wait_text(tab, "#detail .card", "it would have to ask for at most")
+    wait_text(tab, "#detail", "cpu: 900 wanted")
+    wait_text(tab, "#detail", "Requested")
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("pod=shop/huge", ("#detail-title", "shop/huge")),
+        ("node=node-00007&for=shop/huge", ("#detail", "For shop/huge")),
+        ("node=node-00007", ("#detail .headline", "Not ready")),
+        ("shade=memory", ("#under", "arrow keys")),
+        ("shade=pod:shop/huge", ("#legend", "not feasible")),
+        ("find=zone-3", ("#found", "6 found")),
+    ],
+)
+def test_every_view_has_an_address_that_outlives_a_reload(scheduler, visit, query, shown):
+    scheduler.put([pod("huge", cpu="900")], POD)
+    tab = visit(f"{scheduler.url}?{query}").tab
+    wait_text(tab, *shown)
+    tab.reload()
+    wait_text(tab, *shown)
+    asked = dict(part.split("=") for part in query.split("&"))
+    assert tab.input_value("#shade") == asked.get("shade", "cpu")
+    assert tab.input_value("#find") == asked.get("find", "")
+    assert tab.url == f"{scheduler.url}?{query}"
+
+
+def test_what_is_opened_is_in_the_address_and_back_leads_back(scheduler, visit):
+    scheduler.put([pod("web")], POD)
+    tab = visit(scheduler.url).tab
+    tab.select_option("#shade", "memory")
+    assert tab.url.endswith("/ui?shade=memory")
+    tab.get_by_role("button", name="shop/web").first.click()
+    assert tab.url.endswith("?shade=memory&pod=shop/web")
+    assert tab.title() == "shop/web · Wharfinger"
+    tab.locator("#detail .scores button").first.click()
+    wait_text(tab, "#detail", "For shop/web: the best of all nodes")
+    tab.go_back()
+    wait_text(tab, "#detail-title", "shop/web")
+    tab.go_back()
+    tab.wait_for_function("() => !document.getElementById('detail').open")
+    assert tab.url.endswith("/ui?shade=memory")
+    tab.go_back()
+    tab.wait_for_function("() => document.getElementById('shade').value === 'cpu'")
+    tab.go_forward()
+    tab.go_forward()
+    wait_text(tab, "#detail-title", "shop/web")
+    tab.keyboard.press("Escape")
+    tab.wait_for_function("() => !location.search.includes('pod=')")
+    tab.fill("#find", "zone-3")
+    tab.wait_for_function("() => location.search === '?shade=memory&find=zone-3'")
 
 
 def test_nodes_can_be_coloured_by_the_scores_of_a_pod(scheduler, visit):
@@ -155,8 +242,7 @@ def test_enter_opens_a_node_and_the_same_key_does_not_close_it(scheduler, visit)
     tab.keyboard.up("Enter")
     wait_text(tab, "#detail", "Requested")
     assert tab.evaluate("document.getElementById('detail').open")
-    tab.keyboard.press("Tab")
-    assert held(tab) == "detail-close"
+    tab_to(tab, "detail-close", most=2)
     tab.keyboard.press("Enter")
     assert not tab.evaluate("document.getElementById('detail').open")
     tab.wait_for_function("() => document.activeElement.id === 'map'")
@@ -189,12 +275,12 @@ def test_the_whole_page_is_used_by_keyboard(scheduler, visit):
     tab_to(tab, "shop/old")
     tab.keyboard.press("Enter")
     wait_text(tab, "#detail-title", "shop/old")
-    wait_text(tab, "#detail", "If it were decided now")
+    wait_text(tab, "#detail", "On node-00000")
     tab_to(tab, "Colour the map by its scores")
     tab.keyboard.press("Escape")
     assert held(tab) == "map"
 
-    for section, button, opened in (("#decisions", "shop/web", "Decided at"), ("#pending", "shop/huge", "If it were decided now")):
+    for section, button, opened in (("#decisions", "shop/web", "Decided before"), ("#pending", "shop/huge", "Fits on none of 60 nodes")):
         if section == "#pending":
             tab_to(tab, "1")  # the group of pods that wait
             tab.keyboard.press("Enter")
@@ -212,7 +298,6 @@ def test_the_whole_page_is_used_by_keyboard(scheduler, visit):
     wait_text(tab, "#legend", "not feasible")
     assert tab.input_value("#shade") == "pod:shop/huge"
     assert held(tab) == "map"
-    found.complaints = [said for said in found.complaints if "404" not in said]  # of shop/old there are no decisions
 
 
 def test_the_keyboard_is_enough(scheduler, visit):
@@ -314,7 +399,7 @@ def test_nothing_that_others_have_written_is_run(scheduler, policies, visit):
     wait_text(found.tab, "#detail", EVIL)
     found.tab.keyboard.press("Escape")
     found.tab.get_by_role("button", name=f"shop/{EVIL}").first.click()
-    wait_text(found.tab, "#detail", "If it were decided now")
+    wait_text(found.tab, "#detail .verdict", "Not Found")
 
     found.complaints = [said for said in found.complaints if "404" not in said]  # no pod has a slash in its name
     assert found.tab.evaluate("window.pwned") is None
@@ -345,6 +430,23 @@ def test_a_page_whose_scheduler_has_gone_says_so_and_comes_back_by_itself(schedu
     wait_text(found.tab, "#live", "no news since")
     wait_text(found.tab, "#live", "live")
     found.complaints.clear()  # the connection that was cut
+
+
+VIEWS = ("", "?pod=shop/huge", "?pod=shop/web", "?node=node-00007&for=shop/huge")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1360, 768, 390])
+def test_every_view_fits_and_has_no_serious_finding_of_axe(scheduler, visit, width, scheme):
+    scheduler.put([pod("web"), pod("huge", cpu="900")], POD)
+    for view in VIEWS:
+        found = visit(f"{scheduler.url}{view}", viewport={"width": width, "height": 844}, color_scheme=scheme)
+        wait_text(found.tab, "#detail .verdict" if view else "#policies", "" if view else "active")
+        serious = [each for each in Axe().run(found.tab).response["violations"] if each["impact"] in {"serious", "critical"}]
+        assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in serious] == []
+        assert found.tab.evaluate("document.documentElement.scrollWidth") <= width
+        wide = found.tab.evaluate("(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)(document.getElementById('detail'))")
+        assert wide <= 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,17 +1,21 @@
 // Listens to the scheduler and hands on what it says.
 
+import { Address } from "./address.js";
 import { byId, clock, count, make } from "./dom.js";
 import { Detail } from "./detail.js";
 import { ClusterMap } from "./map.js";
 import * as panels from "./panels.js";
 
 const POD = "pod:", SILENCE = 10_000;
-let shade = "cpu", stream = null, heard = 0, now = Date.now() / 1000, seen = null;
+const NO_DIALOG = { pod: "", node: "", for: "" };
+let stream = null, heard = 0, now = Date.now() / 1000, seen = null;
 
-const detail = new Detail({ colourBy: (pod) => colour(POD + pod) });
-const showNode = (name) => detail.node(name, shade.startsWith(POD) ? shade.slice(POD.length) : undefined);
-const showPod = (pod) => detail.pod(pod);
-const map = new ClusterMap(byId("map"), byId("legend"), { under: (text) => { byId("under").textContent = text; }, opened: showNode });
+const address = new Address(show);
+let { shade } = address.view;
+const showNode = (node, pod) => address.go({ ...NO_DIALOG, node, for: pod ?? (shade.startsWith(POD) ? shade.slice(POD.length) : "") });
+const showPod = (pod) => address.go({ ...NO_DIALOG, pod });
+const detail = new Detail({ showNode, showPod, colourBy: (pod) => address.go({ ...NO_DIALOG, shade: POD + pod }), closed: () => address.go(NO_DIALOG) });
+const map = new ClusterMap(byId("map"), byId("legend"), { under: (text) => { byId("under").textContent = text; }, opened: (node) => showNode(node) });
 
 const nodes = ({ names }) => `${count(names.length)} ${names.length === 1 ? "node" : "nodes"}`;
 
@@ -53,6 +57,22 @@ function rate(total) {
   seen = { total, at: Date.now() };
 }
 
+// Shows what the address says.
+function show(view) {
+  document.title = [view.pod || view.node, "Wharfinger"].filter(Boolean).join(" · ");
+  if (view.shade !== shade) colour(view.shade);
+  if (view.find !== byId("find").value) {
+    byId("find").value = view.find;
+    find();
+  }
+  detail.show(view);
+}
+
+function find() {
+  map.find(byId("find").value);
+  found();
+}
+
 function colour(key) {
   shade = key;
   choices([...byId("shade").options].filter((option) => !option.value.startsWith(POD)).map((option) => ({ key: option.value, title: option.text })));
@@ -91,11 +111,12 @@ function live(is) {
   if (badge.textContent !== text) Object.assign(badge, { textContent: text, className: `badge ${is ? "good" : "bad"}` });
 }
 
-byId("shade").addEventListener("change", (event) => colour(event.target.value));
-byId("find").addEventListener("input", (event) => { map.find(event.target.value); found(); });
+byId("shade").addEventListener("change", (event) => address.go({ shade: event.target.value }));
+byId("find").addEventListener("input", (event) => { address.note({ find: event.target.value }); find(); });
 document.addEventListener("visibilitychange", listen);
 setInterval(() => {
   if (heard && Date.now() - heard > SILENCE) live(false);
   if (stream?.readyState === EventSource.CLOSED) refused().finally(listen);
 }, 3000);
 listen();
+show(address.view);

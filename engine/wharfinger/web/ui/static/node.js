@@ -1,0 +1,44 @@
+// One node: whether it takes pods, what it means for a pod that was looked at, and what is on it.
+
+import { amount, count, make, meter, number, table } from "./dom.js";
+import { link, part, quiet, scores, sentences, verdict, waysOut } from "./verdict.js";
+
+const pairs = (found) => (Object.keys(found).length ? make("table", { class: "pairs" }, make("tbody", {}, Object.entries(found).sort().map(([key, value]) => make("tr", {}, make("th", { scope: "row" }, key), make("td", {}, value))))) : quiet("none"));
+
+export function node({ told, forPod, showPod }) {
+  const parts = [headline(told)];
+  if (forPod) parts.push(...aboutPod(told, forPod, showPod));
+  const taints = Object.fromEntries(told.taints.map((taint) => [`${taint.key}${taint.value ? `=${taint.value}` : ""}`, taint.effect]));
+  const meters = told.resources.map(({ name, requested, allocatable }) => meter(name, requested, allocatable, `${amount(name, requested)} of ${amount(name, allocatable)}`));
+  return [...parts, make("div", { class: "columns" }, part("Requested", ...meters), part("Conditions and taints", pairs({ ...told.conditions, ...taints }))),
+    part(`Pods · ${count(told.nPods)}`, pods(told, showPod)), part("Labels", pairs(told.labels))];
+}
+
+function headline({ conditions, unschedulable, taints, nPods, resources }) {
+  const fullest = resources.filter(({ allocatable }) => allocatable > 0).map(({ name, requested, allocatable }) => [requested / allocatable, name]).sort((one, other) => other[0] - one[0])[0];
+  const held = `${count(nPods)} ${nPods === 1 ? "pod" : "pods"}${fullest ? `; fullest: ${fullest[1]}, ${Math.round(100 * fullest[0])} %` : ""}`;
+  const ready = conditions.Ready === undefined || conditions.Ready === "True";
+  if (!ready) return verdict("bad", `Not ready: the condition Ready is ${conditions.Ready}`, held);
+  if (unschedulable) return verdict("warn", "Cordoned: takes no new pods", held);
+  const closed = taints.filter(({ effect }) => effect !== "PreferNoSchedule");
+  if (closed.length) return verdict("warn", `Takes only pods that tolerate ${closed.map(({ key }) => key).join(", ")}`, held);
+  return verdict("good", "Ready", held);
+}
+
+function aboutPod(told, { name, found, trouble }, showPod) {
+  if (!found) return [verdict("warn", `For ${name}: ${trouble}`)];
+  const [report] = found.explanation.asked, best = found.explanation.top[0], against = report.verdicts.filter(({ sentences: said }) => said.length);
+  const ahead = best && report.totals.length ? best.totals[0] - report.totals[0] : 0;
+  const title = against.length ? `rejected by ${count(against.length)} ${against.length === 1 ? "filter" : "filters"}` : report.node === found.explanation.node ? "the best of all nodes" : `feasible, ${number(ahead)} points behind ${best.node}`;
+  const passed = report.verdicts.length - against.length;
+  const why = against.map(({ rule, sentences: said, values }) => make("div", { class: "card" }, make("strong", {}, rule), sentences(said), values.length ? make("pre", { tabindex: "0" }, values.join("\n")) : null));
+  return [verdict(against.length ? "bad" : "good", `For ${name}: ${title}`), make("p", { class: "actions" }, link(name, () => showPod(name))), ...waysOut(found.waysOut.filter(({ node: of }) => of === told.name)),
+    ...(why.length ? [part("Against it", make("div", { class: "cards" }, why), passed ? quiet(`${count(passed)} ${passed === 1 ? "filter lets" : "filters let"} it pass`) : null)] : []),
+    ...scores(report.totals.length ? [report, ...(best && best.node !== report.node ? [best] : [])] : [], "Scores beside the best node")];
+}
+
+function pods(told, showPod) {
+  const rows = told.pods.map(({ pod, requests, priority }) => make("tr", {}, make("td", {}, link(pod, () => showPod(pod), `pod of node ${pod}`)),
+    make("td", {}, Object.entries(requests).map(([name, value]) => `${name} ${amount(name, value)}`).join(", ")), make("td", { class: "number" }, number(priority))));
+  return rows.length ? table(["pod", "requests", "#priority"], rows, "Pods of the node") : quiet("none");
+}

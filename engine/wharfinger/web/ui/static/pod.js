@@ -1,0 +1,45 @@
+// One pod: what becomes of it, what would have to change, the filters, the scores, and what was decided before.
+
+import { clock, count, make, number } from "./dom.js";
+import { funnel, link, part, quiet, scores, verdict, waysOut } from "./verdict.js";
+
+const nodes = (amount) => `${count(amount)} ${amount === 1 ? "node" : "nodes"}`;
+
+export function pod({ told, past, trouble, showNode, colour }) {
+  const earlier = past.map((found, index) => decided(found, showNode, !told && index === 0));
+  const before = earlier.length ? [part("Decided before", ...earlier)] : [];
+  if (!told) return [verdict("warn", trouble), ...before];
+  const { explanation: found } = told;
+  return [headline(told), ...waysOut(told.waysOut, showNode), notes(told),
+    make("p", { class: "actions" }, make("button", { type: "button", onclick: colour }, "Colour the map by its scores")),
+    ...funnel(found), ...scores(found.top, "Scores of the best nodes", showNode), ...before];
+}
+
+function headline({ boundTo, explanation: found }) {
+  const feasible = `${count(found.feasible)} of ${nodes(found.n_nodes)} feasible`;
+  if (boundTo) return verdict("good", `On ${boundTo}`, `If it were decided now: ${found.node ?? "nowhere"}, ${feasible}.`);
+  if (found.node === null) return verdict("bad", lacks(found), found.message);
+  const ahead = found.margin === null ? "" : found.margin > 0 ? `, ${number(found.margin)} points ahead of ${found.top[1]?.node}` : `, level with ${found.top[1]?.node}`;
+  const ties = found.ties > 1 ? `${nodes(found.ties)} are equally good; a stable hash chooses.` : "";
+  return verdict("good", `Would go to ${found.node} now`, `${feasible}${ahead}.`, ties);
+}
+
+// The reason that stops most nodes, in a few words.
+function lacks({ steps, n_nodes: all }) {
+  const reasons = steps.flatMap((step) => Object.entries(step.reasons)).sort((one, other) => other[1] - one[1]);
+  if (!all) return "Fits nowhere: there are no nodes";
+  return reasons.length ? `Fits on none of ${nodes(all)}: ${reasons[0][0]}${reasons.length > 1 ? `, and ${count(reasons.length - 1)} more` : ""}` : `Fits on none of ${nodes(all)}`;
+}
+
+function notes({ remarks, explanation: { policies, notes: said } }) {
+  const lines = [...remarks, ...said, policies.length ? `governed by ${policies.join(", ")}` : "no policy governs it"];
+  return make("ul", { class: "sentences quiet" }, lines.map((line) => make("li", {}, line)));
+}
+
+function decided(found, showNode, open) {
+  const at = clock(Date.parse(found.at) / 1000), stages = Object.entries(found.milliseconds).map(([stage, ms]) => `${stage} ${number(ms)} ms`).join(", ");
+  const outcome = found.node === null ? found.result : `${found.result}: ${found.node}`;
+  return make("details", { open }, make("summary", {}, make("span", { class: "why" }, `${at} ${outcome}`), make("span", { class: "quiet" }, `attempt ${found.attempts}`)),
+    make("div", { class: "inner" }, found.node === null ? make("p", {}, found.message) : make("p", {}, "placed on ", link(found.node, () => showNode(found.node)), `, one of ${count(found.feasible)} feasible of ${nodes(found.nodes)}`),
+      quiet(`policies ${found.policyRevision.slice(0, 12)}, ${stages}`), ...(found.best?.length ? scores(found.best, "Scores then") : [])));
+}
