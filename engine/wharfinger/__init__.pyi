@@ -1,4 +1,5 @@
 from wharfinger.api import decide as decide
+from wharfinger.api import drain as drain
 from wharfinger.api import explain as explain
 from wharfinger.api import load_config as load_config
 from wharfinger.api import load_policies as load_policies

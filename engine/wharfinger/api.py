@@ -25,6 +25,8 @@ from wharfinger.policies import candidate
 from wharfinger.scheduler import configuration_file
 from wharfinger.simulate.cluster import Cluster, load_cluster, load_pods
 from wharfinger.simulate.dry_run import DryRun, Mode, dry_run
+from wharfinger.what_if import drain as draining
+from wharfinger.what_if.drain import Drain
 
 Pod = PodView | Mapping[str, Any]
 
@@ -90,6 +92,33 @@ def place(
     waiting = cluster.pending if pods is None else [_view(pod) for pod in pods]
     mode = Mode.SEQUENTIAL if sequential else Mode.INDEPENDENT
     return dry_run(chain.assemble(policies, config), cluster.state, waiting, mode=mode)
+
+
+def drain(  # noqa: PLR0913 — the keywords are independent choices
+    policies: Sequence[CompiledPolicy],
+    cluster: Cluster,
+    nodes: Sequence[str],
+    *,
+    force: bool = False,
+    delete_empty_dir_data: bool = False,
+    remove: bool = False,
+    pods: Sequence[Pod] = (),
+    config: ChainConfig | None = None,
+) -> Drain:
+    """Where the pods of these nodes would go if they were drained in this order, and which of them could not leave.
+
+    `force` and `delete_empty_dir_data` are kubectl's flags; with `remove` the nodes are removed at the end. `pods` are in the queue from
+    the beginning. The cluster's state is left as it is after the drain. Raises UnknownObject for a node that is not there.
+    """
+    return draining.drain(
+        chain.assemble(policies, config),
+        cluster.state,
+        nodes,
+        force=force,
+        delete_empty_dir_data=delete_empty_dir_data,
+        remove=remove,
+        waiting=[_view(pod) for pod in pods],
+    )
 
 
 def _view(pod: Pod) -> PodView:

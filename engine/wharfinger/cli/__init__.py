@@ -36,6 +36,7 @@ ORDER = (
     "fmt",
     "test",
     "dry-run",
+    "drain",
     "snapshot",
     "explain",
     "replay",

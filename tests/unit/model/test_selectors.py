@@ -105,3 +105,29 @@ def test_label_values(value, valid):
 )
 def test_whole_numbers_as_go_parses_them(text, number):
     assert matching.parse_int64(text) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("app=web", "app in (web)"),
+        ("app == web", "app in (web)"),
+        ("app=", "app in ()"),
+        ("app!=web", "app notin (web)"),
+        ("zone in (b, a),gpu", "gpu,zone in (a,b)"),
+        ("zone notin (a)", "zone notin (a)"),
+        ("!example.com/spot", "!example.com/spot"),
+        ("! spot", "!spot"),
+        ("cores<9,cores>4", "cores>4,cores<9"),
+    ],
+)
+def test_a_selector_is_read_as_kubectl_writes_it(text, same):
+    selector = matching.parse_selector(text)
+    assert str(selector) == same
+    assert matching.parse_selector(str(selector)) == selector
+
+
+@pytest.mark.parametrize("text", ["", "a,", ",a", "a b", "a=b=c", "a in b", "a in (b", "a in ()x", "=b", "a=!b", "a>b", "-a", "a=b c"])
+def test_a_wrong_selector_is_refused(text):
+    with pytest.raises(InvalidObject, match="selector"):
+        matching.parse_selector(text)

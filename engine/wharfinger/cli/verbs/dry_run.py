@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import options, question, streams
+from wharfinger.cli import options, question, streams, usage
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
 from wharfinger.explain import layout
@@ -20,7 +20,7 @@ from wharfinger.explain.explanation import Explanation
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.profiles import DEFAULT_SCHEDULER
 from wharfinger.simulate.cluster import Cluster
-from wharfinger.simulate.dry_run import DryRun, Mode, PodResult, Utilisation, dry_run
+from wharfinger.simulate.dry_run import DryRun, Mode, PodResult, dry_run
 
 
 def table(run: DryRun, cluster: Cluster) -> str:
@@ -58,7 +58,7 @@ def _summary(run: DryRun, cluster: Cluster) -> str:
     lines = [f"{run.placed:,} of {layout.count(len(run.results), 'pod')} placed, {run.unplaced:,} unschedulable ({run.mode.value})"]
     lines += [f"{layout.count(run.evicted, 'pod')} evicted by preemption"] if run.evicted else []
     lines += [f"  {line}" for line in _reasons(run)]
-    lines += _usage(run.before, run.after)
+    lines += usage.lines(run.before, run.after)
     if cluster.ignored:
         lines.append("not needed and ignored: " + ", ".join(f"{count} {kind}" for kind, count in cluster.ignored.items()))
     return "\n".join(lines) + "\n"
@@ -70,36 +70,20 @@ def _reasons(run: DryRun) -> Iterator[str]:
         yield from layout.columns([("pods", "only this", "reason"), *rows], right=frozenset({0, 1})).splitlines()
 
 
-def _usage(before: Utilisation, after: Utilisation | None) -> Iterator[str]:
-    final = after or before
-    rows = [("", "before", "after", "of"), ("nodes touched", f"{before.touched:,}", f"{final.touched:,}", f"{final.nodes:,}")]
-    rows += [
-        (
-            use.resource,
-            layout.percent(use.fraction),
-            layout.percent(final.of(use.resource).fraction),
-            layout.amount(use.resource, use.allocatable),
-        )
-        for use in before.resources
-    ]
-    shown = rows if after is not None else [(name, old, of) for name, old, _, of in rows]
-    yield from layout.columns(shown, right=frozenset({1, 2, 3})).splitlines()
-
-
 def _value(run: DryRun, cluster: Cluster) -> dict[str, Any]:
     return {
         "mode": run.mode.value,
         "policies": [_policy(policy) for policy in run.chain.policies],
         "revisions": {"policies": run.chain.policy_revision, "chain": run.chain.revision},
-        "pods": [_pod(result) for result in run.results],
+        "pods": [pod_value(result) for result in run.results],
         "summary": {
             "pods": len(run.results),
             "placed": run.placed,
             "unschedulable": run.unplaced,
             "evicted": run.evicted,
             "reasons": [asdict(found) for found in run.reasons],
-            "before": _utilisation(run.before),
-            "after": None if run.after is None else _utilisation(run.after),
+            "before": usage.value(run.before),
+            "after": None if run.after is None else usage.value(run.after),
         },
         "notes": list(run.notes),
         "ignored": dict(cluster.ignored),
@@ -111,7 +95,8 @@ def _policy(policy: Any) -> dict[str, Any]:
     return {"name": policy.name, "version": policy.version, "revision": policy.revision}
 
 
-def _pod(result: PodResult) -> dict[str, Any]:
+def pod_value(result: PodResult) -> dict[str, Any]:
+    """The decision about one pod as plain values."""
     value: dict[str, Any] = {"pod": result.pod, "node": result.node, "feasible": result.feasible}
     if result.node is None:
         value |= {"message": result.message, "reasons": dict(result.reasons)}
@@ -130,18 +115,6 @@ def _explanation(found: Explanation) -> dict[str, Any]:
     for name in ("pod", "node", "message", "feasible"):
         del value[name]
     return value
-
-
-def _utilisation(found: Utilisation) -> dict[str, Any]:
-    return {
-        "nodes": found.nodes,
-        "nodes_touched": found.touched,
-        "pods": found.pods,
-        "resources": {
-            use.resource: {"requested": use.requested, "allocatable": use.allocatable, "fraction": round(use.fraction, 6)}
-            for use in found.resources
-        },
-    }
 
 
 @with_flags

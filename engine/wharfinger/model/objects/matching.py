@@ -116,6 +116,29 @@ def label_selector(selector: objects.LabelSelector | None) -> Selector:
     return Selector(_sorted([*equalities, *expressions]))
 
 
+_COMMA = re.compile(r",(?![^(]*\))")  # none between parentheses
+_FORMS = (
+    (re.compile(r"(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)\Z"), {"in": "In", "notin": "NotIn"}),
+    (re.compile(r"(?P<key>[^\s!=<>]+)\s*(?P<operator>==?|!=|>|<)\s*(?P<values>[^\s=<>]*)\Z"), {"!=": "NotIn", ">": "Gt", "<": "Lt"}),
+    (re.compile(r"(?P<operator>!?)\s*(?P<key>[^\s!=<>]+)(?P<values>)\Z"), {"": "Exists", "!": "DoesNotExist"}),
+)
+
+
+def parse_selector(text: str) -> Selector:
+    """The selector that `kubectl -l` reads: `app=web,tier!=db,zone in (a,b),gpu,!spot`. InvalidObject if Kubernetes would reject it."""
+    return Selector(_sorted(_parsed_term(term.strip()) for term in _COMMA.split(text)))
+
+
+def _parsed_term(term: str) -> Requirement:
+    for form, operators in _FORMS:
+        found = form.match(term)
+        if found is not None:
+            operator = operators.get(found["operator"], "In")
+            values = () if "Exist" in operator else [value.strip() for value in found["values"].split(",")]
+            return requirement(found["key"], operator, values)
+    raise InvalidObject(f"selector: {term!r} is none of KEY, !KEY, KEY=VALUE, KEY!=VALUE, KEY in (VALUE,…), KEY notin (VALUE,…)")
+
+
 def of_labels(labels: Mapping[str, str]) -> Selector:
     """A selector that requires each of these labels, unchecked; without labels it selects everything (labels.SelectorFromSet)."""
     return Selector(_sorted(Requirement(key, "In", (value,)) for key, value in labels.items()))

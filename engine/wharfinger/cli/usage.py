@@ -1,0 +1,41 @@
+"""The use of a cluster before and after something, for the reports of several verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from wharfinger.explain import layout
+from wharfinger.simulate.dry_run import Utilisation
+
+
+def lines(before: Utilisation, after: Utilisation | None) -> Iterator[str]:
+    """A table for people: a line for the nodes and for each resource; without the column `after` if nothing happened."""
+    final = after or before
+    rows = [
+        ("", "before", "after", "of"),
+        ("nodes touched", f"{before.touched:,}", f"{final.touched:,}", _change(before.nodes, final.nodes)),
+    ]
+    for use in before.resources:
+        then = final.of(use.resource)
+        offered = [layout.amount(use.resource, amount) for amount in (use.allocatable, then.allocatable)]
+        rows.append((use.resource, layout.percent(use.fraction), layout.percent(then.fraction), " → ".join(dict.fromkeys(offered))))
+    shown = rows if after is not None else [(name, old, of) for name, old, _, of in rows]
+    yield from layout.columns(shown, right=frozenset({1, 2, 3})).splitlines()
+
+
+def _change(before: int, after: int) -> str:
+    return " → ".join(f"{number:,}" for number in dict.fromkeys((before, after)))
+
+
+def value(found: Utilisation) -> dict[str, Any]:
+    """The use of a cluster as plain values."""
+    return {
+        "nodes": found.nodes,
+        "nodes_touched": found.touched,
+        "pods": found.pods,
+        "resources": {
+            use.resource: {"requested": use.requested, "allocatable": use.allocatable, "fraction": round(use.fraction, 6)}
+            for use in found.resources
+        },
+    }

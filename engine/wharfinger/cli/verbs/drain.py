@@ -1,0 +1,176 @@
+"""`wharf drain`: where the pods of some nodes would go, and which of them could not leave.
+
+The report is a table, JSON or YAML. The same input gives the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from wharfinger.cli import options, question, streams, usage
+from wharfinger.cli.question import Format, QuestionFlags, with_flags
+from wharfinger.cli.verbs.dry_run import pod_value
+from wharfinger.errors import UsageError
+from wharfinger.explain import layout
+from wharfinger.model.objects import matching
+from wharfinger.simulate.cluster import Cluster
+from wharfinger.what_if.drain import BudgetUse, Drain, DrainedPod, Fate, drain
+
+NO_BUDGETS = (
+    "the snapshot holds no PodDisruptionBudget, so every eviction counts as allowed; "
+    "if the cluster has some, add them: kubectl get pdb -A -o json"
+)
+
+
+def table(found: Drain) -> str:
+    """The report for people: a line per pod that moves or cannot, then the summary."""
+    listed = [_row(pod) for pod in found.pods if pod.fate is not Fate.STAYS]
+    parts = [layout.columns([("STEP", "POD", "FROM", "TO"), *listed], right=frozenset({0}))] if listed else []
+    return "\n".join([*parts, "\n".join(_summary(found)) + "\n"])
+
+
+def _row(pod: DrainedPod) -> Sequence[str]:
+    return "-" if pod.step is None else f"{pod.step:,}", pod.pod, pod.source or "-", _destination(pod)
+
+
+def _destination(pod: DrainedPod) -> str:
+    told = pod.node or f"{pod.fate.value}: {pod.reason}"
+    if pod.placement is not None and pod.placement.victims:
+        told += f", evicts {', '.join(pod.placement.victims)}"
+    return f"{told} (evicted by preemption for {pod.displaced_by})" if pod.displaced_by else told
+
+
+def _summary(found: Drain) -> Iterator[str]:
+    asked = [pod for pod in found.pods if pod.source]
+    leaving = [pod for pod in asked if pod.step is not None]
+    yield f"{len(leaving):,} of {layout.count(len(asked), 'pod')} would leave {layout.count(len(found.nodes), 'node')}" + (
+        f" in {layout.count(found.steps, 'step')}" if found.steps else ""
+    )
+    counts = Counter(pod.fate for pod in found.pods)
+    yield from (f"  {counts[fate]:,} {words}" for fate, words in _WORDS.items() if counts[fate])
+    if found.budgets:
+        rows = [(use.budget, f"{use.pods:,}", f"{use.forbidden:,}", _now(use)) for use in found.budgets]
+        header = ("PodDisruptionBudget", "pods", "forbidden", "now")
+        yield from layout.columns([header, *rows], right=frozenset({1, 2})).splitlines()
+    elif not found.has_budgets:
+        yield "no PodDisruptionBudget is known"
+    yield from usage.lines(found.before, found.after)
+
+
+def _now(use: BudgetUse) -> str:
+    return f"forbids more after {layout.count(use.allowed, 'eviction')}" if use.forbids_now else "allows all"
+
+
+_WORDS = {
+    Fate.PLACED: "placed",
+    Fate.WAITS: "would wait for a node",
+    Fate.GONE: "gone without a replacement",
+    Fate.FORBIDDEN: "may not leave: a PodDisruptionBudget forbids it",
+    Fate.REFUSED: "may not leave: kubectl drain refuses",
+    Fate.STAYS: "not moved: DaemonSets and static pods",
+}
+
+
+def _value(found: Drain, cluster: Cluster) -> dict[str, Any]:
+    return {
+        "nodes": list(found.nodes),
+        "removed": found.removed,
+        "revisions": {"policies": found.chain.policy_revision, "chain": found.chain.revision},
+        "steps": found.steps,
+        "pods": [_pod(pod) for pod in found.pods],
+        "budgets": [
+            {
+                "budget": use.budget,
+                "pods": use.pods,
+                "allowed_now": use.allowed,
+                "forbids_now": use.forbids_now,
+                "forbidden": use.forbidden,
+            }
+            for use in found.budgets
+        ],
+        "has_budgets": found.has_budgets,
+        "summary": {
+            **{fate.value: len(found.of(fate)) for fate in Fate},
+            "before": usage.value(found.before),
+            "after": usage.value(found.after),
+        },
+        "skipped": list(cluster.skipped),
+    }
+
+
+def _pod(pod: DrainedPod) -> dict[str, Any]:
+    return {
+        "pod": pod.pod,
+        "from": pod.source or None,
+        "controller": pod.controller or None,
+        "fate": pod.fate.value,
+        "step": pod.step,
+        **({"reason": pod.reason} if pod.reason else {}),
+        **({"displaced_by": pod.displaced_by} if pod.displaced_by else {}),
+        **({} if pod.placement is None else {"replacement": pod_value(pod.placement)}),
+    }
+
+
+@with_flags
+def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+    flags: QuestionFlags,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NODE]...", help="The nodes, in the order of the drain.", autocompletion=options.offered_nodes),
+    ] = None,
+    selector: Annotated[
+        str | None, typer.Option("--selector", "-l", metavar="SELECTOR", help="The nodes with these labels, by name: pool=old,!gpu.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Let pods leave that no controller creates again.")] = False,
+    delete_emptydir_data: Annotated[
+        bool, typer.Option("--delete-emptydir-data", help="Let pods leave whose emptyDir is deleted with them.")
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the nodes at the end, instead of leaving them cordoned.")] = False,
+    pending: Annotated[bool, typer.Option("--pending", help="Let the snapshot's pending pods compete for room.")] = False,
+    output: question.Output = Format.TABLE,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when a pod may not leave, or finds no other node.")] = False,
+) -> int:
+    """Say where the pods of nodes would go if these were drained. Changes nothing anywhere."""
+    _refuse_contradictions(nodes or [], selector)
+    asked = question.read(flags, lambda found: found.pending if pending else ())
+    names = nodes or _selected(selector or "", asked.cluster)
+    state = asked.cluster.state
+    snapshot = state.snapshot()
+    on_them = sum(len(snapshot.pods_on(row)) for row in map(snapshot.row, names) if row is not None)
+    with streams.bar(sys.stderr, "draining", on_them) as advance:
+        found = drain(
+            asked.chain,
+            state,
+            names,
+            force=force,
+            delete_empty_dir_data=delete_emptydir_data,
+            remove=remove,
+            waiting=asked.pods,
+            advance=advance,
+        )
+    if not found.has_budgets and asked.cluster.objects.taken_at is None:
+        streams.warn([NO_BUDGETS])
+    streams.out(question.rendered(output, lambda: table(found), lambda: _value(found, asked.cluster)))
+    return 1 if exit_code and not found.clean else 0
+
+
+def _refuse_contradictions(nodes: Sequence[str], selector: str | None) -> None:
+    """Raises UsageError unless the nodes are given in one way."""
+    if nodes and selector is not None:
+        raise UsageError("nodes and --selector exclude each other: each of them says which nodes are drained")
+    if not nodes and not (selector or "").strip():
+        raise UsageError("which nodes? name them, or give their labels with --selector")
+
+
+def _selected(selector: str, cluster: Cluster) -> list[str]:
+    """The names of the nodes with these labels, sorted; UsageError if there is none."""
+    wanted = matching.parse_selector(selector)
+    found = sorted(node.metadata.name for node in cluster.objects.nodes if wanted.matches(node.metadata.labels))
+    if not found:
+        raise UsageError(f"--selector {selector}: no node has these labels")
+    return found
