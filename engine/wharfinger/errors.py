@@ -65,6 +65,12 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
+def on_one_line(text: str, most: int | None = None) -> str:
+    """The text on one line, without control characters, cut to `most` characters (None: not cut)."""
+    short = text if most is None or len(text) <= most else text[:most] + "…"
+    return short if short.isprintable() else printable(short).strip()
+
+
 def printable_lines(text: str) -> str:
     """The same, with the ends of its lines."""
     return "\n".join(map(printable, text.splitlines()))

@@ -12,7 +12,8 @@ from typing import Any
 from wharfinger.compiler import reads
 from wharfinger.compiler.evaluation import schedule
 from wharfinger.compiler.graph.ir import Graph, Module, Node, Stage
-from wharfinger.compiler.graph.lower import Lowering
+from wharfinger.compiler.graph.lower import lowering_of
+from wharfinger.compiler.graph.lowering import Lowering
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.rules import CompiledFilter
 from wharfinger.language.semantics import typed, types
@@ -106,7 +107,7 @@ class Reasons:
 
     def _scheduled(self) -> schedule.Program:
         if self._program is None:
-            lowering = Lowering(self._policy, Graph())
+            lowering = lowering_of(self._policy, Graph())
             roots: dict[str, Node] = {}
             for index, rule in enumerate(self._policy.filters):
                 for number, clause in enumerate(rule.clauses):

@@ -21,7 +21,7 @@ from wharfinger.compiler.evaluation.row_code import row_code
 from wharfinger.compiler.evaluation.selections import take_apart
 from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph.ir import Graph, Module, ordered
-from wharfinger.compiler.graph.lower import Lowering, as_plain
+from wharfinger.compiler.graph.lower import as_plain, lowering_of
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.messages import Reasons
 from wharfinger.compiler.metrics import Freshness
@@ -250,7 +250,7 @@ def _scope(policy: typed.Policy, params: Mapping[str, Any]) -> schedule.Program 
     """The program for the root `SCOPE`, true if a pod is governed; None if all pods are."""
     if policy.scope is None:
         return None
-    lowering = Lowering(policy, Graph(), given_time=True)
+    lowering = lowering_of(policy, Graph(), given_time=True)
     root = lowering.certainly(lowering(policy.scope))
     return schedule.schedule(optimized(Module(graph=lowering.graph, roots={SCOPE: root}), params), {})
 

@@ -19,8 +19,9 @@ from wharfinger.compiler.evaluation.schedule import Plan, Program
 from wharfinger.compiler.evaluation.selections import item_program
 from wharfinger.compiler.graph import leaves
 from wharfinger.compiler.graph.ir import CONST, Graph, Module, Node, Stage, ordered
-from wharfinger.compiler.graph.lower import Lowering
+from wharfinger.compiler.graph.lower import lowering_of
 from wharfinger.compiler.graph.lower_calls import visible
+from wharfinger.compiler.graph.lowering import Lowering
 from wharfinger.compiler.graph.passes import optimized
 from wharfinger.compiler.normalize import default_spread
 from wharfinger.errors import UsageError
@@ -112,7 +113,7 @@ class PolicyRoots:
 
     def __init__(self, policy: typed.Policy) -> None:
         self._graph = Graph()
-        self._lower = Lowering(policy, self._graph)
+        self._lower = lowering_of(policy, self._graph)
         self._roots: dict[str, Node] = {}
         self.groups: dict[str, list[str]] = {}
         self.bits: list[list[BitMeaning]] = []
@@ -275,7 +276,7 @@ class Victims:
 
 def lowered(policy: typed.Policy, params: Mapping[str, Any]) -> Module:
     """The optimised program of a policy that has rules about victims; its root `ALLOWED` is true if a placed pod may be evicted."""
-    lowering = Lowering(policy, Graph(), given_time=True)
+    lowering = lowering_of(policy, Graph(), given_time=True)
     allowed = visible(lowering, lowering.conjunction(*(_allowed(lowering, rule) for rule in policy.victims)))
     return optimized(Module(graph=lowering.graph, roots={ALLOWED: allowed}), params)
 

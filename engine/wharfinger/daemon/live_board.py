@@ -1,4 +1,4 @@
-"""The data of the live page, read from the running scheduler: nodes, summary, policies, recent decisions, pending pods.
+"""The live page and its data, read from the running scheduler: nodes, summary, policies, recent decisions, pending pods.
 
 Pending pods are grouped by queue and reason, with a few pods of each group, since there may be many thousands of them.
 """
@@ -15,15 +15,17 @@ from numpy.typing import NDArray
 
 import wharfinger
 from wharfinger.daemon.node_colors import NodeColorings
+from wharfinger.daemon.pages import Health
+from wharfinger.emit import Emit
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.scheduler.queued_pods import Place, QueuedPod
 from wharfinger.simulate.dry_run import utilisation
 from wharfinger.web import decisions, policies
 from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, Picture, Tiles
+from wharfinger.web.ui.pages import Feed, LivePage
 
 if TYPE_CHECKING:
     from wharfinger.daemon.compose import Daemon
-    from wharfinger.daemon.pages import Health
     from wharfinger.framework.ports import Clock
     from wharfinger.model.objects.node_view import NodeView
     from wharfinger.model.state.snapshot import Snapshot
@@ -218,3 +220,18 @@ def _node(node: NodeView) -> Mapping[str, Any]:
             {"pod": pod.key, "requests": dict(pod.requests), "priority": pod.priority} for pod in islice(node.pods, MOST_PODS_OF_NODE)
         ],
     }
+
+
+def live_page(  # noqa: PLR0913 — what is shown, to whom, and where errors go
+    health: Health,
+    told: Policies,
+    recent: RecentDecisions,
+    reloads: ReloadHistory,
+    *,
+    clock: Clock,
+    emit: Emit,
+    to_anybody: bool,
+) -> LivePage:
+    """The page. Its feed has to be closed before the server, which would wait for open pages otherwise."""
+    board = LiveBoard(health, told, recent, reloads, clock)
+    return LivePage(board=board, feed=Feed(board, clock, emit), to_anybody=to_anybody)

@@ -1,4 +1,4 @@
-"""What the web server shows of the process: health checks, `/policies`, `/debug/cache` and the live page.
+"""What the web server shows of the process: health checks, `/policies` and `/debug/cache`.
 
 Ready means that the process does its work, or would if it led: a replica on standby is ready. It is not ready while the API server does
 not answer, or while a kind may not be listed: pods are still placed then, but as if there were no objects of that kind.
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wharfinger.daemon.live_board import LiveBoard
-from wharfinger.emit import Emit
 from wharfinger.framework.policy_status import MetricStatus
 from wharfinger.kube import wire
 from wharfinger.kube.connection import Connection
@@ -23,15 +21,11 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.policies.shadow import ShadowReport
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.cache_comparison import compare
-from wharfinger.telemetry.policies import ReloadHistory
 from wharfinger.web.app import Checks
 from wharfinger.web.policies import Policies
-from wharfinger.web.ui.pages import Feed, LivePage
 
 if TYPE_CHECKING:
     from wharfinger.daemon.compose import Daemon
-    from wharfinger.framework.ports import Clock
-    from wharfinger.telemetry.recent_decisions import RecentDecisions
 
 
 class Health:
@@ -102,18 +96,3 @@ async def cache_report(connection: Connection, state: ClusterState) -> Mapping[s
 
 async def _listed(connection: Connection, resource: Resource, kind: type[Any]) -> list[Any]:
     return [wire.struct_of(raw, kind) async for items, _ in wire.pages(connection, resource.path, resource.params, _PAGE) for raw in items]
-
-
-def live_page(  # noqa: PLR0913 — what is shown, to whom, and where errors go
-    health: Health,
-    told: Policies,
-    recent: RecentDecisions,
-    reloads: ReloadHistory,
-    *,
-    clock: Clock,
-    emit: Emit,
-    to_anybody: bool,
-) -> LivePage:
-    """The page. Its feed has to be closed before the server, which would wait for open pages otherwise."""
-    board = LiveBoard(health, told, recent, reloads, clock)
-    return LivePage(board=board, feed=Feed(board, clock, emit), to_anybody=to_anybody)

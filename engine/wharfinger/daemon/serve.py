@@ -18,8 +18,9 @@ from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.background_tasks import Tasks
 from wharfinger.daemon.compose import Daemon, connection_of
 from wharfinger.daemon.custom_resources import Operator
+from wharfinger.daemon.live_board import live_page
 from wharfinger.daemon.observation import Observation, decisions_shown, observation_of, read_from, rules_of
-from wharfinger.daemon.pages import Health, cache_report, live_page, policies_shown
+from wharfinger.daemon.pages import Health, cache_report, policies_shown
 from wharfinger.daemon.policies import policies_of, remote_sources, rights_of
 from wharfinger.daemon.settings import Settings
 from wharfinger.errors import UsageError, WharfingerError

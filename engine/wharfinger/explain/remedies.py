@@ -15,10 +15,9 @@ from wharfinger.explain.conditions import interpreter_of, passes, printed
 from wharfinger.framework.chain import Chain
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.typed import Op
-from wharfinger.model.columns.resource_table import taken_ports
 from wharfinger.model.objects import matching
 from wharfinger.model.objects.node_view import NodeView
-from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.objects.pod_view import PodView, taken_ports
 from wharfinger.model.objects.quantity import format_amount
 from wharfinger.model.state.snapshot import Snapshot
 

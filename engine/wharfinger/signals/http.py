@@ -25,8 +25,9 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import DecodeError, HTTPError, InsecureRequestWarning, ReadTimeoutError
 
+from wharfinger.errors import on_one_line
 from wharfinger.signals.answer import UNREADABLE, vector
-from wharfinger.signals.ports import Kind, SignalFailed, on_one_line
+from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import PrometheusServer
 
 

@@ -22,12 +22,12 @@ from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from wharfinger.builtins import texts
+from wharfinger.errors import on_one_line
 from wharfinger.language.semantics.metric_sources import SOURCES
 from wharfinger.language.semantics.types import Kind
 from wharfinger.model.columns.metric_table import MetricColumn, Samples, column_of
 from wharfinger.model.objects import Node
 from wharfinger.model.objects.cluster import NodeAddress
-from wharfinger.signals.ports import on_one_line
 from wharfinger.signals.query import Query
 
 PORTION = 100

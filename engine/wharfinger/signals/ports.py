@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from wharfinger.errors import WharfingerError, printable
+from wharfinger.errors import WharfingerError, on_one_line
 
 if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
@@ -34,12 +34,6 @@ class SignalFailed(WharfingerError):
     def __init__(self, kind: Kind, message: str) -> None:
         super().__init__(on_one_line(message))
         self.kind = kind
-
-
-def on_one_line(text: str, most: int | None = None) -> str:
-    """The text on one line, without control characters, cut to `most` characters (None: not cut)."""
-    short = text if most is None or len(text) <= most else text[:most] + "…"
-    return short if short.isprintable() else printable(short).strip()
 
 
 class Source(Protocol):

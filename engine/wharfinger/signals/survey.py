@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wharfinger.errors import on_one_line
 from wharfinger.framework.ports import Clock
 from wharfinger.language.semantics import typed, types
 from wharfinger.language.semantics.metric_sources import SOURCES
@@ -24,7 +25,7 @@ from wharfinger.model.columns.metric_table import Samples
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.signals.mapping import Mapped, NodeNames
-from wharfinger.signals.ports import SignalFailed, Source, on_one_line
+from wharfinger.signals.ports import SignalFailed, Source
 from wharfinger.signals.query import Query, queries_of
 from wharfinger.signals.refreshing import Suspension, look
 

@@ -10,7 +10,7 @@ an aggregate is a lookup: per node, per topology domain, or one number for the c
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,15 +18,13 @@ from wharfinger.builtins import texts
 from wharfinger.builtins.signature import AtMoment, AtRows
 from wharfinger.compiler.graph import leaves, operations
 from wharfinger.compiler.graph.ir import CONST, Node, Op, Rep, Stage, Value
+from wharfinger.compiler.graph.lowering import Lowering
 from wharfinger.language.report.diagnostics import Source, Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.catalogue import Function, Subject, Volatility
 from wharfinger.model import attributes
 from wharfinger.model.columns.selection import Selection
 from wharfinger.model.columns.strings import StringTable
-
-if TYPE_CHECKING:
-    from wharfinger.compiler.graph.lower import Lowering
 
 
 def lower_call(lowering: Lowering, expr: typed.Call) -> Value:

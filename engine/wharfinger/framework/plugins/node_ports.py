@@ -12,7 +12,7 @@ from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts
 from wharfinger.language.semantics.catalogue import Volatility
-from wharfinger.model.columns.resource_table import WILDCARD, taken_ports
+from wharfinger.model.objects.pod_view import WILDCARD, taken_ports
 
 if TYPE_CHECKING:
     from wharfinger.framework.evaluation.supposition import Supposition

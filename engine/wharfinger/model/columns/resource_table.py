@@ -10,23 +10,17 @@ Few pods have a host port, so ports have an index from (protocol, port) to rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.model.columns import arrays
+from wharfinger.model.objects.pod_view import HostPort
 from wharfinger.model.objects.requests import MOST
 
-if TYPE_CHECKING:
-    from wharfinger.model.objects.pod_view import PodView
-
-HostPort: TypeAlias = tuple[str, str, int]
-"""(ip, protocol, port)."""
-
-WILDCARD = "0.0.0.0"  # noqa: S104 — Kubernetes' name for "every address of the node"; nothing is bound here
 EMPTY: Final[Mapping[int, tuple[str, ...]]] = MappingProxyType({})
 CPU: Final = 0
 MEMORY: Final = 1
@@ -67,18 +61,6 @@ class HostPorts:
                 by_row[row] = tuple(left)
             elif not by_row:
                 del self._users[protocol, port]
-
-
-def taken_ports(pod: PodView, others: Iterable[PodView]) -> Iterator[tuple[HostPort, PodView]]:
-    """The host ports of a pod that collide with another pod's, each with the other pod."""
-    for other in others:
-        for mine in pod.host_ports:
-            if any(_collide(mine, theirs) for theirs in other.host_ports):
-                yield mine, other
-
-
-def _collide(mine: HostPort, theirs: HostPort) -> bool:
-    return mine[1:] == theirs[1:] and (mine[0] == theirs[0] or WILDCARD in {mine[0], theirs[0]})
 
 
 class ResourceTable:

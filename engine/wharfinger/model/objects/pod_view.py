@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from wharfinger.model import objects
-from wharfinger.model.columns.resource_table import WILDCARD, HostPort
 from wharfinger.model.objects import requests
+
+HostPort: TypeAlias = tuple[str, str, int]
+"""(ip, protocol, port)."""
+
+WILDCARD = "0.0.0.0"  # noqa: S104 — Kubernetes' name for "every address of the node"; nothing is bound here
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")  # maps that differ only in order are equal
 _SPEC_FIELDS = operator.attrgetter(*(name for name in objects.PodSpec.__struct_fields__ if name not in {"node_name", "volumes"}))
@@ -276,3 +281,15 @@ def _images(spec: objects.PodSpec) -> tuple[str, ...]:
 def normalized_image(name: str) -> str:
     """An image name with `:latest` added when it has neither tag nor digest (plugins/imagelocality, Kubernetes 1.36)."""
     return f"{name}:latest" if name.rfind(":") <= name.rfind("/") else name
+
+
+def taken_ports(pod: PodView, others: Iterable[PodView]) -> Iterator[tuple[HostPort, PodView]]:
+    """The host ports of a pod that collide with another pod's, each with the other pod."""
+    for other in others:
+        for mine in pod.host_ports:
+            if any(_collide(mine, theirs) for theirs in other.host_ports):
+                yield mine, other
+
+
+def _collide(mine: HostPort, theirs: HostPort) -> bool:
+    return mine[1:] == theirs[1:] and (mine[0] == theirs[0] or WILDCARD in {mine[0], theirs[0]})
