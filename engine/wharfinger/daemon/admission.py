@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from wharfinger.daemon.background_tasks import Tasks
 from wharfinger.daemon.settings import AdmissionSettings
 from wharfinger.errors import WharfingerError
+from wharfinger.event_loop import Tasks
 from wharfinger.framework.ports import Clock
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.policy_admission import MOST_MEMORY, READY, Judgement, Question

@@ -13,13 +13,11 @@ import socket
 from dataclasses import dataclass
 
 from wharfinger.daemon.active_policies import POLICIES, announced, connect, measure, measuring, signals_of
-from wharfinger.daemon.background_tasks import Tasks
 from wharfinger.daemon.cluster_events import PolicyEvents, SignalEvents
-from wharfinger.daemon.custom_resources import Operator
 from wharfinger.daemon.settings import Settings
 from wharfinger.emit import Emit, Subscribers, ignore
 from wharfinger.errors import WharfingerError
-from wharfinger.event_loop import collect_in_quiet
+from wharfinger.event_loop import Tasks, collect_in_quiet
 from wharfinger.framework.ports import Clock, ClusterSink
 from wharfinger.kube.api_server import ApiServer, ServerVersion, ports_of
 from wharfinger.kube.connection import Connection, Limits, keep_asking
@@ -28,7 +26,7 @@ from wharfinger.kube.events import EventSettings
 from wharfinger.kube.lease import LeaseSettings
 from wharfinger.kube.wire import SCHEDULING
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.operator.compose import StorePolicies
+from wharfinger.operator.compose import Operator, StorePolicies
 from wharfinger.policies.budget import BudgetSettings
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.ports import DryRunBinder, DryRunSink, DryRunWriter, NoEvents, Ports, StopwatchOf, not_measured
@@ -157,7 +155,7 @@ class Daemon:
             tasks.start(collect_in_quiet(self._is_quiet, self._clock, self.server.informers.wait_synced), "garbage")
             tasks.start(self._lead(elected, stop), "election")
             if self.custom is not None:
-                self.custom.start(tasks, self._log)
+                self.custom.start(tasks)
             await tasks.until(elected, stop)
             if stop.is_set():
                 return

@@ -215,7 +215,7 @@ def observation_of(settings: Settings, clock: Clock, opened: AsyncExitStack) -> 
     for subscriber in (scheduling, recent, traces, recorder, PolicyTelemetry(metrics, log), SignalTelemetry(metrics, log), reloads):
         if subscriber is not None:
             subscribers.subscribe(subscriber.handlers)
-    subscribers.subscribe(reconciles_seen(metrics))
+    subscribers.subscribe(reconciles_seen(metrics, log))
     return Observation(
         log=log, metrics=metrics, subscribers=subscribers, scheduling=scheduling, recent=recent, reloads=reloads, recorder=recorder
     )

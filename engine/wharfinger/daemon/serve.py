@@ -15,22 +15,21 @@ from typing import Any
 import aiohttp
 
 from wharfinger.daemon.admission import admission_served
-from wharfinger.daemon.background_tasks import Tasks
 from wharfinger.daemon.compose import Daemon, connection_of
-from wharfinger.daemon.custom_resources import Operator
 from wharfinger.daemon.live_board import live_page
 from wharfinger.daemon.observation import Observation, decisions_shown, observation_of, read_from, rules_of
 from wharfinger.daemon.pages import Health, cache_report, policies_shown
 from wharfinger.daemon.policies import policies_of, remote_sources, rights_of
 from wharfinger.daemon.settings import Settings
 from wharfinger.errors import UsageError, WharfingerError
-from wharfinger.event_loop import SystemClock
+from wharfinger.event_loop import SystemClock, Tasks
 from wharfinger.framework.ports import Clock
 from wharfinger.kube import refusals
 from wharfinger.kube.api_server import ServerVersion, server_version
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.refusals import Backoff
 from wharfinger.language.semantics.authority import TenantRights
+from wharfinger.operator.compose import Operator
 from wharfinger.policies.store import PolicyStore
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import requests_seen, reviews_seen
@@ -122,7 +121,7 @@ async def _policies(  # noqa: PLR0913, PLR0917 — the sources, and what hears o
         observation.subscribers.emit,
         observation.log.warning,
         remote_sources(settings, connection, clock, observation.subscribers.emit),
-        resources=None if custom is None else custom.resources.source,
+        resources=None if custom is None else custom.source,
         rights=rights,
     )
 

@@ -1,16 +1,20 @@
-"""The controllers, built from the informers, the scheduler and the policy store of a process."""
+"""The custom resources in the running scheduler: informers, and controllers built from them, the scheduler and the policy store."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
+
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.emit import Emit, Failed
+from wharfinger.event_loop import Tasks
 from wharfinger.framework.policy_status import MetricStatus, PolicyStatus
 from wharfinger.framework.ports import Clock, Leadership
+from wharfinger.kube.api_server import ApiServer
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.custom_resources import CUSTOM, ObjectWriter, watching
 from wharfinger.kube.events import EventRecorder
@@ -30,6 +34,8 @@ from wharfinger.scheduler.scheduler import Scheduler
 
 DRAIN = 5.0
 """Seconds that a stop waits for what is being worked on."""
+LOOK = 1.0
+"""Seconds between two looks which kinds are missing."""
 
 
 def _unless_absent(emit: Emit) -> Emit:
@@ -37,20 +43,17 @@ def _unless_absent(emit: Emit) -> Emit:
     return lambda event: None if isinstance(event, Failed) and isinstance(event.error, NotFound) else emit(event)
 
 
-class CustomResources:
-    """The custom resources that this process knows: watched from the start, leader or not; `source` is for the policy store."""
+class KindsLost(Struct, frozen=True):
+    """Kinds of objects are not defined (`absent`), or may not be read (`refused`: the reasons)."""
 
-    def __init__(self, connection: Connection, clock: Clock, emit: Emit, rights: TenantRights | None = None) -> None:
-        self.rights = rights or TenantRights()
-        self.cache = ObjectCache([resource.name for resource in CUSTOM])
-        self.informers = Informers(connection, clock, _unless_absent(emit), resources=CUSTOM, settings=watching())
-        self.source = SchedulingPolicySource(
-            self.cache, clock, lambda: self.informers.refused.get(KIND), lambda: KIND in self.informers.absent, self.rights
-        )
+    absent: Sequence[str]
+    refused: Mapping[str, str]
 
-    async def run(self) -> None:
-        """Watches until cancelled."""
-        await self.informers.run(self.cache)
+
+class KindsBack(Struct, frozen=True):
+    """Kinds of objects that could not be read can be read now."""
+
+    kinds: Sequence[str]
 
 
 class StorePolicies:
@@ -82,7 +85,8 @@ class Reconcilers:
 
     def __init__(  # noqa: PLR0913 — what the controllers need
         self,
-        custom: CustomResources,
+        cache: ObjectCache,
+        rights: TenantRights,
         scheduler: Scheduler,
         connection: Connection,
         events: EventRecorder,
@@ -96,9 +100,8 @@ class Reconcilers:
         self._leadership = leadership
         self.pods = AppPods(self._pods_of_app)
         writer = ObjectWriter(connection, lambda: leadership.is_leader)
-        judge = Judge(scheduler, clock, custom.rights)
+        judge = Judge(scheduler, clock, rights)
         drift = AppDrift(judge, self.pods, writer, events, clock)
-        cache = custom.cache
         common: dict[str, Any] = {"clock": clock, "leadership": leadership, "emit": emit}
         apps = PolicyAppReconciler(cache, self.pods, writer, drift, events, clock)
         self.apps = Controller("policyapp", apps, _keys(cache, "PolicyApp"), **common)
@@ -134,6 +137,68 @@ class Reconcilers:
         key = app_key_of(obj)
         if key is not None:
             self.apps.queue.add(key)
+
+
+class Operator:
+    """The custom resources of one process: watched by every replica, reconciled by the one that leads; `source` is for the policy store."""
+
+    def __init__(self, connection: Connection, clock: Clock, emit: Emit, rights: TenantRights | None = None) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._emit = emit
+        self._rights = rights or TenantRights()
+        self._cache = ObjectCache([resource.name for resource in CUSTOM])
+        self._informers = informers = Informers(connection, clock, _unless_absent(emit), resources=CUSTOM, settings=watching())
+        self._reconcilers: Reconcilers | None = None
+        self.source = SchedulingPolicySource(
+            self._cache, clock, lambda: informers.refused.get(KIND), lambda: KIND in informers.absent, self._rights
+        )
+
+    def reconcile(self, scheduler: Scheduler, server: ApiServer, policies: Policies) -> None:
+        """Makes the reconcilers, which run from `start` on. To be called before the informers run."""
+        self._reconcilers = Reconcilers(
+            self._cache,
+            self._rights,
+            scheduler,
+            self._connection,
+            server.recorder,
+            clock=self._clock,
+            leadership=server.leadership,
+            emit=self._emit,
+            policies=policies,
+        )
+        server.informers.subscribe(self._reconcilers.pods)
+
+    def depths(self) -> dict[tuple[str, ...], float]:
+        """How many objects wait for each controller."""
+        controllers = () if self._reconcilers is None else self._reconcilers.controllers
+        return {(controller.name,): float(len(controller.queue)) for controller in controllers}
+
+    def start(self, tasks: Tasks) -> None:
+        """Watches and reconciles from now on."""
+        tasks.start(self._informers.run(self._cache), "custom resources")
+        tasks.start(self._emit_missing(), "definitions")
+        if self._reconcilers is not None:
+            tasks.start(self._reconcilers.run(), "reconcilers")
+
+    async def stop(self) -> None:
+        """Waits until what is being reconciled is done, within a limit."""
+        if self._reconcilers is not None:
+            await self._reconcilers.stop()
+
+    async def _emit_missing(self) -> None:
+        """Emits which kinds are missing, and when they appear; never returns."""
+        informers, missing = self._informers, frozenset[str]()
+        await informers.wait_synced()
+        while True:
+            now = frozenset(informers.refused)
+            if lost := now - missing:
+                refused = {kind: informers.refused[kind] for kind in sorted(lost - informers.absent)}
+                self._emit(KindsLost(sorted(lost & informers.absent), refused))
+            if back := missing - now:
+                self._emit(KindsBack(sorted(back)))
+            missing = now
+            await self._clock.sleep(LOOK)
 
 
 def _enqueue(controller: Controller, obj: Any) -> None:

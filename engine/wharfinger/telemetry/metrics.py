@@ -21,8 +21,10 @@ from prometheus_client.registry import Collector
 
 from wharfinger.emit import Handlers
 from wharfinger.kube.connection import RequestAnswered
+from wharfinger.operator.compose import KindsBack, KindsLost
 from wharfinger.operator.controller import KeyAdded, KeyRetried, KeyTaken, Reconciled
 from wharfinger.telemetry.declarations import Declaration, Kind, Metric
+from wharfinger.telemetry.logs import Log
 
 Reading = Callable[[], Mapping[tuple[str, ...], float]]
 """Values of a metric by its labels' values, in the order in which the labels are declared."""
@@ -130,8 +132,8 @@ def reviews_seen(metrics: Metrics) -> Callable[[str], None]:
     return lambda result: counter.labels(result).inc()
 
 
-def reconciles_seen(metrics: Metrics) -> Handlers:
-    """The handlers that count and measure reconciles; queue depths are read at scrape time."""
+def reconciles_seen(metrics: Metrics, log: Log) -> Handlers:
+    """The handlers that count and measure reconciles, and log missing kinds; queue depths are read at scrape time."""
     added = cache(metrics.counter(Metric.WORKQUEUE_ADDS).labels)
     retried = cache(metrics.counter(Metric.WORKQUEUE_RETRIES).labels)
     waited = cache(metrics.histogram(Metric.WORKQUEUE_WAIT).labels)
@@ -142,9 +144,19 @@ def reconciles_seen(metrics: Metrics) -> Handlers:
         reconciled(event.controller, event.result).inc()
         timed(event.controller).observe(event.seconds)
 
+    def lost(event: KindsLost) -> None:
+        if event.absent:
+            fix = "wharf install --print | kubectl apply -f -"
+            log.warning("custom resources are not defined; going on without", kinds=event.absent, fix=fix)
+        if event.refused:
+            why = "; ".join(f"{kind}: {reason}" for kind, reason in event.refused.items())
+            log.warning("objects may not be read; going on without", kinds=[*event.refused], why=why)
+
     return {
         KeyAdded: lambda event: added(event.queue).inc(),
         KeyTaken: lambda event: waited(event.queue).observe(event.waited),
         KeyRetried: lambda event: retried(event.queue).inc(),
         Reconciled: ended,
+        KindsLost: lost,
+        KindsBack: lambda event: log.info("objects can be read now", kinds=event.kinds),
     }

@@ -26,7 +26,7 @@ class Scene:
         self.subscribers = subscribed(self.scheduling.handlers)
         self.emit = self.subscribers.emit
 
-    def value(self, name, **labels):
+    def value(self, name, /, **labels):
         """A sample; None if there is none."""
         return self.metrics.registry.get_sample_value(name, labels)
 

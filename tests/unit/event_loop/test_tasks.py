@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from wharfinger.daemon.background_tasks import Tasks
+from wharfinger.event_loop import Tasks
 
 
 async def forever():

@@ -1,0 +1,31 @@
+"""What controllers and their queues do is counted and measured, and missing kinds are logged."""
+
+from tests.observed import subscribed
+from wharfinger.operator.compose import KindsBack, KindsLost
+from wharfinger.operator.controller import KeyAdded, KeyRetried, KeyTaken, Reconciled
+from wharfinger.telemetry import logs
+from wharfinger.telemetry.metrics import reconciles_seen
+
+
+def test_keys_and_reconciles_are_counted_and_measured(scene):
+    emit = subscribed(reconciles_seen(scene.metrics, logs.log())).emit
+    for event in (KeyAdded("apps"), KeyAdded("apps"), KeyTaken("apps", 2.5), KeyRetried("apps"), Reconciled("apps", "error", 0.25)):
+        emit(event)
+    assert scene.value("workqueue_adds_total", name="apps") == 2
+    assert scene.value("workqueue_retries_total", name="apps") == 1
+    assert scene.value("workqueue_queue_duration_seconds_sum", name="apps") == 2.5
+    assert scene.value("controller_runtime_reconcile_total", controller="apps", result="error") == 1
+    assert scene.value("controller_runtime_reconcile_time_seconds_sum", controller="apps") == 0.25
+
+
+def test_kinds_that_are_missing_are_logged_by_the_reason(scene):
+    emit = subscribed(reconciles_seen(scene.metrics, logs.log())).emit
+    emit(KindsLost(absent=["PolicyApp"], refused={"Service": "forbidden"}))
+    emit(KindsLost(absent=[], refused={}))
+    emit(KindsBack(["PolicyApp"]))
+    told = [(line["event"], line["kinds"], line.get("why")) for line in scene.lines()]
+    assert told == [
+        ("custom resources are not defined; going on without", ["PolicyApp"], None),
+        ("objects may not be read; going on without", ["Service"], "Service: forbidden"),
+        ("objects can be read now", ["PolicyApp"], None),
+    ]
