@@ -14,8 +14,8 @@ def test_keys_and_reconciles_are_counted_and_measured(scene):
     assert scene.value("workqueue_adds_total", name="apps") == 2
     assert scene.value("workqueue_retries_total", name="apps") == 1
     assert scene.value("workqueue_queue_duration_seconds_sum", name="apps") == 2.5
-    assert scene.value("controller_runtime_reconcile_total", controller="apps", result="error") == 1
-    assert scene.value("controller_runtime_reconcile_time_seconds_sum", controller="apps") == 0.25
+    assert scene.value("wharfinger_reconcile_total", controller="apps", result="error") == 1
+    assert scene.value("wharfinger_reconcile_duration_seconds_sum", controller="apps") == 0.25
 
 
 def test_kinds_that_are_missing_are_logged_by_the_reason(scene):
