@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SOURCES = Path(__file__).parent
-DEFAULT = ("kubernetes", "kwok", "prometheus")
+DEFAULT = ("kubernetes", "kwok", "prometheus")  # the others are for comparisons in tests/bench_cluster
 PROGRAMS = {
     "etcd": ("kubernetes", "server"),  # Go names a program after its package's folder
     "kube-apiserver": ("kubernetes", "kube-apiserver"),
@@ -33,6 +33,8 @@ PROGRAMS = {
     "kwok": ("kwok", "kwok"),
     "prometheus": ("prometheus", "prometheus"),
     "promtool": ("prometheus", "promtool"),
+    "cluster-capacity": ("cluster-capacity", "cluster-capacity"),
+    "descheduler": ("descheduler", "descheduler"),
 }
 KWOK_STAGES = Path("kustomize", "stage")
 
