@@ -13,14 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.errors import UnknownObject
 from wharfinger.explain import layout, policy_warnings, remedies
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision, ScorePart
 from wharfinger.framework.evaluation.diagnosis import FilterDiagnosis, NodeRejection
-from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
@@ -120,8 +118,8 @@ def explain_decision(decision: Decision, snapshot: Snapshot, commentary: PolicyC
         notes=(*decision.notes, *_suspended(decision, snapshot)),
         steps=tuple(_step(found, decision, snapshot, commentary) for found in decision.diagnosis.filters),
         nearest=tuple(rows.report(row) for row in _nearest_rows(decision, snapshot)),
-        top=tuple(rows.report(_row(snapshot, ranked.node)) for ranked in decision.ranking(TOP)),
-        asked=tuple(rows.report(_row(snapshot, name)) for name in nodes),
+        top=tuple(rows.report(snapshot.known_row(ranked.node)) for ranked in decision.ranking(TOP)),
+        asked=tuple(rows.report(snapshot.known_row(name)) for name in nodes),
     )
 
 
@@ -129,14 +127,6 @@ def _suspended(decision: Decision, snapshot: Snapshot) -> list[str]:
     """The metrics that too few nodes have, so that rules of the policies that govern the pod do not apply."""
     governing = [policy for policy in decision.chain.policies if policy.name in decision.policies]
     return [sentence for policy in governing for sentence in policy_warnings.suspensions(policy, snapshot)]
-
-
-def _row(snapshot: Snapshot, name: str) -> int:
-    row = snapshot.row(name)
-    if row is None:
-        meant = wording.closest(name, snapshot.names)
-        raise UnknownObject(f"there is no node {name}" + (f"; did you mean {meant}?" if meant else ""))
-    return row
 
 
 def _step(found: FilterDiagnosis, decision: Decision, snapshot: Snapshot, commentary: PolicyCommentary) -> Step:

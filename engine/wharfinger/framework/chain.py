@@ -191,6 +191,11 @@ def with_policies(chain: Chain, policies: Sequence[CompiledPolicy], registry: Re
     return Chain(links=chain.links, rules=tuple(known.get(policy) or PolicyRules(policy) for policy in ordered))
 
 
+def without_rule(chain: Chain, rule: str) -> Chain:
+    """The chain without one filter of a policy (`policy/rule`), to see what that filter does."""
+    return Chain(links=chain.links, rules=tuple(rules.without(rule) for rules in chain.rules))
+
+
 def _ordered(policies: Sequence[CompiledPolicy], registry: Registry) -> list[CompiledPolicy]:
     """The policies sorted by name; `UsageError` for two of one name, or that contradict each other."""
     ordered = sorted(policies, key=lambda policy: policy.name)

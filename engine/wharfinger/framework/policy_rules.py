@@ -6,6 +6,7 @@ binding through the cycle state, and with it the subexpressions that they have i
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -169,6 +170,12 @@ class PolicyRules:
             if rule.weight
         )
         self.tie_breaks = tuple(TieBreak(policy, index) for index in range(len(policy.tie_break)))
+
+    def without(self, rule: str) -> PolicyRules:
+        """The rules of the policy but for the filter of that name (`policy/rule`)."""
+        rest = copy.copy(self)
+        rest.filters = tuple(plugin for plugin in self.filters if plugin.name != rule)
+        return rest
 
     @property
     def n_rules(self) -> int:

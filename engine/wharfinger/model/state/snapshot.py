@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.errors import StaleSnapshot
-from wharfinger.language.report.wording import count
+from wharfinger.errors import StaleSnapshot, UnknownObject
+from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.columns.domains import Topology
 from wharfinger.model.columns.metric_table import MetricColumn, Samples
@@ -37,7 +37,7 @@ class Snapshot:
         self.now = now
 
     def __repr__(self) -> str:
-        return f"Snapshot(revision {self.revision}, {count(self._tables.nodes.rows.count, 'node')})"
+        return f"Snapshot(revision {self.revision}, {wording.count(self._tables.nodes.rows.count, 'node')})"
 
     def _current(self) -> ClusterTables:
         tables = self._tables
@@ -74,6 +74,14 @@ class Snapshot:
     def row(self, name: str) -> int | None:
         """The row of a node; None if there is no such node."""
         return self._current().nodes.row_of.get(name)
+
+    def known_row(self, name: str) -> int:
+        """The row of a node; UnknownObject, which proposes the nearest name, if there is no such node."""
+        row = self.row(name)
+        if row is None:
+            meant = wording.closest(name, self.names)
+            raise UnknownObject(f"there is no node {name}" + (f"; did you mean {meant}?" if meant else ""))
+        return row
 
     def node(self, row: int) -> NodeView:
         """One node in plain Python values."""

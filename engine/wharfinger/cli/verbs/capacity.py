@@ -1,0 +1,156 @@
+"""`wharf capacity`: how many more pods fit, where, and what stops the next one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from wharfinger.cli import options, question, streams
+from wharfinger.cli.question import Format, QuestionFlags, with_flags
+from wharfinger.errors import UsageError
+from wharfinger.explain import layout
+from wharfinger.what_if.capacity import MOST, Capacity, Change, Gain, LessOf, NodesLike, Room, Share, Stop, capacity
+
+LISTED = 10
+"""Nodes, and reasons, that the table shows."""
+
+
+def table(found: Capacity) -> str:
+    """The report for people: a part for each workload."""
+    return "\n".join("".join(f"{line}\n" for line in _room(room)) for room in found.rooms)
+
+
+def _room(room: Room) -> Iterator[str]:
+    at_least = "at least " if room.at_least else ""
+    fit = "all fit" if room.placed == room.pods else f"{room.placed:,} fit"
+    yield f"{room.workload}: of {layout.count(room.pods, 'pod')} {fit}, and {at_least}{room.more:,} more"
+    if room.added is not None:
+        yield f"  {_gain(room.added)}"
+    if room.by:
+        for key, shares in room.by.items():
+            yield from _shares(key, shares)
+    elif room.nodes:
+        yield from _shares("node", room.nodes[:LISTED])
+        if len(room.nodes) > LISTED:
+            others = room.nodes[LISTED:]
+            yield f"  … and {sum(share.placed + share.more for share in others):,} on {layout.count(len(others), 'other node')}"
+    if room.stop is not None:
+        yield from _stop(room.stop)
+        yield from _changes(room)
+
+
+def _shares(title: str, shares: Sequence[Share]) -> Iterator[str]:
+    rows = [(title, "pods", "more"), *((share.place or "(none)", f"{share.placed:,}", f"{share.more:,}") for share in shares)]
+    yield from layout.columns(rows, right=frozenset({1, 2}), indent="  ").splitlines()
+
+
+def _stop(stop: Stop) -> Iterator[str]:
+    yield "  the next one finds no node:"
+    rows = [(f"{nodes:,}", reason) for reason, nodes in stop.reasons[:LISTED]]
+    if rows:
+        yield from layout.columns([("nodes", "reason"), *rows], right=frozenset({0}), indent="    ").splitlines()
+    else:
+        yield f"    {stop.message}"
+    if len(stop.reasons) > LISTED:
+        yield f"    … and {layout.count(len(stop.reasons) - LISTED, 'more reason')}"
+    if stop.nominated is not None:
+        yield f"    it would fit on {stop.nominated} if {', '.join(stop.victims)} were evicted"
+
+
+def _changes(room: Room) -> Iterator[str]:
+    helping = [gain for gain in room.gains if gain.more > 0]
+    if helping:
+        yield "  with one change each:"
+        yield from (f"    {_gain(gain)}" for gain in helping)
+    elif room.gains:
+        yield f"  no single change of these helps: {', '.join(str(gain.change) for gain in room.gains)}"
+    if room.untried:
+        yield f"  not tried, as counting again takes long here: {', '.join(map(str, room.untried))}"
+
+
+def _gain(gain: Gain) -> str:
+    at_least = "at least " if gain.at_least else ""
+    return f"{at_least}{gain.more:,} more {gain.change}"
+
+
+def _value(found: Capacity) -> dict[str, Any]:
+    return {
+        "policies": [{"name": policy.name, "version": policy.version, "revision": policy.revision} for policy in found.chain.policies],
+        "revisions": {"policies": found.chain.policy_revision, "chain": found.chain.revision},
+        "nodes": None if found.extra is None else {"like": found.extra.model, "count": found.extra.count},
+        "workloads": [_room_value(room) for room in found.rooms],
+    }
+
+
+def _room_value(room: Room) -> dict[str, Any]:
+    return {
+        "workload": room.workload,
+        "pods": room.pods,
+        "placed": room.placed,
+        "more": room.more,
+        "atLeast": room.at_least,
+        "added": None if room.added is None else _gain_value(room.added),
+        "nodes": [_share(share, "node") for share in room.nodes],
+        "by": {key: [_share(share, "value") for share in shares] for key, shares in room.by.items()},
+        "stop": None if room.stop is None else _stop_value(room.stop),
+        "changes": [_gain_value(gain) for gain in room.gains],
+        "untried": [_change(change) for change in room.untried],
+    }
+
+
+def _share(share: Share, name: str) -> dict[str, Any]:
+    return {name: share.place, "placed": share.placed, "more": share.more}
+
+
+def _stop_value(stop: Stop) -> dict[str, Any]:
+    value = {"pod": stop.pod, "message": stop.message, "reasons": dict(stop.reasons)}
+    return value | ({"nominated": stop.nominated, "victims": list(stop.victims)} if stop.nominated else {})
+
+
+def _gain_value(gain: Gain) -> dict[str, Any]:
+    return {**_change(gain.change), "more": gain.more, "atLeast": gain.at_least}
+
+
+def _change(change: Change) -> dict[str, Any]:
+    if isinstance(change, NodesLike):
+        return {"change": "nodes", "like": change.model, "count": change.count}
+    if isinstance(change, LessOf):
+        return {"change": "less", "resource": change.resource, "amount": change.amount}
+    return {"change": "withoutRule", "rule": change.rule}
+
+
+@with_flags
+def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+    flags: QuestionFlags,
+    by: Annotated[
+        list[str] | None,
+        typer.Option("--by", metavar="LABEL", help="Count by this label of nodes instead of by node; may be given several times."),
+    ] = None,
+    nodes: Annotated[int | None, typer.Option("--nodes", metavar="N", min=1, help="Suppose N more nodes like that of --like.")] = None,
+    like: Annotated[
+        str | None,
+        typer.Option("--like", metavar="NODE", help="What the nodes of --nodes are like.", autocompletion=options.offered_nodes),
+    ] = None,
+    most: Annotated[int, typer.Option("--most", metavar="N", min=1, help="Count no more than N further pods of a workload.")] = MOST,
+    output: question.Output = Format.TABLE,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when not all of the pods fit.")] = False,
+) -> int:
+    """Say how many more pods fit, where, what stops the next one, and what would help. Changes nothing anywhere."""
+    if like is None and nodes is not None:
+        raise UsageError("--nodes says how many; --like NODE says what they are like")
+    asked = question.read(flags, lambda found: found.pending)
+    with streams.bar(sys.stderr, "counting", len(asked.pods) + most) as advance:
+        found = capacity(
+            asked.chain,
+            asked.cluster.state,
+            asked.pods,
+            by=by or (),
+            extra=None if like is None else NodesLike(model=like, count=nodes or 1),
+            most=most,
+            advance=advance,
+        )
+    streams.out(question.rendered(output, lambda: table(found), lambda: _value(found)))
+    return 1 if exit_code and not found.all_placed else 0

@@ -1,0 +1,510 @@
+"""How many more pods fit, where, what stops the next one, and how far one change each would help.
+
+First the pods that are asked about are placed, in the order of the scheduling queue. Then each workload gets further pods until one finds
+no node: the workload with the highest priority first, the next one on what is left. A pod that would have to evict others does not fit.
+
+Each change is tried by counting once more with that change alone: one more node like an existing one, less of a resource that is short, one
+rule of a policy less. All pods of the workload are counted then, so the gain is what the change adds to all that fit.
+
+Counting is what a dry run does, pod by pod. Where every filter judges a node by this node alone, the order of equal pods does not change
+their number: a node takes as many as it takes. A change is then counted in rounds, with a pod on each feasible node per round.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from wharfinger.errors import UsageError
+from wharfinger.framework.chain import Chain, without_rule
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.language.report import wording
+from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.objects.quantity import format_amount
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.simulate.dry_run import queue_order
+from wharfinger.what_if.further_pods import FurtherPod, PodGroup, grouped
+from wharfinger.what_if.new_nodes import HOSTNAME, NewNode, nodes_like
+from wharfinger.what_if.smaller_pods import reductions, with_less
+from wharfinger.what_if.supposed_changes import SupposedChanges
+
+MOST = 10_000
+"""The default limit of further pods of a workload."""
+MOST_RULES = 4
+MOST_RESOURCES = 3
+MOST_MODELS = 3
+MOST_KINDS = 64  # kinds of nodes among which those are looked for that help
+EFFORT = 30_000
+"""Decisions after which no further change is tried."""
+PLACED_PER_DECISION = 5  # a round places pods about so many times faster than decisions do
+
+_FIT = "NodeResourcesFit"
+_SHORT = "Insufficient "
+_ZONES = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesLike:
+    """So many new nodes like the node of that name."""
+
+    model: str
+    count: int = 1
+
+    def __str__(self) -> str:
+        return f"with {'one more node' if self.count == 1 else f'{self.count:,} more nodes'} like {self.model}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LessOf:
+    """So much less of a resource for each pod, in the scheduler's units; `text` is the amount as Kubernetes writes it."""
+
+    resource: str
+    amount: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"at {self.text} less {self.resource}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithoutRule:
+    """One filter of a policy (`policy/rule`) less."""
+
+    rule: str
+
+    def __str__(self) -> str:
+        return f"without rule {self.rule}"
+
+
+Change = NodesLike | LessOf | WithoutRule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """How many pods a change adds; `at_least` if the limit of pods ended the count."""
+
+    change: Change
+    more: int
+    at_least: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Why a pod finds no node. `reasons` counts nodes, most first; `victims` on `nominated` are the pods that it would have to evict."""
+
+    pod: str
+    message: str
+    reasons: tuple[tuple[str, int], ...]
+    nominated: str | None = None
+    victims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How many pods go to a node, or to the nodes with one value of a label (None: without it)."""
+
+    place: str | None
+    placed: int
+    more: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """The room for one workload: `placed` of its `pods` fit, and `more` further ones; `at_least` if the limit ended the count.
+
+    `by` has the shares by label key, `nodes` by node, most pods first. `stop` is None only if the limit ended the count. `gains` are the
+    changes tried, `untried` those for which there was no time. `added` says what the extra nodes add; None without extra nodes.
+    """
+
+    workload: str
+    pods: int
+    placed: int
+    more: int
+    at_least: bool
+    nodes: tuple[Share, ...]
+    by: Mapping[str, tuple[Share, ...]]
+    stop: Stop | None
+    added: Gain | None = None
+    gains: tuple[Gain, ...] = ()
+    untried: tuple[Change, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """All that fit."""
+        return self.placed + self.more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """The room for each workload, in the order in which they take it."""
+
+    chain: Chain
+    rooms: tuple[Room, ...]
+    extra: NodesLike | None = None
+
+    @property
+    def all_placed(self) -> bool:
+        """True if all pods asked about fit."""
+        return all(room.placed == room.pods for room in self.rooms)
+
+
+def capacity(  # noqa: PLR0913 — the keywords are independent choices
+    chain: Chain,
+    state: ClusterState,
+    pods: Sequence[PodView],
+    *,
+    by: Sequence[str] = (),
+    extra: NodesLike | None = None,
+    most: int = MOST,
+    changes: bool = True,
+    advance: Callable[[], None] = lambda: None,
+) -> Capacity:
+    """The room for the workloads of `pods`; `state` is as before afterwards, but for its revision.
+
+    Shares are by each label of `by`. At most `most` further pods are counted for each workload. Without `changes` none are tried. `advance`
+    is called for each pod placed. UsageError for no pods, for pods of a DaemonSet, and for a label that no node has; UnknownObject for a
+    node that is not there.
+    """
+    if not pods:
+        raise UsageError("there are no pods to count room for; name a pod or a workload that asks for at least one")
+    groups = grouped(queue_order(chain, pods))
+    _known_labels(state.snapshot(), by)
+    with SupposedChanges(state) as supposed:
+        new = () if extra is None else nodes_like(state.snapshot(), extra.model, extra.count)
+        plain = _Count(chain, supposed, most, advance).count(groups, new)
+        nodes = [*state.nodes_listed()[2], *(each.node for each in new)]
+        labels = {node.metadata.name: node.metadata.labels for node in nodes}
+        rooms = [_room(found, labels, by) for found in plain]
+        tries = _Tries(chain, supposed, groups, new, most)
+        if extra is not None:
+            rooms = [tries.added(room, number, extra) for number, room in enumerate(rooms)]
+        if changes:
+            rooms = [tries.gains(room, number, plain[number].candidates) for number, room in enumerate(rooms)]
+    return Capacity(chain=chain, rooms=tuple(rooms), extra=extra)
+
+
+def _known_labels(snapshot: Snapshot, keys: Sequence[str]) -> None:
+    """Raises UsageError for a label that no node has."""
+    for key in keys:
+        if not (snapshot.label(key) >= 0).any():
+            known = sorted({label for row in range(snapshot.n_nodes) for label in snapshot.node(row).labels})
+            meant = wording.closest(key, known)
+            raise UsageError(f"no node has the label {key}" + (f"; did you mean {meant}?" if meant else ""))
+
+
+# ── counting ──
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidates:
+    """What could be changed to make more pods fit, the most promising first."""
+
+    models: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is counted for one workload: the node of each pod placed."""
+
+    group: PodGroup
+    placed: list[str] = field(default_factory=list)
+    more: list[str] = field(default_factory=list)
+    at_least: bool = False
+    stop: Stop | None = None
+    candidates: _Candidates = _Candidates()
+
+
+class _Count:
+    """Places the pods of workloads, and further ones, on a state with supposed changes, which are undone at the end."""
+
+    def __init__(self, chain: Chain, supposed: SupposedChanges, most: int, advance: Callable[[], None] = lambda: None) -> None:
+        self._chain = chain
+        self._supposed = supposed
+        self._state = supposed.state
+        self._most = most
+        self._advance = advance
+        self._decider = Decider(chain)
+        self.decisions = 0
+
+    def count(self, groups: Sequence[PodGroup], new: Sequence[NewNode] = (), last: int | None = None) -> list[_Found]:
+        """What fits of each workload, with these new nodes; further pods up to those of the workload of number `last`."""
+        try:
+            self._add(new)
+            found = [_Found(group) for group in groups]
+            self._place(found)
+            for each in found if last is None else found[: last + 1]:
+                self._fill(each)
+            return found
+        finally:
+            self._supposed.undo()
+
+    def total(self, groups: Sequence[PodGroup], number: int, new: Sequence[NewNode] = ()) -> tuple[int, bool]:
+        """(how many pods of the workload of that number fit, whether the limit ended the count)."""
+        if len(groups) == 1 and groups[0].are_equal:
+            return self._in_rounds(groups[0], new)
+        found = self.count(groups, new, number)[number]
+        return len(found.placed) + len(found.more), found.at_least
+
+    def _add(self, new: Sequence[NewNode]) -> None:
+        for node in new:
+            self._supposed.add(node)
+
+    def _decide(self, pod: PodView) -> Decision:
+        self.decisions += 1
+        return self._decider.decide(self._state.snapshot(), pod)
+
+    def _put(self, further: FurtherPod, node: str) -> None:
+        for claim in further.claims:
+            self._supposed.claim(claim)
+        self._supposed.place(further.pod, node)
+        self._advance()
+
+    def _place(self, found: Sequence[_Found]) -> None:
+        """Place the pods asked about, in queue order; those that fit nowhere are tried again as long as others are placed."""
+        group_of = {pod.uid: each for each in found for pod in each.group.pods}
+        waiting = queue_order(self._chain, (pod for each in found for pod in each.group.pods))
+        progress = True
+        while waiting and progress:
+            left: list[PodView] = []
+            stopped: set[str] = set()
+            for pod in waiting:
+                each = group_of[pod.uid]
+                node = self._node_for(FurtherPod(pod), each, first=each.group.name not in stopped)
+                if node is None:
+                    stopped.add(each.group.name)
+                    left.append(pod)
+                else:
+                    each.placed.append(node)
+            progress = len(left) < len(waiting)
+            waiting = left
+
+    def _fill(self, found: _Found) -> None:
+        """Place further pods of a workload of which all pods are placed, until one finds no node or there are enough."""
+        if len(found.placed) < len(found.group.pods):
+            return
+        found.stop = None  # it may have been placed after others only
+        for further in found.group.further(self._state):
+            if len(found.more) == self._most:
+                found.at_least = True
+                return
+            node = self._node_for(further, found)
+            if node is None:
+                return
+            found.more.append(node)
+
+    def _node_for(self, further: FurtherPod, found: _Found, *, first: bool = True) -> str | None:
+        """The node that a pod was placed on, None if there is none; the reason is kept if the pod is the `first` to find none."""
+        pod = further.pod
+        gate = self._chain.gate(pod)
+        if gate is not None:
+            n_nodes = self._state.snapshot().n_nodes
+            found.stop = Stop(pod=pod.key, message=gate.text, reasons=((gate.text, n_nodes),))
+            return None
+        decision = self._decide(pod)
+        if decision.node is not None:
+            self._put(further, decision.node)
+        elif first:
+            found.stop = _stop(decision)
+            found.candidates = self._candidates(decision)
+        return decision.node
+
+    # ── in rounds ──
+
+    def _in_rounds(self, group: PodGroup, new: Sequence[NewNode]) -> tuple[int, bool]:
+        """`total` for a workload of equal pods: a pod on each feasible node at once, as long as filters look at one node alone."""
+        try:
+            self._add(new)
+            most = len(group.pods) + self._most
+            waiting = itertools.islice(itertools.chain(map(FurtherPod, group.pods), group.further(self._state)), most)
+            placed = 0
+            while (further := next(waiting, None)) is not None:
+                decision = None if self._chain.gate(further.pod) is not None else self._decide(further.pod)
+                if decision is None or decision.node is None:
+                    return placed, False
+                nodes = decision.feasible_nodes() if _order_is_free(decision, self._state.snapshot()) else (decision.node,)
+                taken = [further, *itertools.islice(waiting, len(nodes) - 1)]
+                for each, node in zip(taken, nodes, strict=False):
+                    self._put(each, node)
+                placed += len(taken)
+                self.decisions += len(taken) // PLACED_PER_DECISION
+            return placed, placed == most
+        finally:
+            self._supposed.undo()
+
+    # ── candidates ──
+
+    def _candidates(self, decision: Decision) -> _Candidates:
+        of_policies = {f"{policy.name}/{rule.name}" for policy in self._chain.policies for rule in policy.policy.filters}
+        filters = [found for found in decision.diagnosis.filters if found.alone]
+        rules = sorted((found for found in filters if found.plugin in of_policies), key=lambda found: (-found.alone, found.plugin))
+        short = Counter[str]()
+        for found in filters:
+            if found.plugin == _FIT:
+                short.update({text.removeprefix(_SHORT): n for text, n in found.reasons.items() if text.startswith(_SHORT)})
+        asked = decision.pod.requests
+        resources = sorted((name for name in short if asked.get(name, 0) > 1), key=lambda name: (-short[name], name))
+        zonal = not _order_is_free(decision, self._state.snapshot())
+        return _Candidates(
+            models=self._models(decision.pod, zonal=zonal),
+            resources=tuple(resources[:MOST_RESOURCES]),
+            rules=tuple(found.plugin for found in rules[:MOST_RULES]),
+        )
+
+    def _models(self, pod: PodView, *, zonal: bool) -> tuple[str, ...]:
+        """Nodes of which one more would take the pod, the most frequent kind first; kinds differ by zone if that may matter."""
+        kinds = _kinds(self._state, zonal=zonal)
+        with SupposedChanges(self._state) as supposed:
+            made = [(new, model) for model in kinds for new in nodes_like(self._state.snapshot(), model)]
+            for new, _ in made:
+                supposed.add(new)
+            feasible = set(self._decide(pod).feasible_nodes())
+        return tuple(model for new, model in made if new.name in feasible)[:MOST_MODELS]
+
+
+def _order_is_free(decision: Decision, snapshot: Snapshot) -> bool:
+    """True if no filter that ran looks at more than one node."""
+    running = {found.plugin for found in decision.diagnosis.filters if not found.skipped}
+    lineup = decision.chain.lineup(decision.pod, snapshot.now)
+    return bool(running) and all(plugin.filter_volatility < Volatility.GLOBAL for plugin in lineup.filters if plugin.name in running)
+
+
+def _stop(decision: Decision) -> Stop:
+    reasons = sorted(decision.diagnosis.reasons.items(), key=lambda item: (-item[1], item[0]))
+    return Stop(
+        pod=decision.pod.key,
+        message=decision.message,
+        reasons=tuple(reasons),
+        nominated=decision.nominated,
+        victims=tuple(victim.key for victim in decision.victims),
+    )
+
+
+def _kinds(state: ClusterState, *, zonal: bool) -> list[str]:
+    """The first node by name of each kind: nodes with equal resources, taints and labels, apart from names and, unless `zonal`, zones."""
+    kinds: dict[Hashable, list[str]] = {}
+    apart = {HOSTNAME, *(() if zonal else _ZONES)}
+    taint_sets = state.snapshot().taint_set.tolist()
+    _, names, nodes = state.nodes_listed()
+    for name, node, taints in zip(names, nodes, taint_sets, strict=True):
+        labels = tuple(sorted((key, value) for key, value in node.metadata.labels.items() if key not in apart))
+        offered = tuple(sorted(node.status.allocatable.items()))
+        kinds.setdefault((offered, taints, labels), []).append(name)
+    ordered = sorted(kinds.values(), key=lambda names: (-len(names), min(names)))
+    return [min(names) for names in ordered[:MOST_KINDS]]
+
+
+# ── what is found ──
+
+
+def _room(found: _Found, labels: Mapping[str, Mapping[str, str]], by: Sequence[str]) -> Room:
+    """The room for a workload; `labels` are those of every node, new ones included."""
+    placed, more = Counter(found.placed), Counter(found.more)
+    return Room(
+        workload=found.group.name,
+        pods=len(found.group.pods),
+        placed=len(found.placed),
+        more=len(found.more),
+        at_least=found.at_least,
+        nodes=_shares(placed, more),
+        by={key: _by_label(placed, more, {node: own.get(key) for node, own in labels.items()}) for key in by},
+        stop=found.stop,
+    )
+
+
+def _shares(placed: Counter[str], more: Counter[str]) -> tuple[Share, ...]:
+    """The shares of nodes, most pods first."""
+    ordered = sorted(placed.keys() | more.keys(), key=lambda node: (-placed[node] - more[node], node))
+    return tuple(Share(place=node, placed=placed[node], more=more[node]) for node in ordered)
+
+
+def _by_label(placed: Counter[str], more: Counter[str], values: Mapping[str, str | None]) -> tuple[Share, ...]:
+    """The shares of the values of a label, by value; every value that a node has is there."""
+    sums: dict[str | None, list[int]] = {value: [0, 0] for value in values.values()}
+    for column, counted in enumerate((placed, more)):
+        for node, pods in counted.items():
+            sums[values[node]][column] += pods
+    ordered = sorted(sums, key=lambda value: (value is None, value or ""))
+    return tuple(Share(place=value, placed=sums[value][0], more=sums[value][1]) for value in ordered)
+
+
+# ── changes ──
+
+
+class _Tries:
+    """Counts again with one change each."""
+
+    def __init__(self, chain: Chain, supposed: SupposedChanges, groups: Sequence[PodGroup], new: Sequence[NewNode], most: int) -> None:
+        self._chain = chain
+        self._supposed = supposed
+        self._groups = groups
+        self._new = new
+        self._most = most
+        self._spent = 0
+
+    def added(self, room: Room, number: int, extra: NodesLike) -> Room:
+        """The room with what the extra nodes, which it was counted with, add to it."""
+        total, at_least = self._total(self._chain, self._groups, number, ())
+        return replace(room, added=Gain(change=extra, more=room.total - total, at_least=room.at_least and not at_least))
+
+    def gains(self, room: Room, number: int, candidates: _Candidates) -> Room:
+        """The room with the gains of its candidates."""
+        gains: list[Gain] = []
+        untried: list[Change] = []
+        for alternatives in self._changes(number, candidates):
+            if self._spent >= EFFORT:
+                untried.append(alternatives[0])
+            else:
+                gains += self._best(alternatives, room, number)
+        gains.sort(key=lambda gain: -gain.more)
+        return replace(room, gains=tuple(gains), untried=tuple(untried))
+
+    def _changes(self, number: int, candidates: _Candidates) -> Iterator[Sequence[Change]]:
+        """The changes; of several alternatives the first that helps counts."""
+        wanted = self._groups[number].pods[0].requests
+        for model in candidates.models:
+            yield (NodesLike(model=model),)
+        for resource in candidates.resources:
+            amounts = reductions(resource, wanted[resource])
+            if amounts:
+                yield tuple(LessOf(resource=resource, amount=amount, text=format_amount(resource, amount)) for amount in amounts)
+        for rule in candidates.rules:
+            yield (WithoutRule(rule=rule),)
+
+    def _best(self, alternatives: Sequence[Change], room: Room, number: int) -> list[Gain]:
+        """The gain of the first alternative that helps, or of the last one; empty if none can be made."""
+        found: list[Gain] = []
+        for change in alternatives:
+            gain = self._gain(change, room, number)
+            found = found if gain is None else [gain]
+            if gain is not None and gain.more > 0:
+                break
+        return found
+
+    def _gain(self, change: Change, room: Room, number: int) -> Gain | None:
+        """The gain of a change; None if it cannot be made."""
+        chain, groups, nodes = self._chain, list(self._groups), tuple(self._new)
+        if isinstance(change, NodesLike):
+            taken = {new.name for new in nodes}
+            nodes += nodes_like(self._supposed.state.snapshot(), change.model, change.count, taken)
+        elif isinstance(change, WithoutRule):
+            chain = without_rule(chain, change.rule)
+        else:
+            smaller = [with_less(pod, change.resource, change.amount) for pod in groups[number].pods]
+            if None in smaller:
+                return None
+            groups[number] = PodGroup(name=groups[number].name, pods=tuple(pod for pod in smaller if pod is not None))
+        total, at_least = self._total(chain, groups, number, nodes)
+        return Gain(change=change, more=total - room.total, at_least=at_least)
+
+    def _total(self, chain: Chain, groups: Sequence[PodGroup], number: int, new: Sequence[NewNode]) -> tuple[int, bool]:
+        count = _Count(chain, self._supposed, self._most)
+        found = count.total(groups, number, new)
+        self._spent += count.decisions
+        return found

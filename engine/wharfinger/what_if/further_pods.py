@@ -1,0 +1,126 @@
+"""Workloads as groups of pods, and the pods that they would have with more replicas."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from wharfinger.errors import UsageError
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+
+_NUMBERED = re.compile(r"(?P<stem>.+)-(?P<number>[0-9]+)")
+_POD_NAME = "statefulset.kubernetes.io/pod-name"
+_INDEXES = ("apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index")
+
+
+class FurtherPod(NamedTuple):
+    """A pod that a workload would have with more replicas, and the claims that a StatefulSet would make with it."""
+
+    pod: PodView
+    claims: tuple[objects.PersistentVolumeClaim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodGroup:
+    """The pods of one workload, or bare pods of one template; `pods` is never empty. `name` is `namespace/name`."""
+
+    name: str
+    pods: tuple[PodView, ...]
+
+    def further(self, state: ClusterState) -> Iterator[FurtherPod]:
+        """Pods without end: equal to the last one, but for what has a number in it. Pods that are there already are left out."""
+        last = self.pods[-1]
+        found = _NUMBERED.fullmatch(last.name)
+        stem, first = (last.name, 0) if found is None else (found["stem"], int(found["number"]))
+        taken = {pod.key for pod in self.pods}
+        return _numbered(last, stem, first + 1, taken, state)
+
+    @property
+    def are_equal(self) -> bool:
+        """True if all pods, and all further ones, are of one template."""
+        last = self.pods[-1]
+        return not _has_numbers(last) and all(pod.template == last.template for pod in self.pods)
+
+
+def grouped(pods: Sequence[PodView]) -> list[PodGroup]:
+    """The pods by workload, in the order of each one's first pod. UsageError for pods of a DaemonSet, which has no further ones."""
+    groups: dict[object, list[PodView]] = {}
+    for pod in pods:
+        owner = pod.controller
+        if owner is not None and owner.kind == "DaemonSet":
+            raise UsageError(
+                f"DaemonSet {pod.namespace}/{owner.name} has one pod for each node, so there is no room to count; "
+                "`wharf dry-run -f` says where its pods fit"
+            )
+        key = pod.template if owner is None else (pod.namespace, owner.kind, owner.name)
+        groups.setdefault(key, []).append(pod)
+    return [PodGroup(name=_name(found[0]), pods=tuple(found)) for found in groups.values()]
+
+
+def _name(pod: PodView) -> str:
+    """The workload of a pod, as far as names tell."""
+    owner = pod.controller
+    if owner is None:
+        return pod.key
+    found = _NUMBERED.fullmatch(pod.name)
+    return f"{pod.namespace}/{owner.name if found is None else found['stem']}"
+
+
+def _numbered(pod: PodView, stem: str, first: int, taken: Container[str], state: ClusterState) -> Iterator[FurtherPod]:
+    template = None if _has_numbers(pod) else pod.template
+    for number in itertools.count(first):
+        made = _renamed(pod, f"{stem}-{number}", number, template)
+        if made.key not in taken and not state.is_placed(made.uid):
+            yield FurtherPod(made, tuple(_claims(pod, made, state)))
+
+
+def _has_numbers(pod: PodView) -> bool:
+    """True if pods of the workload differ in more than their names."""
+    volumes = pod.object.spec.volumes
+    numbered = {_POD_NAME, *_INDEXES}
+    return bool(numbered & (pod.labels.keys() | pod.annotations.keys())) or any(
+        volume.ephemeral is not None or _claim_of(volume).endswith(f"-{pod.name}") for volume in volumes
+    )
+
+
+def _renamed(pod: PodView, name: str, number: int, template: bytes | None) -> PodView:
+    own = pod.object
+    uid = own.metadata.uid.removesuffix(pod.name) + name if own.metadata.uid.endswith(pod.name) else f"{pod.uid}/{name}"
+    if template is not None:
+        return PodView(replace(own, metadata=replace(own.metadata, name=name, uid=uid)), template)
+    changed = {_POD_NAME: name, **dict.fromkeys(_INDEXES, str(number))}
+    labels, annotations = ({key: changed.get(key, value) for key, value in texts.items()} for texts in (pod.labels, pod.annotations))
+    volumes = tuple(_of(volume, pod.name, name) for volume in own.spec.volumes)
+    metadata = replace(own.metadata, name=name, uid=uid, labels=labels, annotations=annotations)
+    return PodView(replace(own, metadata=metadata, spec=replace(own.spec, volumes=volumes)))
+
+
+def _claim_of(volume: objects.Volume) -> str:
+    return "" if volume.persistent_volume_claim is None else volume.persistent_volume_claim.claim_name
+
+
+def _of(volume: objects.Volume, before: str, name: str) -> objects.Volume:
+    """The volume with the claim of another pod of the workload."""
+    claim = volume.persistent_volume_claim
+    if claim is None or not claim.claim_name.endswith(f"-{before}"):
+        return volume
+    return replace(volume, persistent_volume_claim=replace(claim, claim_name=claim.claim_name.removesuffix(before) + name))
+
+
+def _claims(pod: PodView, made: PodView, state: ClusterState) -> Iterator[objects.PersistentVolumeClaim]:
+    """The claims of a pod's volumes that are not there yet, like those of the pod that it was made from."""
+    for old, new in zip(pod.object.spec.volumes, made.object.spec.volumes, strict=True):
+        before, name = _claim_of(old), _claim_of(new)
+        if name == before or state.objects.get(objects.PersistentVolumeClaim, name, made.namespace) is not None:
+            continue
+        model = state.objects.get(objects.PersistentVolumeClaim, before, pod.namespace)
+        if model is not None:
+            metadata = objects.ObjectMeta(name=name, namespace=made.namespace, labels=model.metadata.labels)
+            yield objects.PersistentVolumeClaim(metadata=metadata, spec=replace(model.spec, volume_name=""))

@@ -1,0 +1,75 @@
+"""Nodes that do not exist yet, made like one that does.
+
+A new node has the labels, the taints and the resources of its model, under a name of its own. It is ready and not cordoned, so taints that
+the control plane sets for conditions are left out. What runs on every such node runs there too: the pods of DaemonSets and the static pods.
+It holds no images, and metrics have no samples of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.snapshot import Snapshot
+
+HOSTNAME = "kubernetes.io/hostname"
+MIRROR = "kubernetes.io/config.mirror"
+_PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewNode:
+    """A node, its CSI drivers (None where the model has no CSINode), and the pods that run on every node of its kind."""
+
+    node: objects.Node
+    drivers: objects.CSINode | None
+    pods: tuple[PodView, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.node.metadata.name
+
+
+def nodes_like(snapshot: Snapshot, model: str, count: int = 1, taken: Container[str] = ()) -> tuple[NewNode, ...]:
+    """`count` new nodes like the node of that name, with names that are not `taken`. UnknownObject if there is no such node."""
+    row = snapshot.known_row(model)
+    found = snapshot.node(row).object
+    drivers = snapshot.objects.get(objects.CSINode, model)
+    pods = [pod for pod in snapshot.pods_on(row) if _runs_everywhere(pod)]
+    return tuple(_new(found, drivers, pods, name) for name in itertools.islice(_names(snapshot, model, taken), count))
+
+
+def _names(snapshot: Snapshot, model: str, taken: Container[str]) -> Iterator[str]:
+    names = (f"{model}-new-{number}" for number in itertools.count(1))
+    return (name for name in names if snapshot.row(name) is None and name not in taken)
+
+
+def _runs_everywhere(pod: PodView) -> bool:
+    """True for pods of DaemonSets and static pods."""
+    controller = pod.controller
+    return MIRROR in pod.annotations or (controller is not None and controller.kind == "DaemonSet")
+
+
+def _new(model: objects.Node, drivers: objects.CSINode | None, pods: list[PodView], name: str) -> NewNode:
+    labels = {key: name if key == HOSTNAME else value for key, value in model.metadata.labels.items()}
+    metadata = objects.ObjectMeta(name=name, labels=labels, annotations=model.metadata.annotations)
+    taints = tuple(taint for taint in model.spec.taints if not taint.key.startswith(_PASSING_TAINTS))
+    conditions = tuple(replace(found, status=str(found.type == "Ready")) for found in model.status.conditions)
+    status = replace(model.status, conditions=conditions, addresses=(), images=(), volumes_attached=())
+    return NewNode(
+        node=objects.Node(metadata=metadata, spec=objects.NodeSpec(taints=taints), status=status),
+        drivers=None if drivers is None else replace(drivers, metadata=objects.ObjectMeta(name=name)),
+        pods=tuple(_on(pod, name) for pod in pods),
+    )
+
+
+def _on(pod: PodView, node: str) -> PodView:
+    own = pod.object
+    metadata = replace(own.metadata, name=f"{own.metadata.name}-{node}", uid=f"{pod.uid}/{node}", deletion_timestamp=None)
+    return PodView(replace(own, metadata=metadata, spec=replace(own.spec, node_name=node)))
