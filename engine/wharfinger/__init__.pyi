@@ -1,3 +1,4 @@
+from wharfinger.api import capacity as capacity
 from wharfinger.api import decide as decide
 from wharfinger.api import drain as drain
 from wharfinger.api import explain as explain

@@ -9,6 +9,7 @@ from typing import Any
 
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.errors import UsageError
 from wharfinger.explain import explanation as explaining
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.explanation import Explanation
@@ -25,6 +26,8 @@ from wharfinger.policies import candidate
 from wharfinger.scheduler import configuration_file
 from wharfinger.simulate.cluster import Cluster, load_cluster, load_pods
 from wharfinger.simulate.dry_run import DryRun, Mode, dry_run
+from wharfinger.what_if import capacity as counting
+from wharfinger.what_if.capacity import Capacity, NodesLike
 from wharfinger.what_if import drain as draining
 from wharfinger.what_if.drain import Drain
 
@@ -92,6 +95,32 @@ def place(
     waiting = cluster.pending if pods is None else [_view(pod) for pod in pods]
     mode = Mode.SEQUENTIAL if sequential else Mode.INDEPENDENT
     return dry_run(chain.assemble(policies, config), cluster.state, waiting, mode=mode)
+
+
+def capacity(  # noqa: PLR0913 — the keywords are independent choices
+    policies: Sequence[CompiledPolicy],
+    cluster: Cluster,
+    pods: Sequence[Pod] | None = None,
+    *,
+    by: Sequence[str] = (),
+    nodes: int = 0,
+    like: str | None = None,
+    most: int = counting.MOST,
+    changes: bool = True,
+    config: ChainConfig | None = None,
+) -> Capacity:
+    """How many more of each workload of `pods` (by default the cluster's pending ones) fit, where, and what stops the next one.
+
+    `by` are labels of nodes to count by; `nodes` further nodes like the node `like` are supposed. At most `most` further pods of a workload
+    are counted. With `changes`, the result says what one change each would add. Raises UsageError for no pods, a label that no node has,
+    and `nodes` without `like`; UnknownObject for a node that is not there.
+    """
+    if nodes and like is None:
+        raise UsageError("nodes= says how many; like= says what they are like")
+    extra = NodesLike(model=like, count=nodes or 1) if like is not None else None
+    waiting = cluster.pending if pods is None else [_view(pod) for pod in pods]
+    assembled = chain.assemble(policies, config)
+    return counting.capacity(assembled, cluster.state, waiting, by=by, extra=extra, most=most, changes=changes)
 
 
 def drain(  # noqa: PLR0913 — the keywords are independent choices

@@ -20,11 +20,9 @@ from enum import Enum
 
 from msgspec import structs
 
-from wharfinger.errors import UnknownObject
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
-from wharfinger.language.report.wording import closest
 from wharfinger.model import objects
 from wharfinger.model.objects.matching import NO_SCHEDULE
 from wharfinger.model.objects.node_view import NodeView
@@ -185,7 +183,8 @@ def drain(  # noqa: PLR0913 — the keywords are independent choices
     that is on one of the nodes. Raises UnknownObject for a node that is not there.
     """
     names = tuple(dict.fromkeys(nodes))
-    _known(state.snapshot(), names)
+    for name in names:
+        state.snapshot().known_row(name)
     attempt = _Drain(chain, state, lambda pod: refusals(pod, force=force, delete_empty_dir_data=delete_empty_dir_data), advance)
     before = utilisation(state.snapshot())
     attempt.run(names, waiting, remove=remove)
@@ -200,14 +199,6 @@ def drain(  # noqa: PLR0913 — the keywords are independent choices
         before=before,
         after=utilisation(state.snapshot()),
     )
-
-
-def _known(snapshot: Snapshot, names: Iterable[str]) -> None:
-    """Raises UnknownObject for a name that is no node."""
-    for name in names:
-        if snapshot.row(name) is None:
-            near = closest(name, sorted(snapshot.names))
-            raise UnknownObject(f"there is no node {name}" + (f"; did you mean {near}?" if near else ""))
 
 
 @dataclass(slots=True, eq=False)
@@ -324,9 +315,7 @@ class _Drain:
 
     def _node(self, name: str) -> NodeView:
         snapshot = self._state.snapshot()
-        row = snapshot.row(name)
-        assert row is not None  # noqa: S101 — `drain` has looked
-        return snapshot.node(row)
+        return snapshot.node(snapshot.known_row(name))
 
     def _note_budgets(self, pod: PodView) -> None:
         for budget in self._evictions.covering(pod):

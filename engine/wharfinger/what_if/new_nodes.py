@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.what_if.drain import staying
 
 HOSTNAME = "kubernetes.io/hostname"
-MIRROR = "kubernetes.io/config.mirror"
 _PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOf")
 
 
@@ -41,19 +41,13 @@ def nodes_like(snapshot: Snapshot, model: str, count: int = 1, taken: Container[
     row = snapshot.known_row(model)
     found = snapshot.node(row).object
     drivers = snapshot.objects.get(objects.CSINode, model)
-    pods = [pod for pod in snapshot.pods_on(row) if _runs_everywhere(pod)]
+    pods = [pod for pod in snapshot.pods_on(row) if staying(pod)]
     return tuple(_new(found, drivers, pods, name) for name in itertools.islice(_names(snapshot, model, taken), count))
 
 
 def _names(snapshot: Snapshot, model: str, taken: Container[str]) -> Iterator[str]:
     names = (f"{model}-new-{number}" for number in itertools.count(1))
     return (name for name in names if snapshot.row(name) is None and name not in taken)
-
-
-def _runs_everywhere(pod: PodView) -> bool:
-    """True for pods of DaemonSets and static pods."""
-    controller = pod.controller
-    return MIRROR in pod.annotations or (controller is not None and controller.kind == "DaemonSet")
 
 
 def _new(model: objects.Node, drivers: objects.CSINode | None, pods: list[PodView], name: str) -> NewNode:

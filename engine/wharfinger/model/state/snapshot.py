@@ -79,7 +79,7 @@ class Snapshot:
         """The row of a node; UnknownObject, which proposes the nearest name, if there is no such node."""
         row = self.row(name)
         if row is None:
-            meant = wording.closest(name, self.names)
+            meant = wording.closest(name, sorted(self.names))
             raise UnknownObject(f"there is no node {name}" + (f"; did you mean {meant}?" if meant else ""))
         return row
 

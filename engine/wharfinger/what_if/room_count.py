@@ -1,0 +1,241 @@
+"""Counts the pods of workloads that fit, one after the other as a dry run places them, or in rounds."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.simulate.dry_run import queue_order
+from wharfinger.what_if.further_pods import FurtherPod, PodGroup
+from wharfinger.what_if.new_nodes import HOSTNAME, NewNode, nodes_like
+from wharfinger.what_if.supposed_changes import SupposedChanges
+
+MOST_RULES = 4
+MOST_RESOURCES = 3
+MOST_MODELS = 3
+MOST_KINDS = 64  # kinds of nodes among which those are looked for that help
+PLACED_PER_DECISION = 20  # a round places pods about so many times faster than decisions do
+
+_FIT = "NodeResourcesFit"
+_SHORT = "Insufficient "
+_ZONES = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Why a pod finds no node. `reasons` counts nodes, most first; `victims` on `nominated` are the pods that it would have to evict."""
+
+    pod: str
+    message: str
+    reasons: tuple[tuple[str, int], ...]
+    nominated: str | None = None
+    victims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """What could be changed to make more pods fit, the most promising first."""
+
+    models: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Found:
+    """What is counted for one workload: the node of each pod placed."""
+
+    group: PodGroup
+    placed: list[str] = field(default_factory=list)
+    more: list[str] = field(default_factory=list)
+    at_least: bool = False
+    stop: Stop | None = None
+    candidates: Candidates = Candidates()
+
+
+class Count:
+    """Places the pods of workloads, and further ones, on a state with supposed changes, which are undone at the end."""
+
+    def __init__(self, chain: Chain, supposed: SupposedChanges, most: int, advance: Callable[[], None] = lambda: None) -> None:
+        self._chain = chain
+        self._supposed = supposed
+        self._state = supposed.state
+        self._most = most
+        self._advance = advance
+        self._decider = Decider(chain)
+        self.decisions = 0
+
+    def count(self, groups: Sequence[PodGroup], new: Sequence[NewNode] = (), last: int | None = None) -> list[Found]:
+        """What fits of each workload, with these new nodes; further pods up to those of the workload of number `last`."""
+        try:
+            self._add(new)
+            found = [Found(group) for group in groups]
+            self._place(found)
+            for each in found if last is None else found[: last + 1]:
+                self._fill(each)
+            return found
+        finally:
+            self._supposed.undo()
+
+    def total(self, groups: Sequence[PodGroup], number: int, new: Sequence[NewNode] = ()) -> tuple[int, bool]:
+        """(how many pods of the workload of that number fit, whether the limit ended the count)."""
+        if len(groups) == 1 and groups[0].are_equal:
+            return self._in_rounds(groups[0], new)
+        found = self.count(groups, new, number)[number]
+        return len(found.placed) + len(found.more), found.at_least
+
+    def _add(self, new: Sequence[NewNode]) -> None:
+        for node in new:
+            self._supposed.add(node)
+
+    def _decide(self, pod: PodView) -> Decision:
+        self.decisions += 1
+        return self._decider.decide(self._state.snapshot(), pod)
+
+    def _put(self, pod: PodView, node: str) -> None:
+        self._supposed.place(pod, node)
+        self._advance()
+
+    def _place(self, found: Sequence[Found]) -> None:
+        """Place the pods asked about, in queue order; those that fit nowhere are tried again as long as others are placed."""
+        numbers = {pod.uid: number for number, each in enumerate(found) for pod in each.group.pods}
+        waiting = queue_order(self._chain, (pod for each in found for pod in each.group.pods))
+        progress = True
+        while waiting and progress:
+            left: list[PodView] = []
+            stopped: set[int] = set()
+            for pod in waiting:
+                number = numbers[pod.uid]
+                node = self._node_for(FurtherPod(pod), found[number], first=number not in stopped)
+                if node is None:
+                    stopped.add(number)
+                    left.append(pod)
+                else:
+                    found[number].placed.append(node)
+            progress = len(left) < len(waiting)
+            waiting = left
+
+    def _fill(self, found: Found) -> None:
+        """Place further pods of a workload of which all pods are placed, until one finds no node or there are enough."""
+        if len(found.placed) < len(found.group.pods):
+            return
+        found.stop = None  # it may have been placed after others only
+        for further in found.group.further(self._state):
+            if len(found.more) == self._most:
+                found.at_least = True
+                return
+            node = self._node_for(further, found)
+            if node is None:
+                return
+            found.more.append(node)
+
+    def _node_for(self, further: FurtherPod, found: Found, *, first: bool = True) -> str | None:
+        """The node that a pod was placed on, None if there is none; the reason is kept if the pod is the `first` to find none."""
+        pod = further.pod
+        gate = self._chain.gate(pod)
+        if gate is not None:
+            n_nodes = self._state.snapshot().n_nodes
+            found.stop = Stop(pod=pod.key, message=gate.text, reasons=((gate.text, n_nodes),))
+            return None
+        for claim in further.claims:
+            self._supposed.claim(claim)
+        decision = self._decide(pod)
+        if decision.node is not None:
+            self._put(pod, decision.node)
+        elif first:
+            found.stop = _stop(decision)
+            found.candidates = self._candidates(decision)
+        return decision.node
+
+    # ── in rounds ──
+
+    def _in_rounds(self, group: PodGroup, new: Sequence[NewNode]) -> tuple[int, bool]:
+        """`total` for a workload of equal pods: a pod on each feasible node at once, as long as filters look at one node alone."""
+        try:
+            self._add(new)
+            most = len(group.pods) + self._most
+            waiting = itertools.islice(itertools.chain(map(FurtherPod, group.pods), group.further(self._state)), most)
+            placed = 0
+            while (further := next(waiting, None)) is not None:
+                decision = None if self._chain.gate(further.pod) is not None else self._decide(further.pod)
+                if decision is None or decision.node is None:
+                    return placed, False
+                nodes = decision.feasible_nodes() if _order_is_free(decision, self._state.snapshot()) else (decision.node,)
+                taken = [further, *itertools.islice(waiting, len(nodes) - 1)]
+                for each, node in zip(taken, nodes, strict=False):
+                    self._put(each.pod, node)
+                placed += len(taken)
+                self.decisions += len(taken) // PLACED_PER_DECISION
+            return placed, placed == most
+        finally:
+            self._supposed.undo()
+
+    # ── candidates ──
+
+    def _candidates(self, decision: Decision) -> Candidates:
+        of_policies = {f"{policy.name}/{rule.name}" for policy in self._chain.policies for rule in policy.policy.filters}
+        filters = [found for found in decision.diagnosis.filters if found.alone]
+        rules = sorted((found for found in filters if found.plugin in of_policies), key=lambda found: (-found.alone, found.plugin))
+        short = Counter[str]()
+        for found in filters:
+            if found.plugin == _FIT:
+                short.update({text.removeprefix(_SHORT): n for text, n in found.reasons.items() if text.startswith(_SHORT)})
+        asked = decision.pod.requests
+        resources = sorted((name for name in short if asked.get(name, 0) > 1), key=lambda name: (-short[name], name))
+        zonal = not _order_is_free(decision, self._state.snapshot())
+        return Candidates(
+            models=self._models(decision.pod, zonal=zonal),
+            resources=tuple(resources[:MOST_RESOURCES]),
+            rules=tuple(found.plugin for found in rules[:MOST_RULES]),
+        )
+
+    def _models(self, pod: PodView, *, zonal: bool) -> tuple[str, ...]:
+        """Nodes of which one more would take the pod, the most frequent kind first; kinds differ by zone if that may matter."""
+        kinds = _kinds(self._state, zonal=zonal)
+        with SupposedChanges(self._state) as supposed:
+            made = [(new, model) for model in kinds for new in nodes_like(self._state.snapshot(), model)]
+            for new, _ in made:
+                supposed.add(new)
+            feasible = set(self._decide(pod).feasible_nodes())
+        return tuple(model for new, model in made if new.name in feasible)[:MOST_MODELS]
+
+
+def _order_is_free(decision: Decision, snapshot: Snapshot) -> bool:
+    """True if no filter that ran looks at more than one node."""
+    running = {found.plugin for found in decision.diagnosis.filters if not found.skipped}
+    lineup = decision.chain.lineup(decision.pod, snapshot.now)
+    return bool(running) and all(plugin.filter_volatility < Volatility.GLOBAL for plugin in lineup.filters if plugin.name in running)
+
+
+def _stop(decision: Decision) -> Stop:
+    reasons = sorted(decision.diagnosis.reasons.items(), key=lambda item: (-item[1], item[0]))
+    return Stop(
+        pod=decision.pod.key,
+        message=decision.message,
+        reasons=tuple(reasons),
+        nominated=decision.nominated,
+        victims=tuple(victim.key for victim in decision.victims),
+    )
+
+
+def _kinds(state: ClusterState, *, zonal: bool) -> list[str]:
+    """The first node by name of each kind: nodes with equal resources, taints and labels, apart from names and, unless `zonal`, zones."""
+    kinds: dict[Hashable, list[str]] = {}
+    apart = {HOSTNAME, *(() if zonal else _ZONES)}
+    taint_sets = state.snapshot().taint_set.tolist()
+    _, names, nodes = state.nodes_listed()
+    for name, node, taints in zip(names, nodes, taint_sets, strict=True):
+        labels = tuple(sorted((key, value) for key, value in node.metadata.labels.items() if key not in apart))
+        offered = tuple(sorted(node.status.allocatable.items()))
+        kinds.setdefault((offered, taints, labels), []).append(name)
+    ordered = sorted(kinds.values(), key=lambda names: (-len(names), min(names)))
+    return [min(names) for names in ordered[:MOST_KINDS]]
