@@ -27,8 +27,8 @@ from wharfinger.scheduler import configuration_file
 from wharfinger.simulate.cluster import Cluster, load_cluster, load_pods
 from wharfinger.simulate.dry_run import DryRun, Mode, dry_run
 from wharfinger.what_if import capacity as counting
-from wharfinger.what_if.capacity import Capacity, NodesLike
 from wharfinger.what_if import drain as draining
+from wharfinger.what_if.capacity import Capacity, NodesLike
 from wharfinger.what_if.drain import Drain
 
 Pod = PodView | Mapping[str, Any]

@@ -92,7 +92,8 @@ def _has_numbers(pod: PodView) -> bool:
 
 def _renamed(pod: PodView, name: str, number: int, template: bytes | None) -> PodView:
     own = pod.object
-    uid = own.metadata.uid.removesuffix(pod.name) + name if own.metadata.uid.endswith(pod.name) else f"{pod.uid}/{name}"
+    given = own.metadata.uid
+    uid = given.removesuffix(pod.name) + name if given.endswith(pod.name) else f"{given}/{name}" if given else ""
     if template is not None:
         return PodView(replace(own, metadata=replace(own.metadata, name=name, uid=uid)), template)
     changed = {_POD_NAME: name, **dict.fromkeys(_INDEXES, str(number))}

@@ -26,8 +26,7 @@ def table(found: Capacity) -> str:
 
 def _room(room: Room) -> Iterator[str]:
     at_least = "at least " if room.at_least else ""
-    fit = "all fit" if room.placed == room.pods else f"{room.placed:,} fit"
-    yield f"{room.workload}: of {layout.count(room.pods, 'pod')} {fit}, and {at_least}{room.more:,} more"
+    yield f"{room.workload}: {room.placed:,} of {layout.count(room.pods, 'pod')} fit, and {at_least}{room.more:,} more"
     if room.added is not None:
         yield f"  {_gain(room.added)}"
     if room.by:
