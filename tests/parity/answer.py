@@ -8,9 +8,8 @@ from typing import Any
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.verdict import NodeSet, Rejected, Skip
+from wharfinger.framework.prepared import Attempt, Rejected, Shared, Skip
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
@@ -50,17 +49,15 @@ def scores(decision: Decision) -> dict[str, Any]:
 
 
 def _alone(plugin: FilterPlugin, snapshot: Snapshot, pod: PodView) -> dict[str, list[str]]:
-    cycle = CycleState()
-    first = plugin.pre_filter(cycle, pod, snapshot)
-    if isinstance(first, Skip):
+    rule = plugin.prepare_filter(Attempt(pod, snapshot, Shared()))
+    if isinstance(rule, Skip):
         return {}
-    if isinstance(first, Rejected):
-        return dict.fromkeys(snapshot.names, sorted({reason.text for reason in first.reasons}))
-    verdicts = plugin.filter(cycle, pod, snapshot, slice(None))
+    if isinstance(rule, Rejected):
+        return dict.fromkeys(snapshot.names, sorted({reason.text for reason in rule.reasons}))
     found = {}
-    for node, bits in zip(snapshot.names, verdicts.bits.tolist(), strict=True):
-        if isinstance(first, NodeSet) and node not in first.names:
+    for node, bits in zip(snapshot.names, rule.bits(snapshot, slice(None)).tolist(), strict=True):
+        if rule.nodes is not None and node not in rule.nodes:
             found[node] = ["prefilter"]
         elif bits:
-            found[node] = sorted({reason.text for index, reason in enumerate(verdicts.reasons) if bits >> index & 1})
+            found[node] = sorted({reason.text for index, reason in enumerate(rule.reasons) if bits >> index & 1})
     return found

@@ -14,13 +14,15 @@ from msgspec.structs import replace
 
 from tests.load_source import load_source
 from tests.property import clusters
+from tests.unit.framework import fleet
 from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.framework import chain, registry
 from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
-from wharfinger.framework.verdict import SKIP, DefaultNormalize, NodeSet, Reason, Rejected, Verdicts, single
+from wharfinger.framework.prepared import OUTDATED, SKIP, Rejected, Skip
+from wharfinger.framework.verdict import DefaultNormalize, Reason
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.report.render import render
 from wharfinger.language.semantics.catalogue import Volatility
@@ -31,56 +33,83 @@ from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
 
 
+def filtering(bits, reasons=("no",), **others):
+    """A prepared filter with these reasons, of which only the first is resolvable."""
+    return fleet.Told(bits, tuple(Reason(text, not number) for number, text in enumerate(reasons)), **others)
+
+
+def usage_rows(snapshot, since, *_):
+    """The rows whose pods changed, None for none."""
+    rows = snapshot.usage_changes(since)
+    return rows if len(rows) else None
+
+
 class Cordoned(FilterPlugin):
     name = "Cordoned"
     filter_volatility = Volatility.STATIC
 
-    def filter(self, cycle, pod, snapshot, rows):
-        return single(Reason("cordoned", resolvable=False), snapshot.unschedulable[rows])
+    def prepare_filter(self, attempt):
+        return filtering(lambda snapshot, rows: 2 * snapshot.unschedulable[rows].astype(np.uint8), ("never", "cordoned"))
 
 
 class Crowded(FilterPlugin):
     name = "Crowded"
     filter_volatility = Volatility.ROW
 
-    def filter(self, cycle, pod, snapshot, rows):
-        crowd = snapshot.pod_count[rows]
-        return Verdicts((Reason("three"), Reason("even", resolvable=False)), ((crowd == 3) + 2 * (crowd == 2)).astype(np.uint8))
+    def prepare_filter(self, attempt):
+        def bits(snapshot, rows):
+            crowd = snapshot.pod_count[rows]
+            return ((crowd == 3) + 2 * (crowd == 2)).astype(np.uint8)
+
+        return filtering(bits, ("three", "even"))
 
 
 class Hours(FilterPlugin):
-    """A TIMED filter: what PreFilter answers, and the verdicts, change with the time, these also with the pods of the row."""
+    """A TIMED filter: what it is prepared as, and the verdicts, change with the time, these also with the pods of the row."""
 
     name = "Hours"
     filter_volatility = Volatility.TIMED
 
-    def pre_filter(self, cycle, pod, snapshot):
-        return {1: SKIP, 2: Rejected((Reason("closed"),)), 3: NodeSet(frozenset(clusters.NODE_NAMES[:4]))}.get(int(snapshot.now) % 6)
+    def prepare_filter(self, attempt):
+        hour = int(attempt.snapshot.now) % 6
+        if hour in {1, 2}:
+            return SKIP if hour == 1 else Rejected((Reason("closed"),))
+        nodes = frozenset(clusters.NODE_NAMES[:4]) if hour == 3 else None
+        return filtering(lambda snapshot, rows: snapshot.pod_count[rows] > int(snapshot.now) % 4, ("busy hour",), nodes=nodes)
 
-    def filter(self, cycle, pod, snapshot, rows):
-        return single(Reason("busy hour"), snapshot.pod_count[rows] > int(snapshot.now) % 4)
+
+class Steady(FilterPlugin):
+    """A TIMED filter that stays prepared while time passes, and knows which rows differ."""
+
+    name = "Steady"
+    filter_volatility = Volatility.TIMED
+
+    def prepare_filter(self, attempt):
+        def bits(snapshot, rows):
+            return snapshot.pod_count[rows] > int(snapshot.now) % 5
+
+        return filtering(bits, ("unsteady",), changes=lambda *_: slice(None))
 
 
 class Moody(FilterPlugin):
-    """Every answer that PreFilter can give, depending on how many pods there are in all."""
+    """Every answer that a filter plugin can give, depending on how many pods there are in all."""
 
     name = "Moody"
 
-    def pre_filter(self, cycle, pod, snapshot):
-        total = int(snapshot.pod_count.sum())
+    def prepare_filter(self, attempt):
+        total = int(attempt.snapshot.pod_count.sum())
+
+        def above(nodes=None):
+            return filtering(lambda snapshot, rows: snapshot.pod_count[rows] > total // 2, ("above the mean",), nodes=nodes)
+
         moods = [
             SKIP,
-            None,
+            above(),
             Rejected((Reason("bad day"),)),
-            NodeSet(frozenset(clusters.NODE_NAMES[:2])),
+            above(frozenset(clusters.NODE_NAMES[:2])),
             Rejected((Reason("never", resolvable=False),)),
         ]
-        cycle[self.name] = total
-        return moods[total % 7] if total % 7 < len(moods) else None
-
-    def filter(self, cycle, pod, snapshot, rows):
-        limit = cycle[self.name] // 2
-        return single(Reason("above the mean"), snapshot.pod_count[rows] > limit)
+        return moods[total % 7] if total % 7 < len(moods) else above()
 
 
 class Patient(FilterPlugin):
@@ -88,13 +117,34 @@ class Patient(FilterPlugin):
 
     name = "Patient"
 
-    def filter(self, cycle, pod, snapshot, rows):
-        reasons = (Reason("few") if snapshot.pod_count.max(initial=0) < 2 else Reason("many"),)
-        return Verdicts(reasons, (snapshot.pod_count[rows] > 3).astype(np.uint16))
+    def prepare_filter(self, attempt):
+        def few(snapshot):
+            return bool(snapshot.pod_count.max(initial=0) < 2)
 
-    def filter_changes(self, cycle, pod, snapshot, since):
-        rows = snapshot.usage_changes(since)
-        return rows if len(rows) else None
+        was_few = few(attempt.snapshot)
+
+        def changes(snapshot, since):
+            return usage_rows(snapshot, since) if few(snapshot) == was_few else OUTDATED
+
+        reasons = ("few" if was_few else "many",)
+        return filtering(lambda snapshot, rows: (snapshot.pod_count[rows] > 3).astype(np.uint16), reasons, changes=changes)
+
+
+class Napping(FilterPlugin):
+    """A GLOBAL filter that skips while there are fewer than three pods, and says so."""
+
+    name = "Napping"
+
+    def prepare_filter(self, attempt):
+        def naps(snapshot):
+            return bool(snapshot.pod_count.sum() < 3)
+
+        def changes(snapshot, since):
+            return OUTDATED if naps(snapshot) else usage_rows(snapshot, since)
+
+        if naps(attempt.snapshot):
+            return Skip(naps)
+        return filtering(lambda snapshot, rows: snapshot.pod_count[rows] > 5, ("awake",), changes=changes)
 
 
 class Disks(ScorePlugin):
@@ -102,8 +152,8 @@ class Disks(ScorePlugin):
     score_volatility = Volatility.STATIC
     normalization = DefaultNormalize()
 
-    def score(self, cycle, pod, snapshot, rows):
-        return 3 * (snapshot.label("disk")[rows] >= 0) + 2 * (snapshot.label(clusters.ZONE)[rows] >= 0)
+    def prepare_score(self, attempt, feasible):
+        return fleet.Points(lambda snapshot, rows: 3 * (snapshot.label("disk")[rows] >= 0) + 2 * (snapshot.label(clusters.ZONE)[rows] >= 0))
 
 
 class Emptier(ScorePlugin):
@@ -111,8 +161,8 @@ class Emptier(ScorePlugin):
     score_volatility = Volatility.ROW
     normalization = DefaultNormalize(reverse=True)
 
-    def score(self, cycle, pod, snapshot, rows):
-        return snapshot.pod_count[rows].copy()
+    def prepare_score(self, attempt, feasible):
+        return fleet.Points(lambda snapshot, rows: snapshot.pod_count[rows].copy())
 
 
 class Points(ScorePlugin):
@@ -120,8 +170,8 @@ class Points(ScorePlugin):
     score_volatility = Volatility.ROW
     default_weight = 7
 
-    def score(self, cycle, pod, snapshot, rows):
-        return np.maximum(0, 100 - snapshot.nonzero[0][rows] // 50)
+    def prepare_score(self, attempt, feasible):
+        return fleet.Points(lambda snapshot, rows: np.maximum(0, 100 - snapshot.nonzero[0][rows] // 50))
 
 
 class Clock(ScorePlugin):
@@ -131,11 +181,11 @@ class Clock(ScorePlugin):
     score_volatility = Volatility.TIMED
     normalization = DefaultNormalize()
 
-    def pre_score(self, cycle, pod, snapshot, feasible):
-        return SKIP if int(snapshot.now) % 5 == 0 else None
+    def prepare_score(self, attempt, feasible):
+        def raw(snapshot, rows):
+            return snapshot.pod_count[rows] * (int(snapshot.now) % 3) + (snapshot.label("disk")[rows] >= 0)
 
-    def score(self, cycle, pod, snapshot, rows):
-        return snapshot.pod_count[rows] * (int(snapshot.now) % 3) + (snapshot.label("disk")[rows] >= 0)
+        return SKIP if int(attempt.snapshot.now) % 5 == 0 else fleet.Points(raw)
 
 
 class Crowds(ScorePlugin):
@@ -144,12 +194,9 @@ class Crowds(ScorePlugin):
     name = "Crowds"
     normalization = DefaultNormalize()
 
-    def pre_score(self, cycle, pod, snapshot, feasible):
-        cycle[self.name] = int(np.count_nonzero(feasible))
-        return SKIP if cycle[self.name] == 3 else None
-
-    def score(self, cycle, pod, snapshot, rows):
-        return snapshot.pod_count[rows] * cycle[self.name]
+    def prepare_score(self, attempt, feasible):
+        count = int(np.count_nonzero(feasible))
+        return SKIP if count == 3 else fleet.Points(lambda snapshot, rows: snapshot.pod_count[rows] * count)
 
 
 class Neighbours(ScorePlugin):
@@ -157,18 +204,37 @@ class Neighbours(ScorePlugin):
 
     name = "Neighbours"
 
-    def score(self, cycle, pod, snapshot, rows):
-        found = snapshot.selection("app a", lambda other: other.labels.get("app") == "a").in_domain(clusters.ZONE)
-        return np.clip(np.nan_to_num(found, nan=0.0)[rows], 0, 100).astype(np.int64)
+    def prepare_score(self, attempt, feasible):
+        def raw(snapshot, rows):
+            found = snapshot.selection("app a", lambda other: other.labels.get("app") == "a").in_domain(clusters.ZONE)
+            return np.clip(np.nan_to_num(found, nan=0.0)[rows], 0, 100).astype(np.int64)
 
-    def score_changes(self, cycle, pod, snapshot, since, flipped):
-        unchanged = not len(snapshot.usage_changes(since)) and not len(snapshot.node_changes(since))
-        return None if unchanged else slice(None)
+        def changes(snapshot, since, *_):
+            return slice(None) if len(snapshot.usage_changes(since)) or len(snapshot.node_changes(since)) else None
+
+        return fleet.Points(raw, changes=changes)
+
+
+class Zones(ScorePlugin):
+    """A GLOBAL score that depends on zones alone, and while there are few pods on nothing."""
+
+    name = "Zones"
+    normalization = DefaultNormalize()
+
+    def prepare_score(self, attempt, feasible):
+        if attempt.snapshot.pod_count.sum() < 2:
+            return SKIP
+
+        def raw(snapshot, rows):
+            found = snapshot.selection("app a", lambda other: other.labels.get("app") == "a").in_domain(clusters.ZONE)
+            return np.nan_to_num(found, nan=0.0)[rows].astype(np.int64)
+
+        return fleet.Points(raw, domains=(clusters.ZONE,))
 
 
 LOCAL = [Cordoned, Crowded, Disks, Emptier, Points]
-TIMED = [Hours, Clock]
-GLOBAL = [Patient, Crowds, Neighbours]
+TIMED = [Hours, Steady, Clock]
+GLOBAL = [Patient, Napping, Crowds, Neighbours, Zones]
 
 
 def chain_of(plugins: list[Any]) -> chain.Chain:

@@ -26,10 +26,10 @@ def test_one_row_is_a_row_of_all(policy: typed.Policy, state: ClusterState, pod:
         for index, rule in enumerate(compiled.filters):
             if is_quick(rule):
                 bits = bound.filter_bits(index, snapshot, slice(None))
-                one = 0 if bound.left_out(rule, snapshot) else bound.one_row.filter_bits(index, pod, snapshot, row)
+                one = 0 if bound.left_out(rule, snapshot) else bound.one_row.filter_bits(index, snapshot, row)
                 assert one == bits[row]
         for index, score in enumerate(compiled.scores):
             if is_quick(score):
                 raw, kind = bound.score(index, snapshot, slice(None))
-                one = np.inf if bound.left_out(score, snapshot) else bound.one_row.score(index, pod, snapshot, row)
+                one = np.inf if bound.left_out(score, snapshot) else bound.one_row.score(index, snapshot, row)
                 assert np.array_equal([one], (raw + ENCODED[kind])[row : row + 1], equal_nan=True), (rule, one, raw, kind)

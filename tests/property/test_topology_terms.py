@@ -12,8 +12,7 @@ from tests.property import topology_reference as reference
 from wharfinger.framework import chain
 from wharfinger.framework.configuration.chain_settings import ChainConfig
 from wharfinger.framework.evaluation import cycle
-from wharfinger.framework.evaluation.question import CycleState
-from wharfinger.framework.verdict import Skip
+from wharfinger.framework.prepared import Attempt, Shared, Skip
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
@@ -61,13 +60,12 @@ def world_of(snapshot: Snapshot) -> reference.World:
 def rejections(name: str, pod: PodView, snapshot: Snapshot) -> dict[str, str]:
     """What a filter says of each node by itself; at most one reason each."""
     plugin: Any = CHAIN.plugin(name)
-    state = CycleState()
-    if isinstance(plugin.pre_filter(state, pod, snapshot), Skip):
+    rule = plugin.prepare_filter(Attempt(pod, snapshot, Shared()))
+    if isinstance(rule, Skip):
         return dict.fromkeys(snapshot.names, "")
-    said = plugin.filter(state, pod, snapshot, slice(None))
     return {
-        node: "".join(reason.text for index, reason in enumerate(said.reasons) if bits >> index & 1)
-        for node, bits in zip(snapshot.names, said.bits.tolist(), strict=True)
+        node: "".join(reason.text for index, reason in enumerate(rule.reasons) if bits >> index & 1)
+        for node, bits in zip(snapshot.names, rule.bits(snapshot, slice(None)).tolist(), strict=True)
     }
 
 

@@ -88,11 +88,12 @@ class AtMoment:
 
 @dataclass(frozen=True, slots=True)
 class AtNode:
-    """One candidate node; `memo` keeps what is the same for all candidates, so that it is computed once."""
+    """One candidate node; `memo` keeps what is the same for all candidates, so that it is computed once. `placed` as in `AtRows`."""
 
     snapshot: Snapshot
     pod: PodView
     row: int
+    placed: bool = False
     memo: dict[Hashable, Any] = field(default_factory=dict)
 
     @property
@@ -103,11 +104,12 @@ class AtNode:
 
 @dataclass(frozen=True, slots=True)
 class AtRows:
-    """A set of candidate rows: `slice(None)` for all, or an index array."""
+    """A set of candidate rows: `slice(None)` for all, or an index array. `placed`: the pod is on a node; selections leave it out there."""
 
     snapshot: Snapshot
     pod: PodView
     rows: Rows
+    placed: bool = False
 
     @property
     def now(self) -> float:

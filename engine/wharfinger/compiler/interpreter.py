@@ -389,7 +389,7 @@ class Interpreter:
         """The context of a builtin that reads the cluster."""
         if place.item is not None:
             return AtMoment(self.snapshot.now)
-        return AtNode(self.snapshot, self.pod, place.row, self._memo)
+        return AtNode(self.snapshot, self.pod, place.row, memo=self._memo)
 
 
 def _has_one_value(expr: typed.Expr) -> bool:

@@ -234,7 +234,7 @@ class CompiledPolicy:
 
     def bind(self, pod: PodView, snapshot: Snapshot) -> BoundPolicy:
         """The policy for one pod on one cluster; everything that depends on the pod alone is computed now."""
-        return BoundPolicy(self, pod, snapshot.strings)
+        return BoundPolicy(self, pod, snapshot)
 
     def static_columns(self, strings: StringTable) -> StaticColumns:
         """The kept columns of the cluster that has these strings."""

@@ -5,17 +5,17 @@ They are Kubernetes' own extension points (`k8s.io/kube-scheduler/framework`, 1.
     PreEnqueue → QueueSort → PreFilter → Filter → (PostFilter when nothing is left) → PreScore → Score → Normalize
                → Reserve → Permit → PreBind → Bind → PostBind
 
-with one main difference: Filter and Score evaluate many nodes in one call and return an array. `rows` are the nodes to evaluate: all of
-them (`slice(None)`) or an index array. The answer for a row must be the same either way, so that the cycle can keep a template's result
-and evaluate only the nodes that changed.
+with one main difference: a plugin prepares its Filter and its Score for the pods of one template (`framework.prepared`), and the prepared
+rule evaluates many nodes in one call and returns an array. PreFilter and PreScore are the methods that prepare.
 
 `filter_volatility` and `score_volatility` declare what the answer for a row depends on. STATIC: the row's node object only. ROW: also the
-pods on that row. TIMED: also the time and metric samples. GLOBAL: any row, other object or metric; such a plugin is called again for all
-rows after every change, unless its `…_changes` returns fewer rows or None.
+pods on that row. TIMED: also the time and metric samples. GLOBAL: any row, other object or metric. The framework keeps the answers of all
+rows and asks again for the rows that a change concerns: those whose node or pods changed, for TIMED and GLOBAL rules those that `changes`
+of the prepared rule returns.
 
 A plugin is a class with a `name`, built once per set of arguments; one plugin may implement several points. It must be pure: its answer
-depends on the pod, the snapshot, its arguments and its own `CycleState`. Of the pod it may use only what its template covers, and the value
-that `identity` returns.
+depends on the pod, the snapshot and its arguments. Of the pod it may use only what its template covers, and the value that `identity`
+returns.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from wharfinger.framework.cluster_event import ANY, Change, ClusterEvent
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.eviction import ANYONE, Evictable
-from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
+from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore, Rejected, Shared, Skip
+from wharfinger.framework.verdict import Mask, Reason
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.supposition import Supposition, Trial
+    from wharfinger.framework.evaluation.supposition import Trial
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -93,41 +93,9 @@ class FilterPlugin(Plugin, ABC):
 
     filter_volatility: Volatility = Volatility.GLOBAL
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
-        """The answer of PreFilter: `Skip`, `Rejected` for every node, the `NodeSet` of nodes to consider, or None to continue with Filter.
-
-        Called when a template is first seen and when rows were added, moved or removed; for TIMED plugins also when time has passed or
-        metric samples have arrived, for GLOBAL plugins whenever `filter_changes` returns rows.
-        """
-        return None
-
     @abstractmethod
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """The verdicts for `rows`, in their order."""
-
-    def filter_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> int:
-        """The verdict bits of one row, for the reasons that `filter` returned for this template.
-
-        A faster path for the most frequent change, one pod placed on one node. Override it if plain Python is faster than arrays of one
-        element.
-        """
-        return int(self.filter(cycle, pod, snapshot, np.array([row], np.intp)).bits.item())
-
-    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
-        """For GLOBAL plugins: the rows whose verdict may differ from the one at revision `since`; None if there are none.
-
-        The state has changed in some way since then. The default is all rows. A plugin that can tell that a change does not concern the pod
-        saves a full evaluation.
-        """
-        return slice(None)
-
-    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...] | None:
-        """The reasons against one node with supposed pods on it; empty if it could take the pod; None if the verdict of `filter` holds.
-
-        The default is for filters that do not depend on pods: preemption assumes that their verdict stays the same whatever pods leave, so
-        that no pod is evicted without use. Not called if PreFilter returned `Skip`.
-        """
-        return None
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
+        """The filter for the pods of this pod's template."""
 
 
 class Normalization(Protocol):
@@ -142,53 +110,15 @@ class Normalization(Protocol):
 
 
 class ScorePlugin(Plugin, ABC):
-    """A preference: the score of each feasible node."""
+    """A preference: the score of each feasible node. With a `normalization` the raw scores become points by it."""
 
     score_volatility: Volatility = Volatility.GLOBAL
     default_weight: ClassVar[int] = 1
     normalization: Normalization | None = None
 
-    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:
-        """The answer of PreScore: `Skip` to contribute no points, or None to continue with Score.
-
-        Called in the same cases as `pre_filter`; for GLOBAL plugins whenever `score_changes` returns rows. Only a GLOBAL plugin may depend
-        on `feasible` `(n_nodes,) bool`.
-        """
-        return None
-
     @abstractmethod
-    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
-        """Raw scores `(n_rows,)` int64 or float64, finite. Without a `normalization` they are the points: int64 in 0..100.
-
-        Rows may include nodes that are not feasible; whatever is returned there is not used (it must still be finite).
-        """
-
-    def score_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> float:
-        """The raw score of one row, as `filter_one` is the verdict of one row. An int if `score` returns int64."""
-        raw: float = self.score(cycle, pod, snapshot, np.array([row], np.intp)).item()
-        return raw
-
-    def score_changes(
-        self,
-        cycle: CycleState,
-        pod: PodView,
-        snapshot: Snapshot,
-        since: int,
-        flipped: NDArray[np.intp],
-    ) -> Rows | None:
-        """For GLOBAL plugins: the rows whose raw score may differ from the one at revision `since`, as in `filter_changes`.
-
-        `flipped` are the rows that became feasible or infeasible since then.
-        """
-        return slice(None)
-
-    def score_domains(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> Sequence[str] | None:
-        """For GLOBAL plugins: the topology keys that alone decide a row's raw score; None if it depends on anything else of the row.
-
-        Called after `pre_score`. Rows in the same domains (or in none) of all these keys must have the same raw score: `score` is called
-        for one of them only.
-        """
-        return None
+    def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:
+        """The score for the pods of this pod's template. Only a GLOBAL plugin may depend on the `feasible` nodes, `(n_nodes,) bool`."""
 
 
 class QueueSortPlugin(Plugin, ABC):
@@ -234,17 +164,17 @@ class PostFilterPlugin(Plugin, ABC):
     """Runs if no node is feasible; preemption is one. Plugins run in chain order until one nominates a node."""
 
     @abstractmethod
-    def post_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> PostFilterOutcome:
+    def post_filter(self, attempt: Attempt, rejection: Rejection) -> PostFilterOutcome:
         """The outcome; the messages of all plugins that ran are joined with ", "."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A pod and the node chosen for it, for the extension points after the decision."""
+    """A pod and the node chosen for it, for the extension points after the decision; `shared` is that of the attempt."""
 
     pod: PodView
     node: str
-    cycle: CycleState = field(default_factory=CycleState)
+    shared: Shared = field(default_factory=Shared)
 
 
 class ReservePlugin(Plugin, ABC):

@@ -1,4 +1,4 @@
-"""Faults of plugins: checks of their answers, and a wrapper around the methods of third-party plugins.
+"""Faults of plugins: checks of their answers, and a wrapper around the methods of third-party plugins and of the rules they prepare.
 
 An exception in a third-party plugin, or an answer of the wrong shape, becomes an error that names the plugin.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,24 @@ from numpy.typing import NDArray
 from wharfinger.errors import PluginContractError, PluginFault
 from wharfinger.framework import extension, plugins
 from wharfinger.framework.ports import BindFailed
-from wharfinger.framework.verdict import MAX_NODE_SCORE, MOST_REASONS, NodeSet, Reason, Rejected, Skip, Verdicts
+from wharfinger.framework.prepared import Changed, PreparedFilter, PreparedScore, Rejected, Skip
+from wharfinger.framework.verdict import MAX_NODE_SCORE, MOST_REASONS, Mask, Reason, Rows
+
+if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.supposition import Supposition
+    from wharfinger.model.state.snapshot import Snapshot
 
 P = TypeVar("P", bound=extension.Plugin)
+R = TypeVar("R")
 
 FENCED = "_fenced"
 
 ANSWERS: Mapping[str, tuple[type, ...]] = {
     "may_help": (bool, np.bool_),
     "pre_enqueue": (Reason, type(None)),
+    "prepare_filter": (PreparedFilter, Skip, Rejected),
     "post_filter": (extension.PostFilterOutcome,),
+    "prepare_score": (PreparedScore, Skip),
     "reserve": (Reason, type(None)),
     "permit": (extension.Permission,),
     "pre_bind": (Reason, type(None)),
@@ -35,51 +43,109 @@ ANSWERS: Mapping[str, tuple[type, ...]] = {
 """Types that a method may return; for methods whose answer is not checked elsewhere (verdicts and scores are)."""
 
 
-def verdicts(plugin: str, answer: object, n_rows: int) -> Verdicts:
-    """`answer`, if it is the verdicts of a filter for `n_rows` nodes."""
-    if not isinstance(answer, Verdicts):
-        raise PluginContractError(f"{plugin}.filter returned {type(answer).__name__}, not Verdicts")
-    _array(plugin, "filter", answer.bits, n_rows, kinds="ub")
-    return answer
+class CheckedFilter(PreparedFilter):
+    """A prepared filter of a third-party plugin, whose answers are checked."""
+
+    def __init__(self, plugin: str, rule: PreparedFilter) -> None:
+        self._plugin = plugin
+        self._rule = rule
+        self.reasons = _reasons(plugin, _call(plugin, "reasons", lambda: rule.reasons))
+        self.nodes = rule.nodes
+        if not isinstance(self.nodes, frozenset | None):
+            raise PluginContractError(f"{plugin}.nodes is {type(self.nodes).__name__}, not a frozenset of node names or None")
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
+        """The verdicts, if they are an array of bits for which there are reasons."""
+        bits = _call(self._plugin, "bits", self._rule.bits, snapshot, rows)
+        found = _array(self._plugin, "bits", bits, _count(snapshot, rows), kinds="ub")
+        self._check(int(found.max(initial=0)))
+        return found
+
+    def bits_at(self, snapshot: Snapshot, row: int) -> int:
+        """The verdict, if there are reasons for its bits."""
+        bits = _call(self._plugin, "bits_at", self._rule.bits_at, snapshot, row)
+        if not isinstance(bits, int):
+            raise PluginContractError(f"{self._plugin}.bits_at returned {type(bits).__name__}, not int")
+        return self._check(bits)
+
+    def changes(self, snapshot: Snapshot, since: int) -> Changed:
+        """The rows that may differ."""
+        return _call(self._plugin, "changes", self._rule.changes, snapshot, since)
+
+    def supposing(self, supposed: Supposition) -> tuple[Reason, ...] | None:
+        """The reasons against the supposed node."""
+        return _call(self._plugin, "supposing", self._rule.supposing, supposed)
+
+    def _check(self, bits: int) -> int:
+        if bits >> len(self.reasons):
+            raise PluginContractError(f"{self._plugin}.bits set bit {bits.bit_length() - 1}, but gave {len(self.reasons)} reason(s)")
+        return bits
 
 
-def reasons(plugin: str, found: Sequence[object], highest: int) -> None:
-    """Checks the reasons of a verdict; `highest` is the largest bit set that the plugin returned with them."""
-    if not all(isinstance(reason, Reason) for reason in found):
-        raise PluginContractError(f"{plugin}.filter returned reasons that are not Reason values: {found!r}")
+class CheckedScore(PreparedScore):
+    """A prepared score of a third-party plugin, whose answers are checked; `plain`: its raw scores are points."""
+
+    def __init__(self, plugin: str, rule: PreparedScore, *, plain: bool) -> None:
+        self._plugin = plugin
+        self._rule = rule
+        self._plain = plain
+        self.domains = rule.domains
+
+    def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
+        """The raw scores, if they are finite, and points where they must be."""
+        n_rows = _count(snapshot, rows)
+        return self._checked(_call(self._plugin, "raw", self._rule.raw, snapshot, rows), n_rows)
+
+    def raw_at(self, snapshot: Snapshot, row: int) -> float:
+        """The raw score, checked in the same way."""
+        raw = _call(self._plugin, "raw_at", self._rule.raw_at, snapshot, row)
+        if type(raw) is int and 0 <= raw <= MAX_NODE_SCORE:
+            return raw
+        found: float = self._checked(np.array([raw]), 1).item()
+        return found
+
+    def changes(self, snapshot: Snapshot, since: int, feasible: Mask, flipped: NDArray[np.intp]) -> Changed:
+        """The rows that may differ."""
+        return _call(self._plugin, "changes", self._rule.changes, snapshot, since, feasible, flipped)
+
+    def _checked(self, answer: Any, n_rows: int) -> NDArray[Any]:
+        scores = raw_scores(self._plugin, answer, n_rows)
+        return points(self._plugin, scores, n_rows) if self._plain else scores
+
+
+def _count(snapshot: Snapshot, rows: Rows) -> int:
+    return snapshot.n_nodes if isinstance(rows, slice) else len(rows)
+
+
+def _call(plugin: str, name: str, method: Callable[..., R], *arguments: Any) -> R:
+    """What a method returns; an exception becomes a `PluginFault`."""
+    try:
+        return method(*arguments)
+    except Exception as error:
+        raise _fault(plugin, name, error) from error
+
+
+def _reasons(plugin: str, found: Any) -> tuple[Reason, ...]:
+    """The reasons of a filter, if they are `Reason` values and not too many."""
+    if not isinstance(found, tuple) or not all(isinstance(reason, Reason) for reason in found):
+        raise PluginContractError(f"{plugin}.reasons is not a tuple of Reason values: {found!r}")
     if len(found) > MOST_REASONS:
-        raise PluginContractError(f"{plugin}.filter returned {len(found)} reasons; at most {MOST_REASONS} have a bit")
-    if highest >> len(found):
-        raise PluginContractError(f"{plugin}.filter set bit {highest.bit_length() - 1}, but gave {len(found)} reason(s)")
-
-
-def pre_filter(plugin: str, answer: object) -> None:
-    """Checks that PreFilter may give this answer."""
-    if answer is not None and not isinstance(answer, (Skip, Rejected, NodeSet)):
-        raise PluginContractError(f"{plugin}.pre_filter returned {type(answer).__name__}, not None, Skip, Rejected or NodeSet")
-    if isinstance(answer, Rejected) and not answer.reasons:
-        raise PluginContractError(f"{plugin}.pre_filter returned Rejected without a reason")
-
-
-def pre_score(plugin: str, answer: object) -> None:
-    """Checks that PreScore may give this answer."""
-    if answer is not None and not isinstance(answer, Skip):
-        raise PluginContractError(f"{plugin}.pre_score returned {type(answer).__name__}, not None or Skip")
+        raise PluginContractError(f"{plugin} has {len(found)} reasons; at most {MOST_REASONS} have a bit")
+    return found
 
 
 def raw_scores(plugin: str, answer: Any, n_rows: int) -> NDArray[Any]:
     """`answer`, if it is an int64 or float64 array of `n_rows` finite raw scores."""
-    _array(plugin, "score", answer, n_rows, kinds="if")
-    if answer.dtype.kind == "f" and not (math.isfinite(answer.item()) if n_rows == 1 else np.isfinite(answer).all()):
-        raise PluginContractError(f"{plugin}.score returned a score that is not finite: {_first(~np.isfinite(answer), answer)}")
-    scores: NDArray[Any] = answer
+    scores = _array(plugin, "raw", answer, n_rows, kinds="if")
+    if scores.dtype.kind == "f" and not (math.isfinite(scores.item()) if n_rows == 1 else np.isfinite(scores).all()):
+        raise PluginContractError(f"{plugin}.raw returned a score that is not finite: {_first(~np.isfinite(scores), scores)}")
     return scores
 
 
 def points(plugin: str, answer: NDArray[Any], n_rows: int) -> NDArray[Any]:
     """`answer`, an array of `n_rows`, if it holds integer points in 0..100."""
     if answer.dtype.kind != "i":
-        raise PluginContractError(f"{plugin}.score returned an array of {answer.dtype}, not of int64, and has no normalization")
+        raise PluginContractError(f"{plugin}.raw returned an array of {answer.dtype}, not of int64, and has no normalization")
     low, high = (answer.item(),) * 2 if n_rows == 1 else (answer.min(initial=0), answer.max(initial=0))
     if low < 0 or high > MAX_NODE_SCORE:
         culprit = _first((answer < 0) | (answer > MAX_NODE_SCORE), answer)
@@ -89,19 +155,18 @@ def points(plugin: str, answer: NDArray[Any], n_rows: int) -> NDArray[Any]:
 
 def whole_numbers(plugin: str, answer: Any, n_rows: int) -> NDArray[Any]:
     """`answer`, if it is an integer array of `n_rows` normalised scores."""
-    _array(plugin, "normalization", answer, n_rows, kinds="i")
-    scores: NDArray[Any] = answer
-    return scores
+    return _array(plugin, "normalization", answer, n_rows, kinds="i")
 
 
-def _array(plugin: str, point: str, answer: Any, n_rows: int, kinds: str) -> None:
+def _array(plugin: str, point: str, answer: Any, n_rows: int, kinds: str) -> NDArray[Any]:
     if not isinstance(answer, np.ndarray):
         raise PluginContractError(f"{plugin}.{point} returned {type(answer).__name__}, not an array")
     if answer.shape != (n_rows,):
         raise PluginContractError(f"{plugin}.{point} returned an array of shape {answer.shape} for {n_rows} node(s)")
     if answer.dtype.kind not in kinds:
-        expected = {"ub": "unsigned integers", "if": "int64 or float64", "i": "int64"}[kinds]
+        expected = {"ub": "unsigned integers or bool", "if": "int64 or float64", "i": "int64"}[kinds]
         raise PluginContractError(f"{plugin}.{point} returned an array of {answer.dtype}, not of {expected}")
+    return answer
 
 
 def _first(culprits: NDArray[np.bool_], values: NDArray[Any]) -> Any:
@@ -111,12 +176,12 @@ def _first(culprits: NDArray[np.bool_], values: NDArray[Any]) -> Any:
 def calls() -> Mapping[str, tuple[type[extension.Plugin], Callable[..., Any]]]:
     """Every method that the framework calls of a plugin, by name: the extension point's class and the method it has there."""
     bases: tuple[type[extension.Plugin], ...] = (extension.Plugin, *extension.POINTS.values())
-    return {
-        name: (base, method)
-        for base in bases
-        for name, method in inspect.getmembers(base, inspect.isfunction)
-        if name in vars(base) and not name.startswith("_")
-    }
+    return {name: (base, method) for base in bases for name, method in calls_of(base).items()}
+
+
+def calls_of(base: type) -> Mapping[str, Callable[..., Any]]:
+    """The public methods that a class itself defines, by name."""
+    return {name: method for name, method in vars(base).items() if inspect.isfunction(method) and not name.startswith("_")}
 
 
 def is_foreign(plugin: extension.Plugin) -> bool:
@@ -127,30 +192,31 @@ def is_foreign(plugin: extension.Plugin) -> bool:
 def fenced(plugin: P) -> P:
     """The same plugin, with its methods wrapped: an exception or an answer of the wrong type becomes a `PluginFault`.
 
-    Built-in plugins are not wrapped. Neither are methods that a plugin does not override, because callers test for these.
+    So do the methods of the rules that it prepares. Built-in plugins are not wrapped, nor are methods that a plugin does not override.
     """
     if is_foreign(plugin) and FENCED not in vars(plugin):
         object.__setattr__(plugin, FENCED, True)
         for name, (base, method) in calls().items():
             if isinstance(plugin, base) and getattr(type(plugin), name) is not method:
                 wrap = _awaited if inspect.iscoroutinefunction(method) else _called
-                object.__setattr__(plugin, name, wrap(plugin.name, name, getattr(plugin, name)))
+                object.__setattr__(plugin, name, wrap(plugin, name, getattr(plugin, name)))
     return plugin
 
 
-def _called(plugin: str, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _called(plugin: extension.Plugin, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(*arguments: Any) -> Any:
-        try:
-            answer = method(*arguments)
-        except Exception as error:
-            raise _fault(plugin, name, error) from error
-        return _checked(plugin, name, answer)
+        answer = _checked(plugin.name, name, _call(plugin.name, name, method, *arguments))
+        if isinstance(answer, PreparedFilter):
+            return CheckedFilter(plugin.name, answer)
+        if isinstance(answer, PreparedScore) and isinstance(plugin, extension.ScorePlugin):
+            return CheckedScore(plugin.name, answer, plain=plugin.normalization is None)
+        return answer
 
     return call
 
 
-def _awaited(plugin: str, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _awaited(plugin: extension.Plugin, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     async def call(*arguments: Any) -> Any:
         try:
@@ -158,8 +224,8 @@ def _awaited(plugin: str, name: str, method: Callable[..., Any]) -> Callable[...
         except BindFailed:  # an expected outcome of binding, not a fault
             raise
         except Exception as error:
-            raise _fault(plugin, name, error) from error
-        return _checked(plugin, name, answer)
+            raise _fault(plugin.name, name, error) from error
+        return _checked(plugin.name, name, answer)
 
     return call
 
@@ -171,6 +237,8 @@ def _fault(plugin: str, name: str, error: Exception) -> PluginFault:
 
 def _checked(plugin: str, name: str, answer: Any) -> Any:
     """`answer`, if the method may return it (see `ANSWERS`)."""
+    if isinstance(answer, Rejected) and not answer.reasons:
+        raise PluginFault(plugin, name, PluginContractError("it returned Rejected without a reason"))
     kinds = ANSWERS.get(name)
     if kinds is None or isinstance(answer, kinds):
         return answer

@@ -1,14 +1,13 @@
 """The rules of a compiled policy as plugins of the chain, named `policy/rule`.
 
 A policy is bound to a pod once per template: everything that depends on the pod alone is computed then. The rules of the policy share that
-binding through the cycle state, and with it the subexpressions that they have in common.
+binding (`Attempt.shared`), and with it the subexpressions that they have in common.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,32 +18,99 @@ from wharfinger.framework import cluster_event
 from wharfinger.framework.cluster_event import Change
 from wharfinger.framework.evaluation.lineup import ScoreTerm
 from wharfinger.framework.evaluation.points import ENCODED, PolicyScale
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
-from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
+from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore
+from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
     from wharfinger.compiler.program import BoundPolicy, CompiledPolicy
-    from wharfinger.compiler.rules import Rule
+    from wharfinger.compiler.rules import CompiledFilter, CompiledScore, Rule
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
 
-_CHANGED = object()  # the key of the changed rows, which all rules of a template share
+class _PreparedRule:
+    """A rule of a policy that is bound to a pod; the rules of one policy share the binding."""
+
+    def __init__(self, bound: BoundPolicy, rule: Rule, index: int, snapshot: Snapshot) -> None:
+        self._bound = bound
+        self._rule = rule
+        self._index = index
+        self._token = bound.token(rule, snapshot) if rule.volatility >= Volatility.TIMED else None
+
+    def _changed(self, snapshot: Snapshot, since: int) -> Rows | None:
+        """The rows on which the result may have changed since a revision: all if something else than the row changed for the rule."""
+        token = self._bound.token(self._rule, snapshot)
+        if token != self._token:
+            self._token = token
+            return slice(None)
+        return self._bound.moved(snapshot, since)
+
+
+class PreparedPolicyFilter(_PreparedRule, PreparedFilter):
+    """A filter rule for one template. A clause that only node objects can change is unresolvable: moving pods away would not help."""
+
+    def __init__(self, bound: BoundPolicy, rule: CompiledFilter, index: int, snapshot: Snapshot) -> None:
+        super().__init__(bound, rule, index, snapshot)
+        texts = bound.reasons(index)
+        self.reasons = tuple(Reason(text, bit.volatility is not Volatility.STATIC) for text, bit in zip(texts, rule.bits, strict=True))
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint64]:
+        """The verdicts, as the compiled policy numbers them: a clause that is false, a clause whose value is missing."""
+        return self._bound.filter_bits(self._index, snapshot, rows)
+
+    def changes(self, snapshot: Snapshot, since: int) -> Rows | None:
+        """The rows on which something changed; all rows if a change elsewhere may matter to the rule."""
+        return self._changed(snapshot, since)
+
+
+class QuickPolicyFilter(PreparedPolicyFilter):
+    """A filter rule that can be evaluated on one node in plain Python."""
+
+    def bits_at(self, snapshot: Snapshot, row: int) -> int:
+        """The verdict for one node."""
+        left_out = self._rule.metrics and self._bound.left_out(self._rule, snapshot)
+        return 0 if left_out else self._bound.one_row.filter_bits(self._index, snapshot, row)
+
+
+class PreparedPolicyScore(_PreparedRule, PreparedScore):
+    """A score rule for one template. Raw scores are float64; NaN where the value is missing, +inf where the rule does not apply."""
+
+    def __init__(self, bound: BoundPolicy, rule: CompiledScore, index: int, snapshot: Snapshot) -> None:
+        super().__init__(bound, rule, index, snapshot)
+        self.domains = rule.plan.domains
+
+    def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
+        """The raw scores."""
+        raw, state = self._bound.score(self._index, snapshot, rows)
+        if not (state.item() if len(state) == 1 else state.any()):
+            return raw
+        return ENCODED[state] + raw
+
+    def changes(self, snapshot: Snapshot, since: int, feasible: Mask, flipped: NDArray[np.intp]) -> Rows | None:  # noqa: ARG002 — a rule is scored node by node
+        """The rows on which something changed; all rows if a change elsewhere may matter to the rule."""
+        return self._changed(snapshot, since)
+
+
+class QuickPolicyScore(PreparedPolicyScore):
+    """A score rule that can be evaluated on one node in plain Python."""
+
+    def raw_at(self, snapshot: Snapshot, row: int) -> float:
+        """The raw score of one node."""
+        left_out = self._rule.metrics and self._bound.left_out(self._rule, snapshot)
+        return math.inf if left_out else self._bound.one_row.score(self._index, snapshot, row)
 
 
 class PolicyFilter(FilterPlugin):
-    """A filter rule. A clause that only node objects can change is unresolvable: moving pods away would not help.
-
-    Bits and reasons are as the compiled policy numbers them: a clause that is false, a clause whose value is missing.
-    """
+    """A filter rule as a plugin."""
 
     def __init__(self, policy: CompiledPolicy, index: int) -> None:
         super().__init__()
         self._policy = policy
         self._index = index
         self._rule = rule = policy.filters[index]
+        self._kind = QuickPolicyFilter if is_quick(rule) else PreparedPolicyFilter
         self.name = f"{policy.name}/{rule.name}"
         self.origin = policy.name, rule.name
         self.filter_volatility = rule.volatility
@@ -55,83 +121,27 @@ class PolicyFilter(FilterPlugin):
         """True if the rule reads what has changed."""
         return self._wakes.concern(change)
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
-        """Bind the policy to the pod, and keep the reasons of the rule."""
-        bound = _bound(self._policy, cycle, pod, snapshot)
-        _remember(self._policy, self._rule, cycle, pod, snapshot)
-        texts = bound.reasons(self._index)
-        known = cycle.get(self)
-        if known is None or known[0] is not texts:
-            reasons = (Reason(text, bit.volatility is not Volatility.STATIC) for text, bit in zip(texts, self._rule.bits, strict=True))
-            cycle[self] = texts, tuple(reasons)
-        return None
-
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """The verdicts for `rows`."""
-        bound = _bound(self._policy, cycle, pod, snapshot)
-        return Verdicts(cycle[self][1], bound.filter_bits(self._index, snapshot, rows))
-
-    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
-        """The rows on which something changed; all rows if a change elsewhere may matter to the rule."""
-        return _changes(self._policy, self._rule, cycle, pod, snapshot, since)
-
-
-class QuickPolicyFilter(PolicyFilter):
-    """A filter rule that can be evaluated on one node in plain Python."""
-
-    def filter_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> int:
-        """The verdict for one node."""
-        bound = _bound(self._policy, cycle, pod, snapshot)
-        return 0 if bound.left_out(self._rule, snapshot) else bound.one_row.filter_bits(self._index, pod, snapshot, row)
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter:
+        """The rule, bound to the pod."""
+        return self._kind(_bound(self._policy, attempt), self._rule, self._index, attempt.snapshot)
 
 
 class PolicyScore(ScorePlugin):
-    """A score rule. Raw scores are float64; NaN where the value is missing, +inf where the rule does not apply to the node."""
+    """A score rule as a plugin."""
 
     def __init__(self, policy: CompiledPolicy, index: int) -> None:
         super().__init__()
         self._policy = policy
         self._index = index
         self._rule = rule = policy.scores[index]
+        self._kind = QuickPolicyScore if is_quick(rule) else PreparedPolicyScore
         self.name = f"{policy.name}/{rule.name}"
         self.origin = policy.name, rule.name
         self.score_volatility = rule.volatility
 
-    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — a rule is scored node by node
-        """Keep what the answers of a GLOBAL rule depend on; never skips."""
-        _remember(self._policy, self._rule, cycle, pod, snapshot)
-        return None
-
-    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
-        """The raw scores."""
-        raw, state = _bound(self._policy, cycle, pod, snapshot).score(self._index, snapshot, rows)
-        if not (state.item() if len(state) == 1 else state.any()):
-            return raw
-        return ENCODED[state] + raw
-
-    def score_changes(
-        self,
-        cycle: CycleState,
-        pod: PodView,
-        snapshot: Snapshot,
-        since: int,
-        flipped: NDArray[np.intp],  # noqa: ARG002 — a rule is scored node by node
-    ) -> Rows | None:
-        """The rows on which something changed; all rows if a change elsewhere may matter to the rule."""
-        return _changes(self._policy, self._rule, cycle, pod, snapshot, since)
-
-    def score_domains(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> Sequence[str] | None:  # noqa: ARG002 — the extension point
-        """The topology keys by which the rule counts pods; None if its score depends on more of a node than its domains."""
-        return self._rule.plan.domains
-
-
-class QuickPolicyScore(PolicyScore):
-    """A score rule that can be evaluated on one node in plain Python."""
-
-    def score_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> float:
-        """The raw score of one node."""
-        bound = _bound(self._policy, cycle, pod, snapshot)
-        return math.inf if bound.left_out(self._rule, snapshot) else bound.one_row.score(self._index, pod, snapshot, row)
+    def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore:  # noqa: ARG002 — a rule is scored node by node
+        """The rule, bound to the pod."""
+        return self._kind(_bound(self._policy, attempt), self._rule, self._index, attempt.snapshot)
 
 
 class TieBreak:
@@ -143,9 +153,9 @@ class TieBreak:
         self.policy = policy.name
         self._descending = policy.tie_break[index].descending
 
-    def best(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    def best(self, attempt: Attempt, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """The rows of `rows` (not empty) with the best key, at least one; a missing key is the worst in either direction."""
-        keys = _bound(self._policy, cycle, pod, snapshot).tie_key(self._index, snapshot, rows)
+        keys = _bound(self._policy, attempt).tie_key(self._index, attempt.snapshot, rows)
         if self._descending:
             keys = -keys
         best = keys.min()
@@ -161,11 +171,9 @@ class PolicyRules:
 
     def __init__(self, policy: CompiledPolicy) -> None:
         self.policy = policy
-        self.filters = tuple(
-            (QuickPolicyFilter if is_quick(rule) else PolicyFilter)(policy, index) for index, rule in enumerate(policy.filters)
-        )
+        self.filters = tuple(PolicyFilter(policy, index) for index in range(len(policy.filters)))
         self.scores = tuple(
-            ScoreTerm(plugin=_score(policy, index), weight=rule.weight, tier=rule.tier, scale=PolicyScale(rule))
+            ScoreTerm(plugin=PolicyScore(policy, index), weight=rule.weight, tier=rule.tier, scale=PolicyScale(rule))
             for index, rule in enumerate(policy.scores)
             if rule.weight
         )
@@ -189,44 +197,6 @@ class PolicyRules:
         return [*((plugin.name, "Filter", "", "") for plugin in self.filters), *scored, *evicting]
 
 
-def _score(policy: CompiledPolicy, index: int) -> PolicyScore:
-    return (QuickPolicyScore if is_quick(policy.scores[index]) else PolicyScore)(policy, index)
-
-
-def _remember(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> None:
-    """Keep the token of a GLOBAL rule before its first evaluation; later, `_changes` runs before each evaluation and keeps it."""
-    if rule.volatility is Volatility.GLOBAL and _seen(policy, rule) not in cycle:
-        _changes(policy, rule, cycle, pod, snapshot, snapshot.revision)
-
-
-def _changes(policy: CompiledPolicy, rule: Rule, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: PLR0913, PLR0917 — the framework's arguments and the rule
-    """The rows on which the result of a GLOBAL rule may have changed since a revision; None for no rows."""
-    token, seen = _bound(policy, cycle, pod, snapshot).token(rule, snapshot), _seen(policy, rule)
-    if cycle.get(seen) != token:
-        cycle[seen] = token
-        return slice(None)
-    known = cycle.get(_CHANGED)
-    if known is None or known[0] is not snapshot or known[1] != since:
-        known = cycle[_CHANGED] = snapshot, since, _changed(snapshot, since)
-    rows: Rows | None = known[2]
-    return rows
-
-
-def _changed(snapshot: Snapshot, since: int) -> Rows | None:
-    """The rows on which something changed since a revision; None for no rows. The result is the same for all rules of a template."""
-    nodes, pods = snapshot.node_changes(since), snapshot.usage_changes(since)
-    if nodes is None or pods is None or len(nodes):
-        return slice(None)
-    return pods if len(pods) else None
-
-
-def _seen(policy: CompiledPolicy, rule: Rule) -> Hashable:
-    """The key of the token at a rule's last evaluation."""
-    return policy, id(rule)
-
-
-def _bound(policy: CompiledPolicy, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> BoundPolicy:
-    found: BoundPolicy | None = cycle.get(policy)
-    if found is None or found.strings is not snapshot.strings:
-        found = cycle[policy] = policy.bind(pod, snapshot)
-    return found.of(pod)
+def _bound(policy: CompiledPolicy, attempt: Attempt) -> BoundPolicy:
+    """The policy bound to the pod, once per template."""
+    return attempt.shared.once(policy, lambda: policy.bind(attempt.pod, attempt.snapshot))

@@ -40,53 +40,6 @@ class Reason:
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Verdicts:
-    """A filter's answer for some rows.
-
-    `bits` `(n_rows,)` unsigned: 0 passes; bit i set means that `reasons[i]` applies. A node is unresolvable if any reason of a set bit is.
-    For one pod template the reasons stay the same tuple from call to call, whatever the rows.
-    """
-
-    reasons: tuple[Reason, ...]
-    bits: Bits
-
-
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """Answer of PreFilter or PreScore: the plugin does not apply to this pod, so its Filter or Score is not called."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """Answer of PreFilter: no node can take the pod, for these reasons. An unresolvable reason ends the cycle at once."""
-
-    reasons: tuple[Reason, ...]
-
-    @property
-    def resolvable(self) -> bool:
-        """True if removing pods could help."""
-        return all(reason.resolvable for reason in self.reasons)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSet:
-    """Answer of PreFilter: only the nodes of these names are considered; names that do not exist are allowed."""
-
-    names: frozenset[str]
-
-
-PreFilterAnswer: TypeAlias = Skip | Rejected | NodeSet | None
-PreScoreAnswer: TypeAlias = Skip | None
-
-SKIP = Skip()
-
-
-def single(reason: Reason, rejected: Mask) -> Verdicts:
-    """The verdicts of a filter with one reason, from the mask of the rows it rejects."""
-    return Verdicts((reason,), rejected.view(np.uint8) if rejected.flags.c_contiguous else rejected.astype(np.uint8))
-
-
 MAX_NODE_SCORE = 100
 
 

@@ -90,7 +90,7 @@ class SchedulingCycle:
     def _place(self, queued: QueuedPod, node: str, decision: Decision) -> None:
         pod = queued.pod
         decided = DecisionSummary.of(decision)
-        placement = Placement(pod=pod, node=node, cycle=decision.evaluation.cycle)
+        placement = Placement(pod=pod, node=node, shared=decision.evaluation.shared)
         self._cluster.state.assume(pod, node)
         refusal = self._reserve(queued, placement)
         if refusal is not None:

@@ -15,8 +15,8 @@ import numpy as np
 
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.prepared import Attempt, PreparedFilter, Shared, Skip
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.simulate.workloads import Workload
@@ -97,10 +97,10 @@ def _rules(chain: Chain, snapshot: Snapshot, pod: PodView, clock: Clock) -> tupl
 
 def _filter_time(plugin: FilterPlugin, pod: PodView, snapshot: Snapshot, clock: Clock) -> RuleTime:
     def run() -> bool:
-        cycle = CycleState()
-        if plugin.pre_filter(cycle, pod, snapshot) is not None:
+        answer = plugin.prepare_filter(Attempt(pod, snapshot, Shared()))
+        if not isinstance(answer, PreparedFilter) or answer.nodes is not None:
             return False
-        plugin.filter(cycle, pod, snapshot, ALL)
+        answer.bits(snapshot, ALL)
         return True
 
     return RuleTime(rule=plugin.name, point="filter", microseconds=_least(run, clock))
@@ -110,12 +110,10 @@ def _score_time(plugin: ScorePlugin, pod: PodView, snapshot: Snapshot, clock: Cl
     everything = np.ones(snapshot.n_nodes, np.bool_)
 
     def run() -> bool:
-        cycle = CycleState()
-        if isinstance(plugin, FilterPlugin) and plugin.pre_filter(cycle, pod, snapshot) is not None:
-            cycle = CycleState()
-        if plugin.pre_score(cycle, pod, snapshot, everything) is not None:
+        answer = plugin.prepare_score(Attempt(pod, snapshot, Shared()), everything)
+        if isinstance(answer, Skip):
             return False
-        plugin.score(cycle, pod, snapshot, ALL)
+        answer.raw(snapshot, ALL)
         return True
 
     return RuleTime(rule=plugin.name, point="score", microseconds=_least(run, clock))

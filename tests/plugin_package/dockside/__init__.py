@@ -6,7 +6,8 @@ import numpy as np
 from pydantic import Field
 
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
-from wharfinger.framework.verdict import Reason, single
+from wharfinger.framework.prepared import PreparedFilter, PreparedScore
+from wharfinger.framework.verdict import Reason
 from wharfinger.language.semantics.catalogue import Volatility
 
 
@@ -25,10 +26,31 @@ class Draft(FilterPlugin, ScorePlugin):
     score_volatility = Volatility.ROW
     default_weight = 7
 
-    def filter(self, cycle, pod, snapshot, rows):
-        """The verdicts for `rows`."""
-        return single(Reason("node(s) lay too deep"), snapshot.pod_count[rows] >= self.arguments.most_pods)
+    def prepare_filter(self, attempt):
+        """The filter for the pods of this pod's template."""
+        return TooDeep(self.arguments.most_pods)
 
-    def score(self, cycle, pod, snapshot, rows):
+    def prepare_score(self, attempt, feasible):
+        """The score for the pods of this pod's template."""
+        return Emptiness()
+
+
+class TooDeep(PreparedFilter):
+    """Rejects nodes with too many pods."""
+
+    reasons = (Reason("node(s) lay too deep"),)
+
+    def __init__(self, most_pods):
+        self.most_pods = most_pods
+
+    def bits(self, snapshot, rows):
+        """The verdicts for `rows`."""
+        return snapshot.pod_count[rows] >= self.most_pods
+
+
+class Emptiness(PreparedScore):
+    """Likes nodes with few pods."""
+
+    def raw(self, snapshot, rows):
         """Points for `rows`: 100 for an empty node."""
         return np.maximum(0, 100 - 10 * snapshot.pod_count[rows])

@@ -65,4 +65,4 @@ def test_a_division_by_zero_is_missing_and_nothing_is_said_about_it() -> None:
     policy, incoming = compiled(text), pod("p")
     snapshot = cluster(node("a", cpu="0"), node("b")).snapshot()
     one = policy.bind(incoming, snapshot).one_row
-    assert [one.score(0, incoming, snapshot, row) for row in range(2)] == [0, 100]
+    assert [one.score(0, snapshot, row) for row in range(2)] == [0, 100]

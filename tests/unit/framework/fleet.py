@@ -12,7 +12,8 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler.program import compile_policy
 from wharfinger.framework import chain, registry
 from wharfinger.framework.extension import Arguments, FilterPlugin, Plugin, ScorePlugin
-from wharfinger.framework.verdict import SKIP, NodeSet, Reason, Rejected, Verdicts
+from wharfinger.framework.prepared import SKIP, PreparedFilter, PreparedScore, Rejected
+from wharfinger.framework.verdict import Reason
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.report.render import render
 from wharfinger.language.semantics.catalogue import Volatility
@@ -83,25 +84,50 @@ class Stub(FilterPlugin, ScorePlugin):
     filter_volatility = Volatility.STATIC
     score_volatility = Volatility.STATIC
 
-    def pre_filter(self, cycle, pod, snapshot):
+    def prepare_filter(self, attempt):
         told = self.arguments
         if told.skip:
             return SKIP
         if told.refuse:
             return Rejected((Reason(told.refuse, resolvable=not told.refuse_for_good),))
-        return None if told.only is None else NodeSet(frozenset(told.only))
+        texts = sorted({text for reasons in told.reject.values() for text in reasons})
 
-    def filter(self, cycle, pod, snapshot, rows):
-        texts = sorted({text for reasons in self.arguments.reject.values() for text in reasons})
-        reasons = tuple(Reason(text, text not in self.arguments.unresolvable) for text in texts)
-        bits = [sum(1 << texts.index(text) for text in self.arguments.reject.get(name, ())) for name in snapshot.names]
-        return Verdicts(reasons, np.array(bits, np.uint64)[rows])
+        def bits(snapshot, rows):
+            found = [sum(1 << texts.index(text) for text in told.reject.get(name, ())) for name in snapshot.names]
+            return np.array(found, np.uint64)[rows]
 
-    def pre_score(self, cycle, pod, snapshot, feasible):
-        return SKIP if self.arguments.skip else None
+        nodes = None if told.only is None else frozenset(told.only)
+        return Told(bits=bits, reasons=tuple(Reason(text, text not in told.unresolvable) for text in texts), nodes=nodes)
 
-    def score(self, cycle, pod, snapshot, rows):
-        return np.array([int(self.arguments.scores.get(name, 0)) for name in snapshot.names], np.int64)[rows]
+    def prepare_score(self, attempt, feasible):
+        told = self.arguments
+        return SKIP if told.skip else Points(lambda snapshot, rows: np.array([int(told.scores.get(n, 0)) for n in snapshot.names])[rows])
+
+
+NO = (Reason("no"),)
+
+
+class Told(PreparedFilter):
+    """A prepared filter that answers with what `bits(snapshot, rows)` returns; more functions and values by name."""
+
+    def __init__(self, bits, reasons=NO, **others):
+        self._bits = bits
+        self.reasons = reasons
+        vars(self).update(others)
+
+    def bits(self, snapshot, rows):
+        return self._bits(snapshot, rows)
+
+
+class Points(PreparedScore):
+    """A prepared score that answers with what `raw(snapshot, rows)` returns; more functions and values by name."""
+
+    def __init__(self, raw, **others):
+        self._raw = raw
+        vars(self).update(others)
+
+    def raw(self, snapshot, rows):
+        return self._raw(snapshot, rows)
 
 
 def stub(name, base=Stub, **attributes) -> type[Plugin]:

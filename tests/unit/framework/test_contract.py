@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tests.unit.framework import fleet
-from wharfinger.errors import PluginContractError
+from wharfinger.errors import PluginContractError, PluginFault
 from wharfinger.framework.evaluation import cycle
-from wharfinger.framework.verdict import DefaultNormalize, Reason, Rejected, Verdicts
+from wharfinger.framework.prepared import Rejected
+from wharfinger.framework.verdict import DefaultNormalize, Reason
 from wharfinger.language.semantics.catalogue import Volatility
 
 REASON = Reason("no")
@@ -19,50 +20,55 @@ def bits(*values, dtype=np.uint8):
 
 
 FILTERS = {
-    "filter returned NoneType, not Verdicts": None,
-    "filter returned list, not an array": Verdicts((REASON,), [0, 0]),
-    r"filter returned an array of shape \(3,\) for 2 node\(s\)": Verdicts((REASON,), bits(0, 0, 0)),
-    "filter returned an array of float64, not of unsigned integers": Verdicts((REASON,), bits(0, 0, dtype=float)),
-    "filter returned an array of int64, not of unsigned integers": Verdicts((REASON,), bits(0, -1, dtype=np.int64)),
-    r"filter set bit 1, but gave 1 reason\(s\)": Verdicts((REASON,), bits(0, 2)),
-    "filter returned reasons that are not Reason values": Verdicts(("no",), bits(0, 1)),
-    "filter returned 65 reasons; at most 64 have a bit": Verdicts((REASON,) * 65, bits(0, 1)),
+    r"\.bits returned list, not an array": ((REASON,), [0, 0]),
+    r"\.bits returned an array of shape \(3,\) for 2 node\(s\)": ((REASON,), bits(0, 0, 0)),
+    r"\.bits returned an array of float64, not of unsigned integers": ((REASON,), bits(0, 0, dtype=float)),
+    r"\.bits returned an array of int64, not of unsigned integers": ((REASON,), bits(0, -1, dtype=np.int64)),
+    r"\.bits set bit 1, but gave 1 reason\(s\)": ((REASON,), bits(0, 2)),
+    r"\.reasons is not a tuple of Reason values": (("no",), bits(0, 1)),
+    " has 65 reasons; at most 64 have a bit": ((REASON,) * 65, bits(0, 1)),
 }
 SCORES = {
-    "score returned list, not an array": [1, 2],
-    r"score returned an array of shape \(1, 2\) for 2 node\(s\)": np.zeros((1, 2), np.int64),
-    "score returned a score that is not finite: nan": np.array([1.0, np.nan]),
-    "score returned a score that is not finite: inf": np.array([np.inf, 1.0]),
-    "score returned an array of bool, not of int64 or float64": np.array([True, False]),
-    "score returned an array of float64, not of int64, and has no normalization": np.array([1.0, 2.0]),
+    "raw returned list, not an array": [1, 2],
+    r"raw returned an array of shape \(1, 2\) for 2 node\(s\)": np.zeros((1, 2), np.int64),
+    "raw returned a score that is not finite: nan": np.array([1.0, np.nan]),
+    "raw returned a score that is not finite: inf": np.array([np.inf, 1.0]),
+    "raw returned an array of bool, not of int64 or float64": np.array([True, False]),
+    "raw returned an array of float64, not of int64, and has no normalization": np.array([1.0, 2.0]),
     r"gave a node 101 points; points are in 0\.\.100": np.array([5, 101]),
     r"gave a node -1 points; points are in 0\.\.100": np.array([-1, 5]),
 }
 
 
+def scoring(raw):
+    """A `prepare_score` whose score is what `raw(snapshot, rows)` returns."""
+    return lambda *_: fleet.Points(raw)
+
+
 @pytest.mark.parametrize(("message", "answer"), FILTERS.items(), ids=FILTERS)
 def test_filter(message, answer):
-    plugin = fleet.stub("Broken", filter=lambda *_: answer)
-    with pytest.raises(PluginContractError, match=rf"^Broken\.{message}"):
+    reasons, found = answer
+    plugin = fleet.stub("Broken", prepare_filter=lambda *_: fleet.Told(lambda *_: found, reasons))
+    with pytest.raises(PluginContractError, match=rf"^Broken{message}"):
         cycle.decide(fleet.chain_of(plugin), fleet.state("a", "b").snapshot(), fleet.pod())
 
 
 @pytest.mark.parametrize(("message", "answer"), SCORES.items(), ids=SCORES)
 def test_score(message, answer):
-    plugin = fleet.stub("Broken", score=lambda *_: answer)
+    plugin = fleet.stub("Broken", prepare_score=scoring(lambda *_: answer))
     with pytest.raises(PluginContractError, match=rf"^Broken(\.| ){message}"):
         cycle.decide(fleet.chain_of(plugin), fleet.state("a", "b").snapshot(), fleet.pod())
 
 
 @pytest.mark.parametrize("answer", [np.array([np.nan]), np.array([101]), np.array([-1]), np.array([1, 2]), np.array([1.5])], ids=str)
 def test_a_score_is_checked_also_when_one_row_is_asked_again(answer):
-    def score(_self, _cycle, _pod, snapshot, rows):
+    def raw(snapshot, rows):
         return np.zeros(snapshot.n_nodes, np.int64) if isinstance(rows, slice) else answer
 
-    decider = cycle.Decider(fleet.chain_of(fleet.stub("Broken", score=score, score_volatility=Volatility.ROW)))
+    decider = cycle.Decider(fleet.chain_of(fleet.stub("Broken", prepare_score=scoring(raw), score_volatility=Volatility.ROW)))
     state = fleet.state("a", "b")
     state.assume(fleet.pod("one"), decider.decide(state.snapshot(), fleet.pod("one")).node)
-    with pytest.raises(PluginContractError, match=r"^Broken"):
+    with pytest.raises((PluginContractError, PluginFault), match=r"Broken( gave|\.raw returned| failed in raw_at)"):
         decider.decide(state.snapshot(), fleet.pod("two"))
 
 
@@ -81,7 +87,7 @@ class Wild(DefaultNormalize):
     ],
 )
 def test_normalization(high, message):
-    plugin = fleet.stub("Broken", score=lambda *_: np.array([0, high]), normalization=Wild())
+    plugin = fleet.stub("Broken", prepare_score=scoring(lambda *_: np.array([0, high])), normalization=Wild())
     with pytest.raises(PluginContractError, match=f"^Broken ?{message}"):
         cycle.decide(fleet.chain_of(plugin), fleet.state("a", "b").snapshot(), fleet.pod())
 
@@ -101,12 +107,16 @@ def test_normalized_points_are_checked_where_feasible_only():
 @pytest.mark.parametrize(
     ("point", "answer", "message"),
     [
-        ("pre_filter", False, r"Broken\.pre_filter returned bool"),
-        ("pre_filter", Rejected(()), r"Broken\.pre_filter returned Rejected without a reason"),
-        ("pre_score", "skip", r"Broken\.pre_score returned str"),
+        (
+            "prepare_filter",
+            None,
+            "Broken failed in prepare_filter: PluginContractError: it returned NoneType, not PreparedFilter or Skip or Rejected",
+        ),
+        ("prepare_filter", Rejected(()), "Broken failed in prepare_filter: PluginContractError: it returned Rejected without a reason"),
+        ("prepare_score", "skip", "Broken failed in prepare_score: PluginContractError: it returned str, not PreparedScore or Skip"),
     ],
 )
 def test_preparing_points(point, answer, message):
     plugin = fleet.stub("Broken", **{point: lambda *_: answer})
-    with pytest.raises(PluginContractError, match=message):
+    with pytest.raises(PluginFault, match=message):
         cycle.decide(fleet.chain_of(plugin), fleet.state("a").snapshot(), fleet.pod())

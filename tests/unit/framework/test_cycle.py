@@ -10,7 +10,7 @@ from wharfinger.errors import StaleSnapshot, UnknownObject
 from wharfinger.framework import chain
 from wharfinger.framework.evaluation import cycle
 from wharfinger.framework.extension import PostFilterOutcome, PostFilterPlugin
-from wharfinger.framework.verdict import DefaultNormalize, Reason
+from wharfinger.framework.verdict import DefaultNormalize
 
 A, B, C = (fleet.stub(name) for name in "ABC")
 
@@ -125,7 +125,7 @@ class Evictor(PostFilterPlugin):
     name = "Evictor"
     outcome = PostFilterOutcome(message="tried: nothing to evict")
 
-    def post_filter(self, cycle, pod, snapshot, rejection):
+    def post_filter(self, attempt, rejection):
         self.seen = rejection.rejected.tolist(), rejection.unresolvable.tolist()
         return self.outcome
 
@@ -195,9 +195,8 @@ def test_a_plugin_may_depend_on_more_than_the_template():
         def identity(self, pod):
             return pod.name
 
-        def filter(self, cycle, pod, snapshot, rows):
-            verdicts = super().filter(cycle, pod, snapshot, rows)
-            return type(verdicts)((Reason("not mine"),), np.array([pod.name != name for name in snapshot.names])[rows].astype(np.uint8))
+        def prepare_filter(self, attempt):
+            return fleet.Told(lambda snapshot, rows: np.array([attempt.pod.name != name for name in snapshot.names])[rows])
 
     decider = cycle.Decider(fleet.chain_of(Named))
     snapshot = fleet.state(*ABC).snapshot()

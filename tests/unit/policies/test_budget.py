@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.unit.policies.slow_rules import slow_rule
 from tests.unit.scheduler.running import node, pod, running
 from tests.unit.simulate.clusters import policy
 from wharfinger.framework.chain import assemble, with_policies
@@ -33,11 +34,9 @@ class Slowed:
         self.chain = assemble(policies)
         rules = next(found for found in self.chain.rules if found.policy.name == "slow")
         if rule == "a filter":
-            self.slow(rules.filters[0], "filter")
-            self.slow(rules.filters[0], "filter_one")
+            slow_rule(rules.filters[0], "prepare_filter", ("bits", "bits_at"), self.take)
         elif rule == "a score":
-            self.slow(rules.scores[0].plugin, "score")
-            self.slow(rules.scores[0].plugin, "score_one")
+            slow_rule(rules.scores[0].plugin, "prepare_score", ("raw", "raw_at"), self.take)
         elif rule == "a tie break":
             self.slow(rules.tie_breaks[0], "best")
         else:

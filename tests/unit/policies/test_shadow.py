@@ -3,6 +3,7 @@
 import asyncio
 
 from tests.unit.compiler.texts import compiled
+from tests.unit.policies.slow_rules import slow_rule
 from tests.unit.policies.stores import BASE, policy, story
 from tests.unit.scheduler.running import node, pod, running
 from wharfinger.framework.chain import with_policies
@@ -144,9 +145,7 @@ async def test_a_shadow_that_takes_too_long_pauses_and_is_tried_again():
         chain = policies.shadows["wharfinger"]["where"]
         rules = next(found for found in chain.rules if found.policy is slow)
         taken = [0.05]
-        for name in ("filter", "filter_one"):
-            usual = getattr(rules.filters[0], name)
-            setattr(rules.filters[0], name, lambda *asked, usual=usual: (world.clock.move(taken[0]), usual(*asked))[1])
+        slow_rule(rules.filters[0], "prepare_filter", ("bits", "bits_at"), lambda: world.clock.move(taken[0]))
         world.subscribers.subscribe({Decided: lambda event: shadows.compare(event.profile, event.decision)})
         for number in range(IN_A_ROW + 5):
             world.cluster.put(pod(f"p-{number}", cpu="1m"))

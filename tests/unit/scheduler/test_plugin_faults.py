@@ -11,7 +11,8 @@ from tests.unit.scheduler.running import Watching, node, pod, running, view
 from wharfinger.errors import PluginFault
 from wharfinger.framework import extension, plugin_faults
 from wharfinger.framework.chain import Chain, Link, assemble
-from wharfinger.framework.verdict import Reason, single
+from wharfinger.framework.prepared import PreparedFilter, PreparedScore
+from wharfinger.framework.verdict import Reason
 from wharfinger.scheduler.profiles import Profile
 from wharfinger.telemetry.scheduling import place_of
 
@@ -23,18 +24,17 @@ def unfit(pod):
 HARMLESS = {
     "identity": unfit,
     "may_help": lambda pod, change, snapshot: True,
-    "filter": lambda cycle, pod, snapshot, rows: single(Reason("unfit"), (snapshot.pod_count[rows] < 0) | unfit(pod)),
-    "filter_one": lambda cycle, pod, snapshot, row: int(unfit(pod)),
-    "filter_changes": lambda cycle, pod, snapshot, since: snapshot.usage_changes(since),
-    "filter_if": lambda cycle, pod, supposed: (),
-    "score": lambda cycle, pod, snapshot, rows: snapshot.pod_count[rows] * 0,
-    "score_one": lambda cycle, pod, snapshot, row: 0,
-    "score_changes": lambda cycle, pod, snapshot, since, flipped: snapshot.usage_changes(since),
+    "bits": lambda pod, snapshot, rows: (snapshot.pod_count[rows] < 0) | unfit(pod),
+    "bits_at": lambda pod, snapshot, row: int(unfit(pod)),
+    "changes": lambda pod, snapshot, since, *_: snapshot.usage_changes(since),
+    "supposing": lambda pod, supposed: (),
+    "raw": lambda pod, snapshot, rows: snapshot.pod_count[rows] * 0,
+    "raw_at": lambda pod, snapshot, row: 0,
     "sort_key": lambda pod: -pod.priority,
-    "post_filter": lambda cycle, pod, snapshot, rejection: extension.PostFilterOutcome(message="no way out"),
+    "post_filter": lambda attempt, rejection: extension.PostFilterOutcome(message="no way out"),
     "permit": lambda placement, waiting: extension.Permission(),
 }
-"""What each method answers while nothing is wrong; None where nothing is said here."""
+"""What each method answers while nothing is wrong; None where nothing is said here. Those of prepared rules get the pod first."""
 AWAITED = {"pre_bind", "bind", "post_bind"}
 
 
@@ -42,22 +42,41 @@ class Broken(Exception):
     """What the plugin raises."""
 
 
+PREPARED = {"prepare_filter": PreparedFilter, "prepare_score": PreparedScore}
+METHODS = sorted({*plugin_faults.calls(), *plugin_faults.calls_of(PreparedFilter), *plugin_faults.calls_of(PreparedScore)})
+
+
 def everything(failing):
     """A plugin at every extension point that does no harm, but that one method raises for pods called `victim…`, as long as `ill`."""
 
+    def happens(plugin, name, pod):
+        plugin.called.add(name)
+        if name == failing and plugin.ill and pod.name.startswith("victim"):
+            raise Broken("broken")
+
     def method(name):
         def call(self, *arguments):
-            self.called.add(name)
             about = next(found for found in arguments if hasattr(found, "pod") or hasattr(found, "template"))
             pod = getattr(about, "pod", about)
-            if name == failing and self.ill and pod.name.startswith("victim"):
-                raise Broken("broken")
+            happens(self, name, pod)
+            if name in PREPARED:
+                return prepared(self, PREPARED[name], pod)
             return HARMLESS.get(name, lambda *_: False if name == "bind" else None)(*arguments)
 
         async def awaited(self, *arguments):
             return call(self, *arguments)
 
         return awaited if name in AWAITED else call
+
+    def prepared(plugin, base, pod):
+        def method(name):
+            def call(_self, *arguments):
+                happens(plugin, name, pod)
+                return HARMLESS[name](pod, *arguments)
+
+            return call
+
+        return type("Rule", (base,), {"reasons": (Reason("unfit"),), **{name: method(name) for name in plugin_faults.calls_of(base)}})()
 
     methods = {name: method(name) for name in plugin_faults.calls()}
     plugin = type("Everything", tuple(extension.POINTS.values()), {"name": "Everything", **methods})()
@@ -84,7 +103,7 @@ async def everything_happens(world, prefix):
     await world.pass_time(1)
 
 
-@pytest.mark.parametrize("failing", sorted(plugin_faults.calls()))
+@pytest.mark.parametrize("failing", METHODS)
 def test_a_plugin_that_raises_harms_only_the_pods_it_is_asked_about(failing):
     plugin = everything(failing)
 
@@ -128,7 +147,7 @@ def test_a_plugin_that_raises_harms_only_the_pods_it_is_asked_about(failing):
     asyncio.run(story())
 
 
-TOLD = sorted(plugin_faults.calls().keys() - {"may_help", "sort_key", "unreserve", "post_bind"})
+TOLD = sorted(set(METHODS) - {"may_help", "sort_key", "unreserve", "post_bind"})
 """Where the pod concerned waits because of the fault, so that it has to be told why."""
 
 

@@ -20,7 +20,6 @@ from wharfinger.compiler.evaluation import schedule
 from wharfinger.compiler.evaluation.row_code import OneRow
 from wharfinger.compiler.normalize import SKIPPED, VALUE
 from wharfinger.compiler.rules import CompiledScore, Rule
-from wharfinger.model.columns.strings import StringTable
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
@@ -75,42 +74,32 @@ _NO_ROWS: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
 
 
 class BoundPolicy:
-    """One policy for one pod on one cluster (any number of its snapshots)."""
+    """One policy for one pod on one cluster (any number of its snapshots).
 
-    __slots__ = ("_frame", "_one_row", "_pod", "_policy", "_program", "_reasons", "_registers", "_start", "_static", "_strings")
+    It also answers for other pods of the template, if the policy does not read their identity and none of them is placed yet.
+    """
 
-    def __init__(self, policy: CompiledPolicy, pod: PodView, strings: StringTable) -> None:
+    __slots__ = ("_frame", "_moved", "_one_row", "_placed", "_pod", "_policy", "_reasons", "_registers", "_start", "_static", "_strings")
+
+    def __init__(self, policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> None:
         self._policy = policy
-        self._program = policy.program
         self._pod = pod
-        self._strings = strings
+        self._placed = snapshot.placement(pod.uid) is not None
+        self._strings = strings = snapshot.strings
         self._static = policy.static_columns(strings)
         self._start = schedule.bound(policy.program, pod, strings=strings)
+        self._moved: tuple[Snapshot, int, Rows | None] | None = None
         self._frame: AtRows | None = None
         self._registers: schedule.Registers = self._start
         self._one_row: OneRow | None = None
         self._reasons: dict[int, tuple[str, ...]] = {}
 
     @property
-    def strings(self) -> StringTable:
-        """The string table whose codes it uses; it cannot be used with another one."""
-        return self._strings
-
-    def of(self, pod: PodView) -> BoundPolicy:
-        """Itself for another pod of the same template, from now on; only who is left out of selections changes."""
-        if pod is not self._pod:
-            self._pod = pod
-            self._frame = None
-            if self._policy.rules_read_identity:
-                self._reasons.clear()
-        return self
-
-    @property
     def one_row(self) -> OneRow:
         """The rules in the policy's `row_code` for one node at a time; there must be some."""
         if self._one_row is None:
             assert self._policy.row_code is not None  # noqa: S101 — callers have checked `is_quick`
-            self._one_row = OneRow(self._policy.row_code, self._start, self.static_column)
+            self._one_row = OneRow(self._policy.row_code, self._pod, self._start, self.static_column, placed=self._placed)
         return self._one_row
 
     def reasons(self, index: int) -> tuple[str, ...]:
@@ -196,9 +185,17 @@ class BoundPolicy:
         moment = snapshot.moment if watch.timed or rule.metrics else None
         if not watch.selections:
             return moment
-        registers = schedule.framed(self._start, AtRows(snapshot, self._pod, _NO_ROWS))
+        registers = schedule.framed(self._start, AtRows(snapshot, self._pod, _NO_ROWS, self._placed))
         schedule.run(watch.steps, registers)
         return (moment, *((registers[place], registers[place].follow()) for place in watch.selections))
+
+    def moved(self, snapshot: Snapshot, since: int) -> Rows | None:
+        """The rows on which something changed since a revision; None for no rows, all rows if a node object changed."""
+        if self._moved is None or self._moved[0] is not snapshot or self._moved[1] != since:
+            nodes, pods = snapshot.node_changes(since), snapshot.usage_changes(since)
+            rows: Rows | None = slice(None) if nodes is None or pods is None or len(nodes) else pods if len(pods) else None
+            self._moved = snapshot, since, rows
+        return self._moved[2]
 
     # ── evaluation ──
 
@@ -233,7 +230,7 @@ class BoundPolicy:
         if frame is None or frame.snapshot is not snapshot or (frame.rows is not rows and not _all_rows(frame.rows, rows)):
             if snapshot.strings is not self._strings:
                 raise ValueError("a bound policy was asked about another cluster")
-            frame = self._frame = AtRows(snapshot, self._pod, rows)
+            frame = self._frame = AtRows(snapshot, self._pod, rows, self._placed)
             self._registers = schedule.framed(self._start, frame)
         return frame
 
@@ -242,7 +239,7 @@ class BoundPolicy:
         key = (part.register, *(self._start[place] for place in part.depends), self._pod.template if part.of_pod else None)
 
         def evaluate(rows: Rows) -> Any:
-            fresh = schedule.framed(self._start, AtRows(snapshot, self._pod, rows))
+            fresh = schedule.framed(self._start, AtRows(snapshot, self._pod, rows, self._placed))
             with np.errstate(all="ignore"):  # needed if the caller is code for one row, which sets no error state
                 schedule.run(part.steps, fresh)
             return fresh[part.register]

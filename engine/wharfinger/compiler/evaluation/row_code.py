@@ -128,40 +128,41 @@ Static = Callable[[StaticPart, Snapshot], Any]
 class OneRow:
     """The rules of one policy for one pod, one node at a time; the answers of all rules are kept for the last node.
 
-    `static` returns the column of a static part for all rows.
+    `static` returns the column of a static part for all rows. `placed` as in `AtNode`.
     """
 
-    __slots__ = ("_answers", "_code", "_columns", "_pod", "_row", "_since", "_snapshot", "_start", "_static")
+    __slots__ = ("_answers", "_code", "_columns", "_placed", "_pod", "_row", "_since", "_snapshot", "_start", "_static")
 
-    def __init__(self, code: RowCode, start: Registers, static: Static) -> None:
+    def __init__(self, code: RowCode, pod: PodView, start: Registers, static: Static, *, placed: bool) -> None:
         self._code = code
+        self._pod = pod
+        self._placed = placed
         self._start = start
         self._static = static
         self._columns: list[Any] | None = None  # of static parts, valid since the revision `_since`
         self._since = 0
         self._snapshot: Snapshot | None = None
-        self._pod: PodView | None = None
         self._row = -1
         self._answers: tuple[Any, ...] = ()
 
-    def filter_bits(self, index: int, pod: PodView, snapshot: Snapshot, row: int) -> int:
+    def filter_bits(self, index: int, snapshot: Snapshot, row: int) -> int:
         """Why filter number `index` rejects the node of a row: one bit per reason, 0 if it passes."""
-        if row != self._row or snapshot is not self._snapshot or pod is not self._pod:
-            self._evaluate(pod, snapshot, row)
+        if row != self._row or snapshot is not self._snapshot:
+            self._evaluate(snapshot, row)
         bits: int = self._answers[self._code.filters[index]]
         return bits
 
-    def score(self, index: int, pod: PodView, snapshot: Snapshot, row: int) -> float:
+    def score(self, index: int, snapshot: Snapshot, row: int) -> float:
         """The raw value of score number `index` at the node of a row; NaN if missing, infinite if the rule is left out."""
-        if row != self._row or snapshot is not self._snapshot or pod is not self._pod:
-            self._evaluate(pod, snapshot, row)
+        if row != self._row or snapshot is not self._snapshot:
+            self._evaluate(snapshot, row)
         value: float = self._answers[self._code.scores[index]]
         return value
 
-    def _evaluate(self, pod: PodView, snapshot: Snapshot, row: int) -> None:
+    def _evaluate(self, snapshot: Snapshot, row: int) -> None:
         changed = snapshot.node_changes(self._since)
         columns = self._columns
         if columns is None or changed is None or len(changed):
             columns = self._columns = [self._static(part, snapshot) for part in self._code.static]
-        self._since, self._snapshot, self._pod, self._row = snapshot.revision, snapshot, pod, row
-        self._answers = self._code.run(AtNode(snapshot, pod, row), self._start, columns)
+        self._since, self._snapshot, self._row = snapshot.revision, snapshot, row
+        self._answers = self._code.run(AtNode(snapshot, self._pod, row, self._placed), self._start, columns)

@@ -293,7 +293,7 @@ def select_kernel(node: Node) -> tuple[Callable[..., Selection | CorrectedSelect
 
     def select(frame: AtRows, *captured: Any) -> Selection | CorrectedSelection:
         kept = counted.kept(frame.snapshot, captured)
-        own = frame.snapshot.placement(frame.pod.uid)
+        own = frame.snapshot.placement(frame.pod.uid) if frame.placed else None
         return kept if own is None else frame.snapshot.corrected(kept, Corrections({}, {own.pod.uid: (own, None)}))
 
     return select, captures
@@ -324,7 +324,7 @@ class _Apart:
             if found:
                 weigh = self._few.weigh(captured)
                 placements = {placement.pod.uid: (placement, weigh(placement.pod)) for placement in found}
-        own = snapshot.placement(frame.pod.uid)
+        own = snapshot.placement(frame.pod.uid) if frame.placed else None
         if own is not None:
             placements[own.pod.uid] = (own, None)
         return snapshot.corrected(kept, Corrections(classes, placements)) if classes or placements else kept

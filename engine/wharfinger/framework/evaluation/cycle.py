@@ -17,10 +17,10 @@ from wharfinger.framework.evaluation.best_rows import Arrangements
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.kept_result import Evaluation
-from wharfinger.framework.evaluation.question import Question
 from wharfinger.framework.evaluation.stopwatch import Stopwatch
 from wharfinger.framework.evaluation.supposition import Trial
 from wharfinger.framework.extension import PostFilterOutcome, Rejection
+from wharfinger.framework.prepared import Attempt
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
@@ -113,14 +113,15 @@ def _post_filter(chain: Chain, snapshot: Snapshot, pod: PodView, evaluation: Eva
     diagnosis = Diagnosis(evaluation.filtering, snapshot.n_nodes)
     outcome = PostFilterOutcome()
     refusal = evaluation.filtering.refusal
-    trial = Trial(evaluation.filtering.slots, Question(evaluation.cycle, pod, snapshot), () if refusal is None else refusal.reasons)
+    attempt = Attempt(pod, snapshot, evaluation.shared)
+    trial = Trial(evaluation.filtering.slots, attempt, () if refusal is None else refusal.reasons)
     messages = []
     allowed = evaluation.evictable(pod, snapshot)
     for plugin in chain.post_filters if snapshot.n_nodes else ():
         rejection = Rejection(
             rejected=np.ones(snapshot.n_nodes, np.bool_), unresolvable=diagnosis.unresolvable, trial=trial, evictable=allowed
         )
-        outcome = plugin.post_filter(evaluation.cycle, pod, snapshot, rejection)
+        outcome = plugin.post_filter(attempt, rejection)
         messages += [outcome.message] if outcome.message else []
         if outcome.nominated is not None:
             break

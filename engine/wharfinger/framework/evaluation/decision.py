@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wharfinger.errors import StaleSnapshot, UnknownObject
+from wharfinger.framework.evaluation.changes import ALL
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.kept_result import Evaluation
-from wharfinger.framework.evaluation.question import ALL
 from wharfinger.framework.evaluation.scoring import ScoreSlot
 from wharfinger.language.report.wording import count
 

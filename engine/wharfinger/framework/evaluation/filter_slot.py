@@ -1,24 +1,24 @@
-"""One filter's answers, kept for one template: its PreFilter result for the pod, and its verdict on every node.
+"""One filter prepared for one template, with its verdict on every node.
 
-PreFilter runs as `RunPreFilterPlugins` (pkg/scheduler/framework/runtime/framework.go, Kubernetes 1.36). An unresolvable rejection ends
-the cycle at once. After a resolvable rejection the other plugins still run, because one of them may reject the pod as unresolvable. Sets of
-nodes are intersected.
+Filters are prepared in the way in which `RunPreFilterPlugins` runs PreFilter (pkg/scheduler/framework/runtime/framework.go, Kubernetes
+1.36). An unresolvable rejection ends the cycle at once. After a resolvable rejection the other plugins still run, because one of them may
+reject the pod as unresolvable. Sets of nodes are intersected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework import plugin_faults
-from wharfinger.framework.evaluation.question import ALL, Changes, Question
+from wharfinger.framework.evaluation.changes import ALL
 from wharfinger.framework.evaluation.stopwatch import Effort
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.verdict import Mask, NodeSet, PreFilterAnswer, Reason, Rejected, Skip
+from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, Rejected, Skip
+from wharfinger.framework.verdict import Mask, Reason
 
 if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
@@ -55,34 +55,24 @@ class Chosen:
         return Reason(f"node(s) didn't satisfy plugin(s) [{' '.join(self.plugins)}]", resolvable=False)
 
 
-class Prepared(Protocol):
-    """A filter whose PreFilter can be run."""
-
-    plugin: FilterPlugin
-    answer: PreFilterAnswer
-
-    def prepare(self, asked: Question) -> bool:
-        """Run PreFilter and keep its `answer`; True if the answer changed."""
-
-
-def run(filters: Iterable[Prepared], asked: Question) -> tuple[Refusal | None, Chosen | None]:
-    """Run PreFilter of all filters. Returns the refusal (None if the pod is not refused), and the chosen nodes (None for all)."""
+def prepare(slots: Iterable[FilterSlot], attempt: Attempt) -> tuple[Refusal | None, Chosen | None]:
+    """Prepare all filters. Returns the refusal (None if the pod is not refused), and the chosen nodes (None for all)."""
     refusal: Refusal | None = None
     names: frozenset[str] | None = None
     plugins: list[str] = []
-    for slot in filters:
-        slot.prepare(asked)
+    for slot in slots:
+        slot.prepare(attempt)
         answer = slot.answer
         if isinstance(answer, Rejected):
             refusal = Refusal(slot.plugin.name, answer.reasons)
             if not answer.resolvable:
                 return refusal, None
-        elif isinstance(answer, NodeSet):
+        elif isinstance(answer, PreparedFilter) and answer.nodes is not None:
             plugins = sorted([*plugins, slot.plugin.name])
-            names = answer.names if names is None else names & answer.names
+            names = answer.nodes if names is None else names & answer.nodes
             if not names:
                 return Refusal(slot.plugin.name, (Reason(_nothing_left(plugins), resolvable=False),)), None
-    return refusal, None if names is None else Chosen(tuple(plugins), _mask(names, asked.snapshot))
+    return refusal, None if names is None else Chosen(tuple(plugins), _mask(names, attempt.snapshot))
 
 
 def _nothing_left(plugins: list[str]) -> str:
@@ -101,64 +91,58 @@ def _mask(names: frozenset[str], snapshot: Snapshot) -> Mask:
 
 
 class FilterSlot:
-    """A filter's PreFilter answer, and its verdict bits `(n_nodes,)` with the reason of each bit."""
+    """A filter prepared for one template (`rule`, if the `answer` is one), and its verdict bits `(n_nodes,)`."""
 
-    __slots__ = ("answer", "bits", "effort", "one", "plugin", "reasons", "skipped", "volatility")
+    __slots__ = ("answer", "bits", "effort", "plugin", "reasons", "rule", "skipped", "volatility")
+
+    rule: PreparedFilter
 
     def __init__(self, plugin: FilterPlugin, effort: Effort | None = None) -> None:
         self.plugin = plugin
         self.effort = effort
         self.volatility = plugin.filter_volatility
-        self.one = None if type(plugin).filter_one is FilterPlugin.filter_one else plugin.filter_one
-        self.answer: PreFilterAnswer = None
+        self.answer: PreparedFilter | Skip | Rejected = SKIP
         self.skipped = False
         self.reasons: tuple[Reason, ...] = ()
         self.bits: NDArray[Any] = np.empty(0, np.uint8)
 
-    def prepare(self, asked: Question) -> bool:
-        """Run PreFilter and keep its `answer`; True if it differs from the last one."""
-        before, self.answer = self.answer, self.plugin.pre_filter(*asked)
-        plugin_faults.pre_filter(self.plugin.name, self.answer)
+    def prepare(self, attempt: Attempt) -> bool:
+        """Prepare the filter; True if whether it applies, its refusal, or the nodes to consider changed."""
+        before, self.answer = self.answer, self.plugin.prepare_filter(attempt)
         self.skipped = isinstance(self.answer, Skip)
-        return self.answer != before
+        if isinstance(self.answer, PreparedFilter):
+            self.rule = self.answer
+            self.reasons = self.answer.reasons
+        return _outline(self.answer) != _outline(before)
 
-    def evaluate(self, asked: Question) -> None:
+    def evaluate(self, snapshot: Snapshot) -> None:
         """Run the filter on every node."""
-        answer = plugin_faults.verdicts(self.plugin.name, self.plugin.filter(*asked, ALL), asked.snapshot.n_nodes)
-        plugin_faults.reasons(self.plugin.name, answer.reasons, int(answer.bits.max(initial=0)))
-        self.reasons = answer.reasons
-        self.bits = answer.bits.astype(_narrowest(len(answer.reasons)))  # a copy: what a plugin returns stays the plugin's
+        self.bits = self.rule.bits(snapshot, ALL).astype(_narrowest(len(self.reasons)))  # a copy: a plugin's array stays the plugin's
         if self.effort is not None:
             self._count(self.effort, self.bits)
 
-    def patch(self, asked: Question, rows: NDArray[np.intp]) -> bool:
-        """Run the filter on some rows; on every node if its reasons changed, and then returns True."""
-        answer = plugin_faults.verdicts(self.plugin.name, self.plugin.filter(*asked, rows), len(rows))
-        if answer.reasons is not self.reasons and answer.reasons != self.reasons:
-            self.evaluate(asked)
-            return True
-        self.bits[rows] = answer.bits
+    def patch(self, snapshot: Snapshot, rows: NDArray[np.intp]) -> None:
+        """Run the filter on some rows."""
+        self.bits[rows] = found = self.rule.bits(snapshot, rows)
         if self.effort is not None:
-            self._count(self.effort, answer.bits)
-        return False
+            self._count(self.effort, found)
 
-    def patch_one(self, asked: Question, changes: Changes) -> bool:
-        """`patch` for a change of one row."""
-        if self.one is None:
-            return self.patch(asked, changes.rows)
-        bits = self.one(*asked, changes.row)
-        if bits >> len(self.reasons):
-            plugin_faults.reasons(self.plugin.name, self.reasons, bits)
-        self.bits[changes.row] = bits
+    def patch_one(self, snapshot: Snapshot, row: int) -> None:
+        """Run the filter on one row."""
+        self.bits[row] = found = self.rule.bits_at(snapshot, row)
         if self.effort is not None:
             self.effort.evaluated += 1
-            self.effort.rejected += bits != 0
-        return False
+            self.effort.rejected += found != 0
 
     @staticmethod
     def _count(effort: Effort, bits: NDArray[Any]) -> None:
         effort.evaluated += len(bits)
         effort.rejected += int(np.count_nonzero(bits))
+
+
+def _outline(answer: PreparedFilter | Skip | Rejected) -> object:
+    """The part of an answer that other filters' results are combined by."""
+    return answer.nodes if isinstance(answer, PreparedFilter) else Skip if isinstance(answer, Skip) else answer
 
 
 def _narrowest(n_reasons: int) -> type[np.unsignedinteger[Any]]:

@@ -10,18 +10,23 @@ without them. Few nodes have nominated pods; their results are kept until someth
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.evaluation import filter_slot
+from wharfinger.framework.evaluation.changes import ALL, NO_ROWS, Changes, distinct, union
 from wharfinger.framework.evaluation.filter_slot import FilterSlot
-from wharfinger.framework.evaluation.question import ALL, NO_ROWS, Changes, Question, distinct, union
 from wharfinger.framework.evaluation.stopwatch import NO_LAPS, Stopwatch
-from wharfinger.framework.evaluation.supposition import Answered, Trial
+from wharfinger.framework.evaluation.supposition import Trial
 from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Attempt
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
+
+if TYPE_CHECKING:
+    from wharfinger.model.state.snapshot import Snapshot
 
 
 class NominatedRoom:
@@ -43,17 +48,19 @@ class NominatedRoom:
         self.mask = np.zeros(n_nodes, np.bool_)
         self._own = -1
 
-    def update(self, slots: Sequence[Answered], asked: Question, worth: Mask | None, changed: NDArray[np.intp] | None) -> NDArray[np.intp]:
+    def update(
+        self, slots: Sequence[FilterSlot], attempt: Attempt, worth: Mask | None, changed: NDArray[np.intp] | None
+    ) -> NDArray[np.intp]:
         """Check the nodes of `changed` again (None: all nominated ones); returns the rows that became crowded or are so no longer.
 
         `worth` `(n_nodes,) bool` is true for the nodes that PreFilter chose; None means all nodes.
         """
-        snapshot = asked.snapshot
-        before, self._own = self._own, _own_row(asked)
+        snapshot = attempt.snapshot
+        before, self._own = self._own, _own_row(attempt)
         nominated = snapshot.nominated_rows
         if not len(nominated) and not self.crowded:
             return NO_ROWS
-        trial = Trial(slots, asked)
+        trial = Trial(slots, attempt)
         if changed is None or trial.spans_nodes:
             again = np.concatenate((nominated, np.array(list(self.crowded), np.intp)))
         else:
@@ -72,10 +79,10 @@ class NominatedRoom:
         return was != bool(reasons)
 
 
-def _own_row(asked: Question) -> int:
+def _own_row(attempt: Attempt) -> int:
     """The row that the pod itself is nominated to, -1 for none."""
-    node = asked.snapshot.nominated_to(asked.pod.uid)
-    row = None if node is None else asked.snapshot.row(node)
+    node = attempt.snapshot.nominated_to(attempt.pod.uid)
+    row = None if node is None else attempt.snapshot.row(node)
     return -1 if row is None else row
 
 
@@ -83,13 +90,12 @@ class Filtering:
     """The feasible set of one template: `feasible` `(n_nodes,) bool`, its size `count`, or the `refusal` of a PreFilter."""
 
     __slots__ = (
-        "_global",
+        "_follows",
         "_local",
         "_moment",
         "_room",
         "_row",
         "_static",
-        "_timed",
         "count",
         "feasible",
         "laps",
@@ -102,18 +108,17 @@ class Filtering:
     def __init__(self, plugins: tuple[FilterPlugin, ...], stopwatch: Stopwatch | None = None) -> None:
         self.slots = tuple(FilterSlot(plugin, None if stopwatch is None else stopwatch.effort(plugin)) for plugin in plugins)
         self.laps = NO_LAPS
-        self._global = tuple(slot for slot in self.slots if slot.volatility is Volatility.GLOBAL)
-        self._timed = tuple(slot for slot in self.slots if slot.volatility is Volatility.TIMED)
-        self._moment: Hashable = None  # at which the TIMED filters ran
-        self._static: tuple[FilterSlot, ...] = ()  # the STATIC filters, and in `_row` the ROW and TIMED ones, that are not skipped
-        self._row: tuple[FilterSlot, ...] = ()
-        self._local: tuple[FilterSlot, ...] = ()
+        self._static: tuple[FilterSlot, ...] = ()  # the STATIC filters that are not skipped
+        self._row: tuple[FilterSlot, ...] = ()  # the ROW filters that are not skipped
+        self._local: tuple[FilterSlot, ...] = ()  # both
+        self._follows: tuple[FilterSlot, ...] = ()  # the TIMED and GLOBAL filters, which are asked for changes
+        self._moment: Hashable = None  # at which the TIMED filters ran; None without any
         self.refusal: filter_slot.Refusal | None = None
         self.node_set: filter_slot.Chosen | None = None
         self.feasible: Mask = np.empty(0, np.bool_)
         self.count = 0
         self._room = NominatedRoom()
-        self.local: Mask = self.feasible  # the nodes that pass the STATIC, ROW and TIMED filters and the node set
+        self.local: Mask = self.feasible  # the nodes that pass the STATIC and ROW filters and the node set
 
     @property
     def _worth(self) -> Mask | None:
@@ -124,43 +129,45 @@ class Filtering:
         """The reasons, by row, of nodes that the pod does not fit together with the pods nominated to them."""
         return self._room.crowded
 
-    def evaluate(self, asked: Question) -> None:
-        """Run PreFilter and every filter on all nodes, then all filters again on nodes with nominated pods added."""
-        self.refusal, self.node_set = filter_slot.run(self.laps.each("PreFilter", self.slots), asked)
+    def evaluate(self, attempt: Attempt) -> None:
+        """Prepare every filter and run it on all nodes, then run all filters again on nodes with nominated pods added."""
+        snapshot = attempt.snapshot
+        self.refusal, self.node_set = filter_slot.prepare(self.laps.each("PreFilter", self.slots), attempt)
         self.laps.mark("PreFilter")
-        self._arrange(asked)
-        self._room.reset(asked.snapshot.n_nodes)
+        self._arrange(snapshot)
+        self._room.reset(snapshot.n_nodes)
         if self.refusal is not None:
-            self.feasible = self.local = np.zeros(asked.snapshot.n_nodes, np.bool_)
+            self.feasible = self.local = np.zeros(snapshot.n_nodes, np.bool_)
             self.count = 0
             return
         for slot in self.laps.each("Filter", [slot for slot in self.slots if not slot.skipped]):
-            slot.evaluate(asked)
-        self._room.update(self.slots, asked, self._worth, None)
-        self._combine_local(asked.snapshot.n_nodes)
+            slot.evaluate(snapshot)
+        self._room.update(self.slots, attempt, self._worth, None)
+        self.local = np.ones(snapshot.n_nodes, np.bool_) if self.node_set is None else self.node_set.mask.copy()
+        for slot in self._local:
+            self.local &= slot.bits == 0
         self._combine()
 
-    def _arrange(self, asked: Question) -> None:
-        """Keep the filters that PreFilter did not skip, by volatility, and the moment at which the TIMED filters ran."""
+    def _arrange(self, snapshot: Snapshot) -> None:
+        """Arrange the filters by volatility, and keep the moment at which the TIMED filters ran."""
         self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
-        self._row = tuple(slot for slot in self.slots if slot.volatility in {Volatility.ROW, Volatility.TIMED} and not slot.skipped)
+        self._row = tuple(slot for slot in self.slots if slot.volatility is Volatility.ROW and not slot.skipped)
         self._local = (*self._static, *self._row)
-        self._moment = asked.snapshot.moment
+        self._follows = tuple(slot for slot in self.slots if slot.volatility >= Volatility.TIMED and slot.answer is not SKIP_ALWAYS)
+        self._moment = snapshot.moment if any(slot.volatility is Volatility.TIMED for slot in self._follows) else None
 
-    def refresh(self, asked: Question, changes: Changes) -> Rows:
+    def refresh(self, attempt: Attempt, changes: Changes) -> Rows:
         """Bring the feasible set up to date; returns the rows that became feasible or infeasible, or all rows after a full evaluation."""
         if self.refusal is not None:
-            if self._global or self._timed:  # the PreFilter of a STATIC or ROW filter reads nothing that has changed
-                self.evaluate(asked)
+            if self._follows:  # a STATIC or ROW filter reads nothing that has changed when it is prepared
+                self.evaluate(attempt)
             return ALL if self.refusal is None else NO_ROWS
-        renewed = self._refresh_global(asked, changes)
-        if renewed is None or (timely := self._refresh_timed(asked)) is None:
-            self.evaluate(asked)
+        renewed = self._refresh_following(attempt, changes) if self._follows else NO_ROWS
+        if renewed is None:
+            self.evaluate(attempt)
             return ALL
-        if self._refresh_local(asked, changes) or timely:
-            self._combine_local(asked.snapshot.n_nodes)
-            renewed = ALL
-        crowding = self._room.update(self.slots, asked, self._worth, changes.rows if renewed is NO_ROWS else None)
+        self._refresh_local(attempt.snapshot, changes)
+        crowding = self._room.update(self.slots, attempt, self._worth, changes.rows if renewed is NO_ROWS else None)
         if len(crowding) and not isinstance(renewed, slice):
             renewed = union(renewed, crowding)
         if changes.only(renewed):
@@ -173,67 +180,53 @@ class Filtering:
             return np.flatnonzero(before != self.feasible)
         return self._patch(union(changes.rows, renewed))
 
-    def _refresh_global(self, asked: Question, changes: Changes) -> Rows | None:
-        """Run the GLOBAL filters again where needed; returns these rows.
+    def _refresh_following(self, attempt: Attempt, changes: Changes) -> Rows | None:
+        """Run the TIMED and GLOBAL filters again where needed; returns these rows.
 
-        None if a PreFilter answer changed and a full evaluation is needed.
+        None if a filter was prepared anew with another outline and a full evaluation is needed.
         """
+        snapshot = attempt.snapshot
         renewed: Rows = NO_ROWS
-        for slot in self.laps.each("Filter", self._global):
-            changed = slot.plugin.filter_changes(*asked, changes.since)
-            if changed is None:
-                continue
-            if slot.prepare(asked):
-                return None
-            if slot.skipped:
+        passed = self._moment is not None and snapshot.moment != self._moment
+        for slot in self.laps.each("Filter", self._follows):
+            follow = passed or slot.volatility is Volatility.GLOBAL
+            changed = slot.answer.changes(snapshot, changes.since) if follow else changes.rows
+            if changed is OUTDATED:
+                if slot.prepare(attempt):
+                    return None
+                changed = ALL
+            if changed is None or slot.skipped:
                 continue
             if isinstance(changed, slice):
-                slot.evaluate(asked)
+                slot.evaluate(snapshot)
                 renewed = ALL
-            elif slot.patch_one(asked, changes) if changes.only(changed) and len(changed) else slot.patch(asked, changed):
-                renewed = ALL
-            elif not isinstance(renewed, slice):
-                renewed = union(renewed, changed)
+            elif len(changed):
+                if changes.only(changed):
+                    slot.patch_one(snapshot, changes.row)
+                else:
+                    slot.patch(snapshot, changed)
+                if not isinstance(renewed, slice):
+                    renewed = union(renewed, changed)
+        if passed:
+            self._moment = snapshot.moment
         return renewed
 
-    def _refresh_timed(self, asked: Question) -> bool | None:
-        """Run the TIMED filters on every node if time has passed or metric samples have arrived; True if they ran.
-
-        None if a PreFilter answer changed and a full evaluation is needed.
-        """
-        if not self._timed or asked.snapshot.moment == self._moment:
-            return False
-        for slot in self.laps.each("Filter", self._timed):
-            if slot.prepare(asked):
-                return None
-            if not slot.skipped:
-                slot.evaluate(asked)
-        self._moment = asked.snapshot.moment
-        return True
-
-    def _refresh_local(self, asked: Question, changes: Changes) -> bool:
-        """Run the STATIC, ROW and TIMED filters on the changed rows; True if one of them ran on all rows."""
-        wholly = False
+    def _refresh_local(self, snapshot: Snapshot, changes: Changes) -> None:
+        """Run the STATIC and ROW filters on the changed rows."""
         if changes.row >= 0:
             for slot in self.laps.each("Filter", self._row):
-                wholly |= slot.patch_one(asked, changes)
-            return wholly
+                slot.patch_one(snapshot, changes.row)
+            return
         if len(changes.node_rows):
             for slot in self.laps.each("Filter", self._static):
-                wholly |= slot.patch(asked, changes.node_rows)
+                slot.patch(snapshot, changes.node_rows)
         if len(changes.rows):
             for slot in self.laps.each("Filter", self._row):
-                wholly |= slot.patch(asked, changes.rows)
-        return wholly
-
-    def _combine_local(self, n_nodes: int) -> None:
-        self.local = np.ones(n_nodes, np.bool_) if self.node_set is None else self.node_set.mask.copy()
-        for slot in self._local:
-            self.local &= slot.bits == 0
+                slot.patch(snapshot, changes.rows)
 
     def _combine(self) -> None:
         self.feasible = self.local.copy()
-        for slot in self._global:
+        for slot in self._follows:
             if not slot.skipped:
                 self.feasible &= slot.bits == 0
         if self._room.crowded:
@@ -252,7 +245,7 @@ class Filtering:
             return NO_ROWS
         before = self.feasible[rows]
         after = self.local[rows]
-        for slot in self._global:
+        for slot in self._follows:
             if not slot.skipped:
                 after &= slot.bits[rows] == 0
         if self._room.crowded:
@@ -272,7 +265,7 @@ class Filtering:
         for slot in self._local:
             passes = passes and not slot.bits.item(row)
         self.local[row] = passes
-        for slot in self._global:
+        for slot in self._follows:
             passes = passes and (slot.skipped or not slot.bits.item(row))
         passes = passes and not self._room.mask.item(row)
         if passes == self.feasible.item(row):

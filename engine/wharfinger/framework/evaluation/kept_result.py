@@ -2,8 +2,8 @@
 
     Filtering ─ feasible set ─→ Scoring ─ best rows ─→ choose
 
-An evaluation keeps the revision of its results. The next update evaluates only the rows that changed since. It evaluates all rows again if
-rows were added, moved or removed, or if the changes since that revision are no longer known. The answer is the same either way.
+An evaluation keeps the revision of its results. The next update evaluates only the rows that changed since. It prepares all rules anew
+and evaluates all rows if rows were added, moved or removed. The answer is the same either way.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.evaluation import best_rows, question
+from wharfinger.framework.evaluation import best_rows, changes
 from wharfinger.framework.evaluation.best_rows import Arrangements
+from wharfinger.framework.evaluation.changes import Changes
 from wharfinger.framework.evaluation.diagnosis import Diagnosis
 from wharfinger.framework.evaluation.filtering import Filtering
 from wharfinger.framework.evaluation.lineup import Lineup
-from wharfinger.framework.evaluation.question import Changes, CycleState, Question
 from wharfinger.framework.evaluation.scoring import Scoring
 from wharfinger.framework.evaluation.stopwatch import NO_LAPS, Stopwatch
+from wharfinger.framework.prepared import Attempt, Shared
 
 if TYPE_CHECKING:
     from wharfinger.framework.eviction import Evictable
+    from wharfinger.model.columns.strings import StringTable
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -42,30 +44,30 @@ class Evaluation:
 
     __slots__ = (
         "_laps",
-        "_layout",
         "_message",
         "_nominee",
         "_scored",
         "_stopwatch",
+        "_strings",
         "asked_at",
-        "cycle",
         "filtering",
         "lineup",
         "revision",
         "scoring",
+        "shared",
         "version",
     )
 
     def __init__(self, lineup: Lineup, stopwatch: Stopwatch | None = None, arrangements: Arrangements | None = None) -> None:
         self.lineup = lineup
-        self.cycle = CycleState()
+        self.shared = Shared()
         self.filtering = Filtering(lineup.filters, stopwatch)
         self.scoring = Scoring(lineup, stopwatch, arrangements)
         self._stopwatch = stopwatch
         self._laps = NO_LAPS
         self.revision = -1
         self.version = 0
-        self._layout = -1
+        self._strings: StringTable | None = None  # of the cluster that the rules are prepared for
         self.asked_at = 0.0
         self._nominee: str | None = (
             None  # the uid of the pod, if it is nominated to a node itself: its own nomination does not count against it
@@ -81,17 +83,20 @@ class Evaluation:
             return
         self.version += 1
         self._message = None
-        asked = Question(self.cycle, pod, snapshot)
-        changes = self._changes(snapshot)
+        changed = self._changes(snapshot)
         if self._stopwatch is not None:
             self._laps = self.filtering.laps = self.scoring.laps = self._stopwatch.begin(
-                whole=changes is None, policies=self.lineup.policies
+                whole=changed is None, policies=self.lineup.policies
             )
-        if changes is None:
-            self._start(asked)
+        if changed is None:
+            self.shared, self._strings = Shared(), snapshot.strings
+            attempt = Attempt(pod, snapshot, self.shared)
+            self.filtering.evaluate(attempt)
+            self._laps.mark("Filter")
+            self._score(attempt)
         else:
-            self._refresh(asked, changes)
-        self.revision, self._layout, self.asked_at, self._nominee = revision, snapshot.layout_revision, snapshot.now, nominee
+            self._refresh(Attempt(pod, snapshot, self.shared), changed)
+        self.revision, self.asked_at, self._nominee = revision, snapshot.now, nominee
 
     def concluded(self, choice: Choice | None) -> None:
         """End the measurement of the decision that the last update belongs to; `choice` is its outcome."""
@@ -102,33 +107,25 @@ class Evaluation:
             self._laps = NO_LAPS
 
     def _changes(self, snapshot: Snapshot) -> Changes | None:
-        """The changes since the last update; None if rows were added, moved or removed, or if the changes are not known."""
-        if snapshot.layout_revision != self._layout:
-            return None
+        """The changes since the last update; None if all rules must be prepared anew: rows or codes were added or moved."""
         node_rows, usage_rows = snapshot.node_changes(self.revision), snapshot.usage_changes(self.revision)
-        if node_rows is None or usage_rows is None:
+        if node_rows is None or usage_rows is None or snapshot.strings is not self._strings:
             return None
-        return question.changes(self.revision, node_rows, usage_rows)
+        return changes.changes(self.revision, node_rows, usage_rows)
 
-    def _start(self, asked: Question) -> None:
-        self.cycle.clear()
-        self.filtering.evaluate(asked)
-        self._laps.mark("Filter")
-        self._score(asked)
-
-    def _refresh(self, asked: Question, changes: Changes) -> None:
-        flips = self.filtering.refresh(asked, changes)
+    def _refresh(self, attempt: Attempt, changed: Changes) -> None:
+        flips = self.filtering.refresh(attempt, changed)
         self._laps.mark("Filter")
         if self._scored and self.filtering.count and not isinstance(flips, slice):
-            self.scoring.refresh(asked, changes, flips, self.filtering.feasible)
+            self.scoring.refresh(attempt, changed, flips, self.filtering.feasible)
             self._laps.mark("Score")
         else:
-            self._score(asked)
+            self._score(attempt)
 
-    def _score(self, asked: Question) -> None:
+    def _score(self, attempt: Attempt) -> None:
         self._scored = self.filtering.count > 0
         if self._scored:
-            self.scoring.evaluate(asked, self.filtering.feasible)
+            self.scoring.evaluate(attempt, self.filtering.feasible)
             self._laps.mark("Score")
 
     def rejection_message(self, snapshot: Snapshot) -> str:
@@ -166,5 +163,5 @@ class Evaluation:
             rows = rows[keys == keys.max()]
         for rule in self.lineup.tie_breaks:
             if len(rows) > 1:
-                rows = self._laps.of_policy(rule.policy, rule.best)(self.cycle, pod, snapshot, rows)
+                rows = self._laps.of_policy(rule.policy, rule.best)(Attempt(pod, snapshot, self.shared), rows)
         return rows

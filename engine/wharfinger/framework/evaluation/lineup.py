@@ -16,8 +16,8 @@ from wharfinger.errors import UsageError
 from wharfinger.framework import eviction, extension
 from wharfinger.framework.configuration.chain_settings import arguments, known
 from wharfinger.framework.evaluation.points import Scale
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
+from wharfinger.framework.prepared import Attempt
 from wharfinger.framework.registry import Registry
 from wharfinger.language.semantics.catalogue import Volatility
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from wharfinger.compiler.program import CompiledPolicy
     from wharfinger.framework.eviction import Evictable
     from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.model.state.snapshot import Snapshot
 
 DEFAULT_QUANTUM = 1e-6
 """Totals are rounded to a multiple of this before they are compared: far below one point, far above the rounding errors of sums."""
@@ -130,7 +129,7 @@ class TieBreak(Protocol):
     def policy(self) -> str:
         """The policy's name."""
 
-    def best(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    def best(self, attempt: Attempt, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """The best of `rows` (not empty) by this key; at least one row."""
 
 

@@ -26,9 +26,9 @@ from wharfinger.compiler import normalize
 from wharfinger.errors import PluginFault
 from wharfinger.framework import plugin_faults
 from wharfinger.framework.evaluation.best_rows import Classes
-from wharfinger.framework.evaluation.question import ALL
+from wharfinger.framework.evaluation.changes import ALL
 from wharfinger.framework.extension import Normalization
-from wharfinger.framework.verdict import MAX_NODE_SCORE, Mask, Rows
+from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.syntax.ast import MissingAction, Normalize
 
 if TYPE_CHECKING:
@@ -54,9 +54,6 @@ class Scale(Protocol):
     def by_class(self) -> bool:
         """True if points depend on the set of raw scores of feasible nodes, not on the number of nodes with each raw score."""
 
-    def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:
-        """The raw scores that Score returned for `n_rows` nodes, checked."""
-
     def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:
         """The values, besides a node's own raw score, that its points depend on; arrays are `(n_nodes,)`."""
 
@@ -64,10 +61,7 @@ class Scale(Protocol):
         """True if adding or removing feasible nodes with these raw scores may change `extent`; True if it is not known."""
 
     def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:
-        """The points `(n_rows,)` of some nodes, a new array; undefined where a node is not feasible."""
-
-    def checked(self, value: float) -> float:
-        """The raw score that `score_one` returned, checked."""
+        """The points `(n_rows,)` of some nodes, a new array or `raw` itself; undefined where a node is not feasible."""
 
     def point(self, value: float, extent: Extent) -> float:
         """The points of one feasible node, bit for bit equal to `points`."""
@@ -79,13 +73,6 @@ class Plain:
     relative = False
     by_class = True
 
-    def __init__(self, plugin: str) -> None:
-        self._plugin = plugin
-
-    def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:
-        """`answer`, if it is an int64 array of points in 0..100."""
-        return plugin_faults.points(self._plugin, plugin_faults.raw_scores(self._plugin, answer, n_rows), n_rows)
-
     def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:  # noqa: ARG002 — nothing to know
         """The empty extent."""
         return NO_EXTENT
@@ -95,15 +82,8 @@ class Plain:
         return False
 
     def points(self, raw: NDArray[Any], extent: Extent, feasible: Mask) -> NDArray[Any]:  # noqa: ARG002 — as is
-        """A copy of `raw`."""
-        return raw.copy()
-
-    def checked(self, value: float) -> float:
-        """`value`, if it is a whole number of points in 0..100."""
-        if type(value) is int and 0 <= value <= MAX_NODE_SCORE:
-            return value
-        points: int = plugin_faults.points(self._plugin, plugin_faults.raw_scores(self._plugin, np.array([value]), 1), 1).item()
-        return points
+        """`raw` itself."""
+        return raw
 
     def point(self, value: float, extent: Extent) -> float:  # noqa: ARG002 — as is
         """`value`."""
@@ -120,10 +100,6 @@ class Normalized:
         self._plugin = plugin
         self._normalization = normalization
         self._least = normalization.least
-
-    def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:
-        """`answer`, if it is an array of finite numbers."""
-        return plugin_faults.raw_scores(self._plugin, answer, n_rows)
 
     def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:
         """The lowest and highest raw score that counts, (0, 0) where none does."""
@@ -146,11 +122,6 @@ class Normalized:
         scores = plugin_faults.whole_numbers(self._plugin, answer, len(raw))
         return plugin_faults.points(self._plugin, scores * feasible, len(raw))
 
-    def checked(self, value: float) -> float:
-        """`value`, if it is a finite number."""
-        raw: float = plugin_faults.raw_scores(self._plugin, np.array([value]), 1).item()
-        return raw
-
     def point(self, value: float, extent: Extent) -> float:
         """The normalised score, checked."""
         points: int = self.points(np.array([value]), extent, ONE).item()
@@ -159,7 +130,7 @@ class Normalized:
 
 def of(plugin: str, normalization: Normalization | None) -> Scale:
     """The scale of a plugin."""
-    return Plain(plugin) if normalization is None else Normalized(plugin, normalization)
+    return Plain() if normalization is None else Normalized(plugin, normalization)
 
 
 class PolicyScale:
@@ -176,11 +147,6 @@ class PolicyScale:
         self._neutral = rule.on_missing is MissingAction.NEUTRAL
         self.by_class = not self._neutral  # the mean of points depends on how many nodes have each
         self.relative = self._neutral or rule.normalize is not Normalize.NONE
-
-    def raw(self, answer: Any, n_rows: int) -> NDArray[Any]:  # noqa: ARG002 — kernels are compared with the interpreter, not checked here
-        """`answer`."""
-        scores: NDArray[Any] = answer
-        return scores
 
     def extent(self, raw: NDArray[Any], feasible: Mask) -> Extent:
         """The extent; (0, 0) if no feasible node has a value."""
@@ -211,10 +177,6 @@ class PolicyScale:
             finite, np.uint8(normalize.VALUE), np.where(np.isnan(raw), np.uint8(normalize.MISSING), np.uint8(normalize.SKIPPED))
         )
         return normalize.points(np.where(finite, raw, 0.0), state, normalize.Extent(low, high, mean), self._scaling)[0]
-
-    def checked(self, value: float) -> float:
-        """`value`."""
-        return value
 
     def point(self, value: float, extent: Extent) -> float:
         """The points of one feasible node."""

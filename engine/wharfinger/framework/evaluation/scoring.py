@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework import plugin_faults
 from wharfinger.framework.evaluation import best_rows
 from wharfinger.framework.evaluation.best_rows import Arrangements, BestRows, Classes
+from wharfinger.framework.evaluation.changes import ALL, NO_ROWS, Changes, union
 from wharfinger.framework.evaluation.lineup import Lineup, ScoreTerm
-from wharfinger.framework.evaluation.points import FIRST_GLOBAL, NO_EXTENT, ROW, STATIC, Extent, TierTotals
-from wharfinger.framework.evaluation.question import ALL, NO_ROWS, Changes, Question, union
+from wharfinger.framework.evaluation.points import NO_EXTENT, ROW, STATIC, Extent, TierTotals
 from wharfinger.framework.evaluation.stopwatch import NO_LAPS, Effort, Stopwatch
-from wharfinger.framework.extension import ScorePlugin
+from wharfinger.framework.prepared import OUTDATED, SKIP, SKIP_ALWAYS, Attempt, PreparedScore, Skip
 from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 
@@ -31,23 +30,27 @@ N_ENDS = 2  # an extent of two numbers is the lowest and the highest raw score
 
 
 class ScoreSlot:
-    """The raw scores and points of one term, `(n_nodes,)` or, where there are `classes`, `(n_classes,)`; and the extent of the raw scores.
+    """A score prepared for one template (`rule`, if the `answer` is one), with its raw scores and points, and the extent of the raw scores.
 
-    `group` is the number of the group of terms that it is summed with (see `points`). `_holders` counts the feasible nodes at each end of
-    the extent, None until it is needed: while other nodes have the same raw score, a change of one node does not move the extent.
+    Both are `(n_nodes,)` or, where there are `classes`, `(n_classes,)`. `group` is the number of the group of terms that it is summed with
+    (see `points`). `domains` are the topology keys that alone decide its points; None if they depend on more. `_holders` counts the
+    feasible nodes at each end of the extent, None until it is needed: while other nodes have the same raw score, a change of one node does
+    not move the extent.
     """
 
     __slots__ = (
         "_holders",
+        "answer",
         "classes",
+        "domains",
         "effort",
         "extent",
         "group",
-        "one",
         "plugin",
         "points",
         "raw",
         "relative",
+        "rule",
         "scale",
         "skipped",
         "term",
@@ -55,41 +58,46 @@ class ScoreSlot:
         "weight",
     )
 
+    rule: PreparedScore
+
     def __init__(self, term: ScoreTerm, group: int, effort: Effort | None = None) -> None:
         self.term = term
         self.group = group
         self.effort = effort
         self.plugin = term.plugin
-        self.one = None if type(term.plugin).score_one is ScorePlugin.score_one else term.plugin.score_one
         self.scale = term.scale
         self.relative = term.scale.relative
         self.weight = term.weight
         self.volatility = term.plugin.score_volatility
+        self.answer: PreparedScore | Skip = SKIP
         self.skipped = False
+        self.domains: tuple[str, ...] | None = None
         self.classes: Classes | None = None
         self.raw: NDArray[Any] = np.empty(0)
         self.points: NDArray[Any] = self.raw
         self.extent: Extent = NO_EXTENT
         self._holders: list[int] | None = None
 
-    def prepare(self, asked: Question, feasible: Mask) -> bool:
-        """Run PreScore; True if the term became skipped or is skipped no longer."""
-        before = self.skipped
-        answer = self.plugin.pre_score(*asked, feasible)
-        plugin_faults.pre_score(self.plugin.name, answer)
-        self.skipped = answer is not None
-        return self.skipped is not before
+    def prepare(self, attempt: Attempt, feasible: Mask) -> None:
+        """Prepare the score; it may be skipped then, or be skipped no longer."""
+        self.answer = self.plugin.prepare_score(attempt, feasible)
+        self.skipped = isinstance(self.answer, Skip)
+        self.domains = None
+        if not isinstance(self.answer, Skip):
+            self.rule = self.answer
+            if self.volatility is Volatility.GLOBAL and self.scale.by_class:
+                self.domains = self.rule.domains
 
-    def evaluate(self, asked: Question, feasible: Mask) -> None:
+    def evaluate(self, snapshot: Snapshot, feasible: Mask) -> None:
         """Score every node."""
         self.classes = None
-        self.raw = self._ask(asked, ALL, asked.snapshot.n_nodes).copy()  # what a plugin returns stays the plugin's
+        self.raw = self._ask(snapshot, ALL, snapshot.n_nodes).copy()  # what a plugin returns stays the plugin's
         self._normalise(self.scale.extent(self.raw, feasible), feasible)
 
-    def evaluate_classes(self, asked: Question, classes: Classes, there: Mask) -> None:
+    def evaluate_classes(self, snapshot: Snapshot, classes: Classes, there: Mask) -> None:
         """Score one row of each class; `there` (n_classes,) bool is true for classes with feasible rows."""
         self.classes = classes
-        self.raw = self._ask(asked, classes.rows, len(classes.rows)).copy()
+        self.raw = self._ask(snapshot, classes.rows, len(classes.rows)).copy()
         self._normalise(self.scale.extent(self.raw, there), there)
 
     def normalise_classes(self, there: Mask) -> None:
@@ -102,7 +110,7 @@ class ScoreSlot:
         index = row if self.classes is None else self.classes.ids.item(row)
         return self.raw.item(index), self.points.item(index)
 
-    def patch(self, asked: Question, rows: NDArray[np.intp], flips: NDArray[np.intp], feasible: Mask) -> Rows:
+    def patch(self, snapshot: Snapshot, rows: NDArray[np.intp], flips: NDArray[np.intp], feasible: Mask) -> Rows:
         """Score some rows, and compute the points of these rows and of `flips` again; returns the rows with new points.
 
         `flips` are the rows that became feasible or infeasible.
@@ -112,7 +120,7 @@ class ScoreSlot:
             return NO_ROWS
         before = self.raw[touched]
         if len(rows):
-            self.raw[rows] = self._ask(asked, rows, len(rows))
+            self.raw[rows] = self._ask(snapshot, rows, len(rows))
         after = self.raw[touched]
         self._holders = None
         if self.relative and self._moved(np.concatenate((before, after)), feasible):
@@ -120,31 +128,28 @@ class ScoreSlot:
         self.points[touched] = self.scale.points(after, self.extent, feasible[touched])
         return touched
 
-    def patch_one(self, asked: Question, changes: Changes, feasible: Mask) -> bool:
+    def patch_one(self, snapshot: Snapshot, row: int, feasible: Mask) -> bool:
         """`patch` for a change of one row whose feasibility stayed the same; True if all points are new."""
-        row = changes.row
-        if self.one is None:
-            value = self._ask(asked, changes.rows, 1).item()
-        else:
-            value = self.scale.checked(self.one(*asked, row))
-            if self.effort is not None:
-                self.effort.evaluated += 1
+        value = self.rule.raw_at(snapshot, row)
+        if self.effort is not None:
+            self.effort.evaluated += 1
         before = self.raw.item(row)
         if value == before:
             return False
         self.raw[row] = value
         if not self.relative:
-            self.points[row] = self.scale.point(value, self.extent)
+            if self.points is not self.raw:
+                self.points[row] = self.scale.point(value, self.extent)
         elif feasible.item(row):
             if self._may_move(before, value, feasible) and self._moved(np.array((before, value)), feasible):
                 return True
             self.points[row] = self.scale.point(value, self.extent)
         return False
 
-    def _ask(self, asked: Question, rows: Rows, n_rows: int) -> NDArray[Any]:
+    def _ask(self, snapshot: Snapshot, rows: Rows, n_rows: int) -> NDArray[Any]:
         if self.effort is not None:
             self.effort.evaluated += n_rows
-        return self.scale.raw(self.plugin.score(*asked, rows), n_rows)
+        return self.rule.raw(snapshot, rows)
 
     def _may_move(self, before: float, value: float, feasible: Mask) -> bool:
         """True if the extent may have moved after one feasible node's raw score changed from `before` to `value`."""
@@ -179,15 +184,14 @@ class Scoring:
     __slots__ = (
         "_arrangements",
         "_best",
+        "_by_domain",
         "_classes",
-        "_domain_keys",
-        "_global",
+        "_follows",
         "_moment",
         "_n_feasible",
         "_n_groups",
         "_row",
         "_static",
-        "_timed",
         "laps",
         "slots",
         "tiers",
@@ -205,77 +209,81 @@ class Scoring:
             TierTotals(tier, lineup.quantum(tier), [slot for slot in self.slots if slot.term.tier == tier], self._n_groups)
             for tier in lineup.tiers
         )
-        self._static: tuple[ScoreSlot, ...] = ()  # the STATIC scores, and in `_row` the ROW and TIMED ones, that are not skipped
-        self._row: tuple[ScoreSlot, ...] = ()
-        self._timed = tuple(slot for slot in self.slots if slot.volatility is Volatility.TIMED)
-        self._moment: Hashable = None  # at which the TIMED scores ran
-        self._global = tuple(slot for slot in self.slots if slot.volatility is Volatility.GLOBAL)
-        self._domain_keys: dict[ScoreSlot, tuple[str, ...]] = {}  # of the scores that depend on topology domains alone
+        self._static: tuple[ScoreSlot, ...] = ()  # the STATIC scores that are not skipped
+        self._row: tuple[ScoreSlot, ...] = ()  # the ROW scores that are not skipped
+        self._follows: tuple[ScoreSlot, ...] = ()  # the TIMED and GLOBAL scores, which are asked for changes
+        self._moment: Hashable = None  # at which the TIMED scores ran; None without any
+        self._by_domain: tuple[ScoreSlot, ...] = ()  # the scores that depend on topology domains alone
         self._classes: Classes | None = None  # for which the points of these scores are kept
         self._n_feasible: NDArray[np.intp] = NO_ROWS  # feasible rows of each class
         self._best: BestRows | None = None  # None after every row was scored, until a row changes
 
-    def evaluate(self, asked: Question, feasible: Mask) -> None:
-        """Score every node by every term."""
-        self._domain_keys.clear()
+    def evaluate(self, attempt: Attempt, feasible: Mask) -> None:
+        """Prepare every term and score every node by it."""
+        snapshot = attempt.snapshot
         self._classes = self._best = None
         for slot in self.laps.each("Score", self.slots):
             slot.classes = None
-            slot.prepare(asked, feasible)
-            if slot.skipped:
-                continue
-            keys = _domain_keys(slot, asked)
-            if keys is None:
-                slot.evaluate(asked, feasible)
-            else:
-                self._domain_keys[slot] = keys
-        if self._domain_keys:
-            self._evaluate_domains(asked, feasible)
-        self._arrange(asked)
-        self._total(asked.snapshot.n_nodes, 0)
+            slot.prepare(attempt, feasible)
+            if not slot.skipped and slot.domains is None:
+                slot.evaluate(snapshot, feasible)
+        self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
+        self._row = tuple(slot for slot in self.slots if slot.volatility is Volatility.ROW and not slot.skipped)
+        self._follows = tuple(slot for slot in self.slots if slot.volatility >= Volatility.TIMED and slot.answer is not SKIP_ALWAYS)
+        self._moment = snapshot.moment if any(slot.volatility is Volatility.TIMED for slot in self._follows) else None
+        self._by_domain = tuple(slot for slot in self.slots if slot.domains is not None)
+        if self._by_domain:
+            self._evaluate_domains(snapshot, feasible)
+        self._total(snapshot.n_nodes, 0)
 
-    def _evaluate_domains(self, asked: Question, feasible: Mask) -> None:
+    def _evaluate_domains(self, snapshot: Snapshot, feasible: Mask) -> None:
         """Score by the terms that depend on topology domains alone: per class of rows, unless there are too many."""
-        kept = [slot for slot, keys in self._domain_keys.items() if self._arrangements.classes(keys, asked.snapshot) is not None]
-        keys = tuple(sorted({key for slot in kept for key in self._domain_keys[slot]}))
-        self._classes = classes = self._arrangements.classes(keys, asked.snapshot) if kept else None
+        keys = {slot: slot.domains or () for slot in self._by_domain}
+        kept = [slot for slot in self._by_domain if self._arrangements.classes(keys[slot], snapshot) is not None]
+        together = tuple(sorted({key for slot in kept for key in keys[slot]}))
+        self._classes = classes = self._arrangements.classes(together, snapshot) if kept else None
         if classes is not None:
             self._n_feasible = np.bincount(classes.ids[feasible], minlength=len(classes.rows))
-        for slot in self.laps.each("Score", tuple(self._domain_keys)):
+        for slot in self.laps.each("Score", self._by_domain):
             if classes is not None and slot in kept:
-                slot.evaluate_classes(asked, classes, self._n_feasible > 0)
+                slot.evaluate_classes(snapshot, classes, self._n_feasible > 0)
             else:
-                slot.evaluate(asked, feasible)
+                slot.evaluate(snapshot, feasible)
 
-    def _arrange(self, asked: Question) -> None:
-        """Keep the terms that PreScore did not skip, by volatility, and the moment at which the TIMED terms ran."""
-        self._static = tuple(slot for slot in self.slots if slot.volatility is Volatility.STATIC and not slot.skipped)
-        self._row = tuple(slot for slot in self.slots if slot.volatility in {Volatility.ROW, Volatility.TIMED} and not slot.skipped)
-        self._moment = asked.snapshot.moment
-
-    def refresh(self, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> None:
+    def refresh(self, attempt: Attempt, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> None:
         """Bring all scores up to date; `flips` are the rows that became feasible or infeasible."""
+        moment = None if self._moment is None else attempt.snapshot.moment
+        passed, self._moment = moment != self._moment, moment
         if len(changes.node_rows) and not self._stands():
-            self.evaluate(asked, feasible)
+            self.evaluate(attempt, feasible)
         elif changes.row >= 0 and not len(flips):
-            self._refresh_one(asked, changes, feasible)
+            self._refresh_one(attempt, changes, feasible, passed=passed)
         else:
-            self._refresh_rows(asked, changes, flips, feasible)
+            self._refresh_rows(attempt, changes, flips, feasible, passed=passed)
 
     def _stands(self) -> bool:
         """True if no points depend on topology domains, or all that do are kept per class and all nodes are still in the same domains."""
-        if not self._domain_keys:
+        if not self._by_domain:
             return True
-        return self._classes is not None and self._classes.stands and all(slot.classes is not None for slot in self._domain_keys)
+        return self._classes is not None and self._classes.stands and all(slot.classes is not None for slot in self._by_domain)
 
-    def _refresh_rows(self, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> None:
+    def _refresh_rows(self, attempt: Attempt, changes: Changes, flips: NDArray[np.intp], feasible: Mask, *, passed: bool) -> None:
+        snapshot = attempt.snapshot
         if len(flips) and self._classes is not None:
             self._count_flips(flips, feasible)
-        whole_from, patched_from = self._renew_timed(asked, feasible), self._n_groups
+        whole_from = patched_from = self._n_groups
         patched: NDArray[np.intp] = flips
-        for slot, touched in self._renewed(asked, changes, flips, feasible):
+        renewed: list[tuple[ScoreSlot, Rows | None]] = [
+            *((slot, slot.patch(snapshot, changes.node_rows, flips, feasible)) for slot in self.laps.each("Score", self._static)),
+            *((slot, slot.patch(snapshot, changes.rows, flips, feasible)) for slot in self.laps.each("Score", self._row)),
+            *(
+                (slot, self._follow(slot, attempt, changes, flips, feasible, passed=passed))
+                for slot in self.laps.each("Score", self._follows)
+            ),
+        ]
+        for slot, touched in renewed:
             if touched is None:
-                self.evaluate(asked, feasible)
+                self.evaluate(attempt, feasible)
                 return
             if isinstance(touched, slice):
                 whole_from = min(whole_from, slot.group)
@@ -287,9 +295,9 @@ class Scoring:
         if len(patched):
             self._patch(patched, patched_from, whole_from)
         if whole_from < self._n_groups:
-            self._total(asked.snapshot.n_nodes, whole_from)
+            self._total(snapshot.n_nodes, whole_from)
         elif len(patched):
-            self._rank(patched, asked, feasible)
+            self._rank(patched, snapshot, feasible)
 
     def _count_flips(self, flips: NDArray[np.intp], feasible: Mask) -> None:
         assert self._classes is not None  # noqa: S101 — called only if there are classes
@@ -299,86 +307,67 @@ class Scoring:
         self._n_feasible = before + np.bincount(ids[now], minlength=n_classes) - np.bincount(ids[~now], minlength=n_classes)
         there = self._n_feasible > 0
         if not np.array_equal(there, before > 0):
-            for slot in self._domain_keys:
-                if slot.classes is not None and not slot.skipped:
+            for slot in self._by_domain:
+                if slot.classes is not None:
                     slot.normalise_classes(there)
 
-    def _renewed(self, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> list[tuple[ScoreSlot, Rows | None]]:
-        """Each term with the rows on which its points are new; None in place of rows if all terms must be scored again."""
-        each = self.laps.each
-        return [
-            *((slot, slot.patch(asked, changes.node_rows, flips, feasible)) for slot in each("Score", self._static)),
-            *((slot, slot.patch(asked, changes.rows, flips, feasible)) for slot in each("Score", self._row)),
-            *((slot, self._refresh_global(slot, asked, changes, flips, feasible)) for slot in each("Score", self._global)),
-        ]
-
-    def _refresh_one(self, asked: Question, changes: Changes, feasible: Mask) -> None:
+    def _refresh_one(self, attempt: Attempt, changes: Changes, feasible: Mask, *, passed: bool) -> None:
         """`refresh` for a change of one row whose feasibility stayed the same."""
-        whole_from, extra = self._renew_timed(asked, feasible), NO_ROWS
+        snapshot = attempt.snapshot
+        whole_from, extra_from, extra = self._n_groups, self._n_groups, NO_ROWS
         for slot in self.laps.each("Score", self._row):
-            if slot.patch_one(asked, changes, feasible):
+            if slot.patch_one(snapshot, changes.row, feasible):
                 whole_from = ROW
-        for slot in self.laps.each("Score", self._global):
-            touched = self._refresh_global(slot, asked, changes, NO_ROWS, feasible)
+        for slot in self.laps.each("Score", self._follows):
+            touched = self._follow(slot, attempt, changes, NO_ROWS, feasible, passed=passed)
             if touched is None:
-                self.evaluate(asked, feasible)
+                self.evaluate(attempt, feasible)
                 return
             if isinstance(touched, slice):
                 whole_from = min(whole_from, slot.group)
             elif len(touched) and not changes.only(touched):
-                extra = union(extra, touched)
+                extra, extra_from = union(extra, touched), min(extra_from, slot.group)
         sums = [tier.patch_one(changes.row, ROW, whole_from) for tier in self.tiers]
         if len(extra):
-            self._patch(extra, FIRST_GLOBAL, whole_from)
+            self._patch(extra, extra_from, whole_from)
         if whole_from < self._n_groups:
-            self._total(asked.snapshot.n_nodes, whole_from)
+            self._total(snapshot.n_nodes, whole_from)
         elif self._best is None or len(extra):
-            self._rank(union(changes.rows, extra), asked, feasible)
+            self._rank(union(changes.rows, extra), snapshot, feasible)
         else:
             value = sums[0] if self._classes is not None else float(round(sums[0] * self.tiers[0].per_unit))
             self._best.put(changes.row, value if feasible.item(changes.row) else -np.inf)
 
-    def _renew_timed(self, asked: Question, feasible: Mask) -> int:
-        """Score by the TIMED terms again if time has passed or metric samples have arrived.
+    def _follow(  # noqa: PLR0913 — the arguments of all terms, and if time has passed
+        self, slot: ScoreSlot, attempt: Attempt, changes: Changes, flips: NDArray[np.intp], feasible: Mask, *, passed: bool
+    ) -> Rows | None:
+        """Bring a TIMED or GLOBAL term up to date; returns the rows with new points, or None if all terms must be scored again.
 
-        Returns the first group whose points are new, or the number of groups if there is none.
+        `passed`: time has passed, or metric samples have arrived.
         """
-        if not self._timed or asked.snapshot.moment == self._moment:
-            return self._n_groups
-        for slot in self.laps.each("Score", self._timed):
-            slot.prepare(asked, feasible)
-            if not slot.skipped:
-                slot.evaluate(asked, feasible)
-        self._arrange(asked)
-        return ROW
-
-    def _refresh_global(self, slot: ScoreSlot, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask) -> Rows | None:
-        """Bring a GLOBAL term up to date; returns the rows with new points, or None if all terms must be scored again."""
-        changed = slot.plugin.score_changes(*asked, changes.since, flips)
-        if changed is None:
-            return NO_ROWS if slot.skipped or slot.classes is not None else slot.patch(asked, NO_ROWS, flips, feasible)
-        toggled = slot.prepare(asked, feasible)
-        if toggled and slot in self._domain_keys:
-            return None
+        snapshot = attempt.snapshot
+        follow = passed or slot.volatility is Volatility.GLOBAL
+        changed = slot.answer.changes(snapshot, changes.since, feasible, flips) if follow else changes.rows
+        skipped, domains = slot.skipped, slot.domains
+        if changed is OUTDATED:
+            slot.prepare(attempt, feasible)
+            if slot.domains != domains:
+                return None
+            changed = ALL
         if slot.skipped:
-            return ALL if toggled else NO_ROWS
-        if _domain_keys(slot, asked) != self._domain_keys.get(slot):
-            return None
-        return self._score_global(slot, asked, changes, flips, feasible, ALL if toggled else changed)
-
-    def _score_global(  # noqa: PLR0913, PLR0917 — the arguments of all terms, and the changed rows
-        self, slot: ScoreSlot, asked: Question, changes: Changes, flips: NDArray[np.intp], feasible: Mask, changed: Rows
-    ) -> Rows:
-        """Score by a GLOBAL term that is not skipped; returns the rows with new points."""
+            return NO_ROWS if skipped else ALL
         if slot.classes is not None:
-            slot.evaluate_classes(asked, slot.classes, self._n_feasible > 0)
+            if changed is not None:
+                slot.evaluate_classes(snapshot, slot.classes, self._n_feasible > 0)
             return NO_ROWS
         if isinstance(changed, slice):
-            slot.evaluate(asked, feasible)
+            slot.evaluate(snapshot, feasible)
             return ALL
+        if changed is None:
+            changed = NO_ROWS
         if len(changed) and not len(flips) and changes.only(changed):
-            return ALL if slot.patch_one(asked, changes, feasible) else changed
-        return slot.patch(asked, changed, flips, feasible)
+            return ALL if slot.patch_one(snapshot, changes.row, feasible) else changed
+        return slot.patch(snapshot, changed, flips, feasible)
 
     def _total(self, n_nodes: int, first: int) -> None:
         for tier in self.tiers:
@@ -389,10 +378,10 @@ class Scoring:
         for tier in self.tiers:
             tier.patch(rows, first, stop)
 
-    def _rank(self, rows: NDArray[np.intp], asked: Question, feasible: Mask) -> None:
+    def _rank(self, rows: NDArray[np.intp], snapshot: Snapshot, feasible: Mask) -> None:
         """Update the best rows after the sums of some rows changed."""
         if self._best is None:
-            arrangement = self._arrangements.arrangement(self._classes, asked.snapshot)
+            arrangement = self._arrangements.arrangement(self._classes, snapshot)
             self._best = BestRows(arrangement, self._ranked(ALL), feasible)
         else:
             self._best.put_all(rows, np.where(feasible[rows], self._ranked(rows), -np.inf))
@@ -420,14 +409,6 @@ class Scoring:
         if not feasible.all():
             keys[~feasible] = -np.inf
         return np.flatnonzero(keys == keys.max())
-
-
-def _domain_keys(slot: ScoreSlot, asked: Question) -> tuple[str, ...] | None:
-    """The topology keys that alone decide a GLOBAL term's points, sorted; None if the points depend on more, or the term is not GLOBAL."""
-    if slot.volatility is not Volatility.GLOBAL or not slot.scale.by_class:
-        return None
-    keys = slot.plugin.score_domains(*asked)
-    return None if keys is None else tuple(sorted(keys))
 
 
 def _groups(lineup: Lineup) -> list[int]:

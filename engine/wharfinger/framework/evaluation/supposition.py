@@ -1,7 +1,7 @@
 """Filters run on one node with pods supposed to be removed or added, for preemption and nominated pods.
 
 The cluster itself does not change. Kubernetes clones the node and its cycle state for this purpose. Here a plugin gets the difference
-(`FilterPlugin.filter_if`) and answers for the one node. The rules are those of `RunFilterPluginsWithNominatedPods`
+(`PreparedFilter.supposing`) and answers for the one node. The rules are those of `RunFilterPluginsWithNominatedPods`
 (pkg/scheduler/framework/runtime/framework.go, Kubernetes 1.36): filters run in order until one rejects. If other pods of equal or higher
 priority are nominated to the node, filters run first with these pods added, then without them, and both runs must pass.
 """
@@ -9,14 +9,11 @@ priority are nominated to the node, filters run first with these pods added, the
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from wharfinger.framework.evaluation.filter_slot import FilterSlot
-from wharfinger.framework.evaluation.question import CycleState, Question
-from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.verdict import Reason, Rejected
+from wharfinger.framework.prepared import Attempt, Rejected, Shared
+from wharfinger.framework.verdict import Reason
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.state.cluster_state import ClusterState
 
@@ -95,46 +92,35 @@ class Supposition:
             self.requests[resource] = self.requests.get(resource, 0) + sign * amount
 
 
-class Answered(Protocol):
-    """A filter with its verdicts on every node."""
-
-    plugin: FilterPlugin
-    skipped: bool
-    reasons: tuple[Reason, ...]
-    bits: NDArray[Any]
-
-
 class Trial:
     """Runs the filters of an evaluation on one node with supposed pods.
 
     `refused` are the reasons of a PreFilter that refused the pod on every node. Then no filter has run, and `reasons` returns `refused`.
     """
 
-    def __init__(self, slots: Sequence[Answered], asked: Question, refused: tuple[Reason, ...] = ()) -> None:
-        self._asked = asked
+    def __init__(self, slots: Sequence[FilterSlot], attempt: Attempt, refused: tuple[Reason, ...] = ()) -> None:
+        self._attempt = attempt
         self._refused = refused
-        self._slots = tuple((slot, type(slot.plugin).filter_if is not FilterPlugin.filter_if) for slot in slots if not slot.skipped)
+        self._slots = tuple(slot for slot in slots if not slot.skipped)
 
     def confirmed(self, row: int, victims: Sequence[PodView]) -> tuple[Reason, ...]:
-        """The reasons of filters without `filter_if` against the node without its victims; empty if all let it pass.
+        """The reasons of filters that do not answer for supposed pods against the node without its victims; empty if all let it pass.
 
         Such a filter runs on a cluster of that node alone, if its answer depends on the node and its pods only (ROW). Otherwise its verdict
         on the real node stays in force.
         """
-        asking = [slot.plugin for slot, supposes in self._slots if not supposes and slot.plugin.filter_volatility is Volatility.ROW]
-        if not asking:
-            return ()
         supposed = self.suppose(row)
         for victim in victims:
             supposed.remove(victim)
-        asked = Question(CycleState(), self._asked.pod, supposed.alone())
-        for plugin in asking:
+        rows = [slot.plugin for slot in self._slots if slot.volatility is Volatility.ROW and slot.rule.supposing(supposed) is None]
+        attempt = Attempt(self._attempt.pod, supposed.alone(), Shared()) if rows else self._attempt
+        for plugin in rows:
             slot = FilterSlot(plugin)
-            slot.prepare(asked)
+            slot.prepare(attempt)
             if isinstance(slot.answer, Rejected):
                 return slot.answer.reasons
             if not slot.skipped:
-                slot.evaluate(asked)
+                slot.evaluate(attempt.snapshot)
                 if found := _said(slot, 0):
                     return found
         return ()
@@ -142,19 +128,18 @@ class Trial:
     @property
     def spans_nodes(self) -> bool:
         """True if the verdict of some filter on a node depends on more than that node and its pods."""
-        return any(slot.plugin.filter_volatility >= Volatility.TIMED for slot, _ in self._slots)
+        return any(slot.volatility >= Volatility.TIMED for slot in self._slots)
 
     def suppose(self, row: int) -> Supposition:
         """A supposition about a node, with no pods removed or added yet."""
-        return Supposition(self._asked.snapshot, row)
+        return Supposition(self._attempt.snapshot, row)
 
     def reasons(self, supposed: Supposition) -> tuple[Reason, ...]:
         """The reasons of the first filter that rejects the supposed node; empty if all let it pass."""
         if self._refused:
             return self._refused
-        asked = self._asked
-        for slot, supposes in self._slots:
-            found = slot.plugin.filter_if(asked.cycle, asked.pod, supposed) if supposes else None
+        for slot in self._slots:
+            found = slot.rule.supposing(supposed)
             if found is None:
                 found = _said(slot, supposed.row)
             if found:
@@ -163,8 +148,8 @@ class Trial:
 
     def nominees(self, row: int) -> list[PodView]:
         """The pods of equal or higher priority that are nominated to a node, without the pod itself."""
-        pod = self._asked.pod
-        return [other for other in self._asked.snapshot.nominated(row) if other.priority >= pod.priority and other.uid != pod.uid]
+        pod = self._attempt.pod
+        return [other for other in self._attempt.snapshot.nominated(row) if other.priority >= pod.priority and other.uid != pod.uid]
 
     def reasons_with_nominees(self, supposed: Supposition) -> tuple[Reason, ...]:
         """The reasons against the supposed node, with its nominated pods added or without them; empty if it passes both ways."""
@@ -183,6 +168,6 @@ class Trial:
         return found
 
 
-def _said(slot: Answered, row: int) -> tuple[Reason, ...]:
+def _said(slot: FilterSlot, row: int) -> tuple[Reason, ...]:
     bits = int(slot.bits[row])
     return tuple(reason for index, reason in enumerate(slot.reasons) if bits >> index & 1) if bits else ()

@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wharfinger.framework.evaluation.question import CycleState, union
+from wharfinger.framework.evaluation.changes import union
 from wharfinger.framework.evaluation.supposition import Supposition, Trial
 from wharfinger.framework.eviction import ANYONE, Budgets, Evictable
 from wharfinger.framework.extension import Arguments, PostFilterOutcome, PostFilterPlugin, Rejection
+from wharfinger.framework.prepared import Attempt
 from wharfinger.framework.verdict import Mask, Reason
 from wharfinger.model import objects
 
@@ -64,12 +65,13 @@ class DefaultPreemption(PostFilterPlugin):
     name = NAME
     arguments_model = DefaultPreemptionArguments
 
-    def post_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rejection: Rejection) -> PostFilterOutcome:
+    def post_filter(self, attempt: Attempt, rejection: Rejection) -> PostFilterOutcome:
         """The cheapest node to free and its victims, or a message why preemption does not help."""
+        pod, snapshot, shared = attempt
         refusal = ineligible(pod, snapshot, rejection.unresolvable)
         if refusal:
             return PostFilterOutcome(message=f"preemption: {refusal}")
-        search: Search = cycle.setdefault(NAME, Search())
+        search = shared.once(self, Search)
         search.update(pod, snapshot, rejection)
         best = search.best(rejection.trial)
         if best is None:
@@ -152,8 +154,8 @@ class Search:
     def best(self, trial: Trial) -> Candidate | None:
         """The cheapest candidate that every filter confirms, or None.
 
-        Filters without `filter_if` cannot be evaluated cheaply without the victims (`Trial.confirmed`), so they run on the cheapest
-        candidates only, one after the other.
+        Filters that do not answer for supposed pods cannot be evaluated cheaply without the victims (`Trial.confirmed`), so they run on the
+        cheapest candidates only, one after the other.
         """
         while self._heap:
             cost, row = self._heap[0]

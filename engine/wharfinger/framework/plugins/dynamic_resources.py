@@ -6,17 +6,11 @@ cannot start, so the pod is rejected with a reason instead.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from wharfinger.framework.cluster_event import NOTHING
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
+from wharfinger.framework.prepared import SKIP, Attempt, Rejected, Skip
+from wharfinger.framework.verdict import Reason
 from wharfinger.language.semantics.catalogue import Volatility
-
-if TYPE_CHECKING:
-    from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.model.state.snapshot import Snapshot
 
 
 class DynamicResources(FilterPlugin):
@@ -26,13 +20,9 @@ class DynamicResources(FilterPlugin):
     filter_volatility = Volatility.STATIC
     wakes_on = NOTHING
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
+    def prepare_filter(self, attempt: Attempt) -> Skip | Rejected:
         """`Rejected` for a pod with resource claims, otherwise `Skip`."""
-        names = ", ".join(claim.name for claim in pod.object.spec.resource_claims)
+        names = ", ".join(claim.name for claim in attempt.pod.object.spec.resource_claims)
         if not names:
             return SKIP
         return Rejected((Reason(f"resource claims are not supported ({names})", resolvable=False),))
-
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """Never called: PreFilter has decided already."""
-        raise NotImplementedError

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import ScorePlugin
-from wharfinger.framework.verdict import Mask, PreScoreAnswer, Rows
+from wharfinger.framework.prepared import OUTDATED, Attempt, Changed, PreparedScore
+from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
@@ -31,33 +31,25 @@ class ImageLocality(ScorePlugin):
     name = "ImageLocality"
     score_volatility = Volatility.GLOBAL
 
-    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
-        """Computes the points of all nodes, which change only with the node objects."""
-        known = cycle.get(self.name)
-        if known is None or _nodes_changed(snapshot, known[0]):
-            cycle[self.name] = snapshot.revision, _points(pod, snapshot)
-        return None
-
-    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:  # noqa: ARG002 — the extension point
-        """Points for `rows`, 0..100."""
-        points: NDArray[np.int64] = cycle[self.name][1]
-        return points[rows]
-
-    def score_changes(
-        self,
-        cycle: CycleState,  # noqa: ARG002 — the extension point
-        pod: PodView,  # noqa: ARG002 — the extension point
-        snapshot: Snapshot,
-        since: int,
-        flipped: NDArray[np.intp],  # noqa: ARG002 — the extension point
-    ) -> Rows | None:
-        """All rows if a node object changed, as the share of nodes with an image may have changed too; None otherwise."""
-        return slice(None) if _nodes_changed(snapshot, since) else None
+    def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore:  # noqa: ARG002 — the extension point
+        """Never skips."""
+        return HeldImages(attempt.pod, attempt.snapshot)
 
 
-def _nodes_changed(snapshot: Snapshot, since: int) -> bool:
-    changed = snapshot.node_changes(since)
-    return changed is None or len(changed) > 0
+class HeldImages(PreparedScore):
+    """Points for the images that nodes hold, 0..100; they change only with the node objects."""
+
+    def __init__(self, pod: PodView, snapshot: Snapshot) -> None:
+        self._points = _points(pod, snapshot)
+
+    def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:  # noqa: ARG002 — the extension point
+        """The points."""
+        return self._points[rows]
+
+    def changes(self, snapshot: Snapshot, since: int, feasible: Mask, flipped: NDArray[np.intp]) -> Changed:  # noqa: ARG002 — the extension point
+        """`OUTDATED` if a node object changed, as the share of nodes with an image may have changed too."""
+        changed = snapshot.node_changes(since)
+        return None if changed is not None and not len(changed) else OUTDATED
 
 
 def _points(pod: PodView, snapshot: Snapshot) -> NDArray[np.int64]:

@@ -12,20 +12,9 @@ from pydantic import field_validator
 from wharfinger.framework import node_selection
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.configuration import object_arguments
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
-from wharfinger.framework.verdict import (
-    SKIP,
-    DefaultNormalize,
-    Mask,
-    NodeSet,
-    PreFilterAnswer,
-    PreScoreAnswer,
-    Reason,
-    Rejected,
-    Rows,
-    Verdicts,
-)
+from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, PreparedScore, Rejected, Skip
+from wharfinger.framework.verdict import DefaultNormalize, Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.objects import matching
@@ -34,10 +23,6 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
-REASONS = (
-    Reason("node(s) didn't match Pod's node affinity/selector", resolvable=False),
-    Reason("node(s) didn't match scheduler-enforced node affinity", resolvable=False),
-)
 CONFLICT = Reason("pod affinity terms conflict", resolvable=False)
 
 
@@ -91,16 +76,13 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         self.enforced = node_selection.parse_terms(_required_selector(added))
         self.added_preferences = _preferences(added)
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
-        """Skip without requirements; `NodeSet` if every term names nodes; `Rejected` if the names contradict each other."""
-        needed = required(pod.object)
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
+        """Skip without requirements; `Rejected` if the names of nodes in the terms contradict each other."""
+        needed = required(attempt.pod.object)
         if needed is None and self.enforced is None:
             return SKIP
-        cycle[self.name] = needed
-        names = _names(_required_selector(_own(pod.object)))
-        if names is None:
-            return None
-        return NodeSet(names) if names else Rejected((CONFLICT,))
+        names = _names(_required_selector(_own(attempt.pod.object)))
+        return Rejected((CONFLICT,)) if names is not None and not names else AffinityFilter(needed, self.enforced, names)
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
         """True if the node of the change has what the pod requires now."""
@@ -108,26 +90,50 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         needed = required(pod.object)
         return row is None or needed is None or bool(needed.matches(snapshot, np.array([row], np.intp))[0])
 
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 where the pod's own affinity does not match, bit 1 where the enforced one does not."""
-        needed: RequiredNodeAffinity | None = cycle[self.name]
-        bits = np.zeros(node_selection.row_count(snapshot, rows), np.uint8)
-        if needed is not None:
-            bits[~needed.matches(snapshot, rows)] = 1
-        if self.enforced is not None:  # looked at first, and the first failure is the one reported
-            bits[~node_selection.any_term(self.enforced, snapshot, rows)] = 2
-        return Verdicts(REASONS, bits)
-
-    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
+    def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:  # noqa: ARG002 — the extension point
         """Skip without preferences."""
-        preferences = (*_preferences(_own(pod.object)), *self.added_preferences)
-        cycle[self.name, "score"] = preferences
-        return None if preferences else SKIP
+        preferences = (*_preferences(_own(attempt.pod.object)), *self.added_preferences)
+        return AffinityScore(preferences) if preferences else SKIP
 
-    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:  # noqa: ARG002 — the extension point
-        """Raw scores for `rows`: the sum of the weights of the preferences that match."""
+
+class AffinityFilter(PreparedFilter):
+    """Bit 0 where the pod's own affinity does not match, bit 1 where the enforced one does not; `nodes` if every term names nodes."""
+
+    reasons = (
+        Reason("node(s) didn't match Pod's node affinity/selector", resolvable=False),
+        Reason("node(s) didn't match scheduler-enforced node affinity", resolvable=False),
+    )
+
+    def __init__(
+        self, needed: RequiredNodeAffinity | None, enforced: tuple[matching.NodeTerm, ...] | None, names: frozenset[str] | None
+    ) -> None:
+        self._needed = needed
+        self._enforced = enforced
+        self.nodes = names
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:
+        """The verdicts."""
+        bits = np.zeros(node_selection.row_count(snapshot, rows), np.uint8)
+        if self._needed is not None:
+            bits[~self._needed.matches(snapshot, rows)] = 1
+        if self._enforced is not None:  # looked at first, and the first failure is the one reported
+            bits[~node_selection.any_term(self._enforced, snapshot, rows)] = 2
+        return bits
+
+
+Preferences = tuple[tuple[int, matching.NodeTerm | None], ...]
+
+
+class AffinityScore(PreparedScore):
+    """The sum of the weights of the preferences that match."""
+
+    def __init__(self, preferences: Preferences) -> None:
+        self._preferences = preferences
+
+    def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
+        """The raw scores."""
         raw = np.zeros(node_selection.row_count(snapshot, rows), np.int64)
-        for weight, term in cycle[self.name, "score"]:
+        for weight, term in self._preferences:
             if term is not None:
                 raw += weight * node_selection.matches(term, snapshot, rows)
         return raw
@@ -145,7 +151,7 @@ def _required_selector(affinity: objects.NodeAffinity | None) -> objects.NodeSel
     return affinity.required_during_scheduling_ignored_during_execution if affinity else None
 
 
-def _preferences(affinity: objects.NodeAffinity | None) -> tuple[tuple[int, matching.NodeTerm | None], ...]:
+def _preferences(affinity: objects.NodeAffinity | None) -> Preferences:
     """(weight, term) for each preference; a preference that can match no node still counts as one."""
     preferred = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
     return tuple((preference.weight, node_selection.parse_term(preference.preference)) for preference in preferred)

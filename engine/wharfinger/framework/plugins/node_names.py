@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from wharfinger.framework import node_selection
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts, single
+from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, Skip
+from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.objects import matching
@@ -19,8 +17,6 @@ from wharfinger.model.objects import matching
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
-
-REASON = Reason("node(s) didn't match the requested node name", resolvable=False)
 
 
 class NodeName(FilterPlugin):
@@ -34,17 +30,25 @@ class NodeName(FilterPlugin):
         """The pod's `nodeName`, which is not part of the template."""
         return pod.node_name or None
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip:
         """Skip for a pod that names no node."""
-        return None if pod.node_name else SKIP
+        return OtherName(attempt.pod.node_name) if attempt.pod.node_name else SKIP
 
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 for all nodes but the one named."""
-        return single(REASON, ~node_selection.named(pod.node_name, snapshot, rows))
+
+class OtherName(PreparedFilter):
+    """Bit 0 for all nodes but the one named."""
+
+    reasons = (Reason("node(s) didn't match the requested node name", resolvable=False),)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> Mask:
+        """The verdicts."""
+        return ~node_selection.named(self._name, snapshot, rows)
 
 
 TAINT = objects.Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-REASONS = (Reason("node(s) were unschedulable", resolvable=False),)
 
 
 class NodeUnschedulable(FilterPlugin):
@@ -54,14 +58,20 @@ class NodeUnschedulable(FilterPlugin):
     filter_volatility = Volatility.STATIC
     wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_TAINT
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip:
         """Skip for a pod that tolerates the taint `node.kubernetes.io/unschedulable`."""
-        return SKIP if matching.tolerated(pod.object.spec.tolerations, TAINT) else None
+        return SKIP if matching.tolerated(attempt.pod.object.spec.tolerations, TAINT) else Cordoned()
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:  # noqa: ARG002 — the extension point
         """True if the node of the change is not cordoned, or not known."""
         return change.now is None or not change.now.spec.unschedulable
 
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 where the node is cordoned."""
-        return Verdicts(REASONS, snapshot.unschedulable[rows].view(np.uint8))
+
+class Cordoned(PreparedFilter):
+    """Bit 0 where the node is cordoned."""
+
+    reasons = (Reason("node(s) were unschedulable", resolvable=False),)
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> Mask:
+        """The verdicts."""
+        return snapshot.unschedulable[rows]

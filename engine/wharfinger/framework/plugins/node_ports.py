@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wharfinger.framework import node_selection
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin
-from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts
+from wharfinger.framework.prepared import SKIP, Attempt, PreparedFilter, Skip
+from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.pod_view import WILDCARD, taken_ports
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from wharfinger.framework.evaluation.supposition import Supposition
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
-
-REASONS = (Reason("node(s) didn't have free ports for the requested pod ports"),)
 
 
 class NodePorts(FilterPlugin):
@@ -33,26 +31,35 @@ class NodePorts(FilterPlugin):
         """True if a node was added, or a pod went that took one of the rejected pod's ports."""
         return change.pod is None or any(taken_ports(pod, (change.pod,)))
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip:
         """Skip for a pod without host ports."""
-        return None if pod.host_ports else SKIP
+        return TakenPorts(attempt.pod) if attempt.pod.host_ports else SKIP
 
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 where one of the pod's host ports is taken."""
+
+class TakenPorts(PreparedFilter):
+    """Bit 0 where one of the pod's host ports is taken."""
+
+    reasons = (Reason("node(s) didn't have free ports for the requested pod ports"),)
+
+    def __init__(self, pod: PodView) -> None:
+        self._pod = pod
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8] | Mask:
+        """The verdicts."""
         taken = [
             row
-            for ip, protocol, port in pod.host_ports
+            for ip, protocol, port in self._pod.host_ports
             for row, addresses in snapshot.port_users(protocol, port).items()
             if ip == WILDCARD or ip in addresses or WILDCARD in addresses
         ]
         if isinstance(rows, slice):
             bits = np.zeros(snapshot.n_nodes, np.uint8)
             bits[taken] = 1
-            return Verdicts(REASONS, bits[rows])
+            return bits[rows]
         if not taken:
-            return Verdicts(REASONS, np.zeros(node_selection.row_count(snapshot, rows), np.uint8))
-        return Verdicts(REASONS, np.isin(rows, taken).view(np.uint8))
+            return np.zeros(len(rows), np.uint8)
+        return np.isin(rows, taken)
 
-    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:  # noqa: ARG002 — the extension point
+    def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:
         """The reason against the supposed node, if one of the pod's ports is taken there."""
-        return REASONS if any(taken_ports(pod, supposed.pods())) else ()
+        return self.reasons if any(taken_ports(self._pod, supposed.pods())) else ()

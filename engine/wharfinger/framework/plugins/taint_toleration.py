@@ -5,23 +5,23 @@ Nodes repeat a handful of taint sets, so the tolerations are held against each d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
-from wharfinger.framework.verdict import DefaultNormalize, Reason, Rows, Verdicts
+from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore
+from wharfinger.framework.verdict import DefaultNormalize, Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
+from wharfinger.model import objects
 from wharfinger.model.objects import matching
 
 if TYPE_CHECKING:
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
-
-REASONS = (Reason("node(s) had untolerated taint(s)", resolvable=False),)
 
 
 class TaintToleration(FilterPlugin, ScorePlugin):
@@ -38,37 +38,55 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         """True if the pod tolerates the node as it is now."""
         return change.now is None or not matching.untolerated(pod.object.spec.tolerations, change.now.spec.taints)
 
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """The verdicts for `rows`: bit 0 where a NoSchedule or NoExecute taint is not tolerated."""
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter:
+        """Never skips."""
+        return UntoleratedTaints(attempt.pod)
+
+    def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore:  # noqa: ARG002 — the extension point
+        """Never skips."""
+        return SoftTaints(attempt.pod)
+
+
+class UntoleratedTaints(PreparedFilter):
+    """Bit 0 where a NoSchedule or NoExecute taint is not tolerated."""
+
+    reasons = (Reason("node(s) had untolerated taint(s)", resolvable=False),)
+
+    def __init__(self, pod: PodView) -> None:
+        tolerations = pod.object.spec.tolerations
+        self._untolerated = PerTaintSet(lambda taints: len(matching.untolerated(tolerations, taints)))
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> Mask:
+        """The verdicts."""
+        return self._untolerated.at(snapshot, rows) > 0
+
+
+class SoftTaints(PreparedScore):
+    """The number of PreferNoSchedule taints that are not tolerated."""
+
+    def __init__(self, pod: PodView) -> None:
+        soft = [each for each in pod.object.spec.tolerations if each.effect in {"", matching.PREFER_NO_SCHEDULE}]
+        self._untolerated = PerTaintSet(lambda taints: len(matching.untolerated(soft, taints, {matching.PREFER_NO_SCHEDULE})))
+
+    def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
+        """The raw scores."""
+        return self._untolerated.at(snapshot, rows)
+
+
+class PerTaintSet:
+    """A number for each set of taints, computed once."""
+
+    def __init__(self, number_of: Callable[[tuple[objects.Taint, ...]], int]) -> None:
+        self._number_of = number_of
+        self._known: NDArray[np.int64] = np.empty(0, np.int64)  # by number of the taint set, -1 where it is not known
+
+    def at(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
+        """The numbers of some rows, `(n_rows,)`."""
         taint_sets = snapshot.taint_set[rows]
-        known = _gather(cycle, (self.name, "filter"), snapshot, taint_sets)
-        for taint_set in _missing(known, taint_sets):
-            known[taint_set] = bool(matching.untolerated(pod.object.spec.tolerations, snapshot.taints(taint_set)))
-        return Verdicts(REASONS, known[taint_sets].astype(np.uint8))
-
-    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
-        """Raw scores for `rows`: the number of PreferNoSchedule taints that are not tolerated."""
-        taint_sets = snapshot.taint_set[rows]
-        known = _gather(cycle, (self.name, "score"), snapshot, taint_sets)
-        for taint_set in _missing(known, taint_sets):
-            soft = [each for each in pod.object.spec.tolerations if each.effect in {"", matching.PREFER_NO_SCHEDULE}]
-            known[taint_set] = len(matching.untolerated(soft, snapshot.taints(taint_set), {matching.PREFER_NO_SCHEDULE}))
-        return known[taint_sets]
-
-
-def _gather(cycle: CycleState, key: tuple[str, str], snapshot: Snapshot, taint_sets: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The known result of each taint set by number, -1 where it is not known; kept per template until taint sets are renumbered."""
-    table, known = cycle.get(key, (None, None))
-    if table is not snapshot.strings:
-        known = np.empty(0, np.int64)
-    size = int(taint_sets.max(initial=-1)) + 1
-    if size > len(known):
-        known = np.concatenate([known, np.full(size - len(known), -1, np.int64)])
-    cycle[key] = snapshot.strings, known
-    found: NDArray[np.int64] = known
-    return found
-
-
-def _missing(known: NDArray[np.int64], taint_sets: NDArray[np.int32]) -> list[int]:
-    missing: list[int] = np.unique(taint_sets[known[taint_sets] < 0]).tolist()
-    return missing
+        size = int(taint_sets.max(initial=-1)) + 1
+        if size > len(self._known):
+            self._known = np.concatenate([self._known, np.full(size - len(self._known), -1, np.int64)])
+        for taint_set in np.unique(taint_sets[self._known[taint_sets] < 0]).tolist():
+            self._known[taint_set] = self._number_of(snapshot.taints(taint_set))
+        found: NDArray[np.int64] = self._known[taint_sets]
+        return found

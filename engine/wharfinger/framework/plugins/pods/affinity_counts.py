@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.framework.evaluation.question import ALL
+from wharfinger.framework.evaluation.changes import ALL
+from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.pods import affinity_terms as affinity
 from wharfinger.framework.plugins.pods import domain_watch
 from wharfinger.framework.plugins.pods.affinity_terms import Term
 from wharfinger.framework.plugins.pods.domain_watch import DomainWatch
-from wharfinger.framework.verdict import Mask, Rows
+from wharfinger.framework.prepared import OUTDATED, Attempt, Changed, PreparedFilter, PreparedScore
+from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
@@ -35,6 +37,11 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
 
 NAME = "InterPodAffinity"
+REASONS = (
+    Reason("node(s) didn't match pod affinity rules", resolvable=False),
+    Reason("node(s) didn't match pod anti-affinity rules"),
+    Reason("node(s) didn't satisfy existing pods anti-affinity rules"),
+)
 UNMATCHED, REPELLED, UNWELCOME = 1, 2, 4  # the bits of the reasons
 REQUIRED, REQUIRED_ANTI, PREFERRED = "required", "required anti", "preferred"
 
@@ -44,7 +51,7 @@ Watches = dict[str, DomainWatch]
 class Encounter:
     """An incoming pod of one template with its resolved terms; its methods match terms between it and placed pods."""
 
-    __slots__ = ("_namespaces_seen", "_seen", "_used", "identity", "keys_seen", "namespace_labels", "pod", "terms")
+    __slots__ = ("_namespaces", "_seen", "_used", "identity", "keys_seen", "namespace_labels", "pod", "terms")
 
     def __init__(self, pod: PodView, snapshot: Snapshot) -> None:
         store = snapshot.objects
@@ -52,7 +59,7 @@ class Encounter:
         self.terms = affinity.terms_of(pod).resolved(store)
         self.namespace_labels = affinity.labels_of_namespace(pod.namespace, store)
         self.identity = (pod.namespace, _items(pod.labels), _items(self.namespace_labels))
-        self._namespaces_seen = store.revision_of(objects.Namespace)
+        self._namespaces = ObjectWatch(snapshot, objects.Namespace)
         self._seen = snapshot.revision
         self._used: Tally = snapshot.tally((NAME, "topology keys"), _keys_of)
         self.keys_seen = self._used.follow()
@@ -62,8 +69,7 @@ class Encounter:
         if snapshot.revision == self._seen:
             return True
         changed = snapshot.node_changes(self._seen)
-        same_keys = self._used.follow() == self.keys_seen
-        if changed is None or len(changed) or not same_keys or snapshot.objects.revision_of(objects.Namespace) != self._namespaces_seen:
+        if changed is None or len(changed) or self._used.follow() != self.keys_seen or not self._namespaces.stands(snapshot):
             return False
         self._seen = snapshot.revision
         return True
@@ -98,6 +104,21 @@ class Encounter:
         return float(sum(found)) if found else None
 
 
+class Encounters:
+    """The encounter of a template that filter and score share, renewed when it does not stand."""
+
+    __slots__ = ("_latest",)
+
+    def __init__(self) -> None:
+        self._latest: Encounter | None = None
+
+    def latest(self, attempt: Attempt) -> Encounter:
+        """The encounter for the cluster as it is."""
+        if self._latest is None or not self._latest.stands(attempt.snapshot):
+            self._latest = Encounter(attempt.pod, attempt.snapshot)
+        return self._latest
+
+
 def fencing_keys(snapshot: Snapshot) -> set[str]:
     """The topology keys of the required anti-affinity terms of placed pods."""
     return _used_keys(snapshot.tally((NAME, "topology keys"), _keys_of), REQUIRED_ANTI)
@@ -108,13 +129,16 @@ def _used_keys(tally: Tally, *kinds: str) -> set[str]:
     return {key for kind, key in used if kind in kinds}
 
 
-class Fences:
-    """The state of the filter: per topology key and domain, True if it has wanted, shunned or shunning pods."""
+class Fences(PreparedFilter):
+    """The filter: per topology key and domain, True if it has wanted, shunned or shunning pods.
 
-    __slots__ = ("_encounter", "_first", "_shunned", "_shunning", "_wanted", "_watches", "matter")
+    Bit 0 for missing wanted pods, bit 1 for shunned pods, bit 2 for placed pods that shun this pod. `matter`: there is at least one term.
+    """
 
-    def __init__(self, pod: PodView, snapshot: Snapshot) -> None:
-        meeting = self._encounter = Encounter(pod, snapshot)
+    reasons = REASONS
+
+    def __init__(self, encounter: Encounter, snapshot: Snapshot) -> None:
+        meeting = self._encounter = encounter
         terms = meeting.terms
         wanted = lambda _: snapshot.selection((NAME, "wanted", terms.required), meeting.is_wanted)  # noqa: E731 — one of three of a kind
         self._wanted = _watched(snapshot, _keys(terms.required), wanted)
@@ -124,14 +148,10 @@ class Fences:
         self._first = self._is_first()
         self.matter = bool(self._watches)
 
-    def stands(self, snapshot: Snapshot) -> bool:
-        """True if `advance` can bring it up to date; otherwise it must be created again."""
-        return self._encounter.stands(snapshot)
-
-    def advance(self, snapshot: Snapshot) -> Rows | None:
-        """Follow the counts; returns the rows whose verdict may have changed, None for no rows."""
-        if not self._watches:
-            return None
+    def changes(self, snapshot: Snapshot, since: int) -> Changed:  # noqa: ARG002 — the extension point
+        """The rows of domains that got their first, or lost their last, wanted, shunned or shunning pod."""
+        if not self._encounter.stands(snapshot):
+            return OUTDATED
         rows = domain_watch.renew(self._watches, snapshot.n_nodes)
         first, self._first = self._first, self._is_first()
         return rows if first == self._first else ALL
@@ -153,7 +173,11 @@ class Fences:
             bits[~matched] = UNMATCHED
         return bits
 
-    def failures(self, supposed: Supposition) -> Iterator[int]:
+    def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:
+        """The first reason that applies to the supposed node; empty if it passes."""
+        return next(((REASONS[index],) for index in self._failures(supposed)), ())
+
+    def _failures(self, supposed: Supposition) -> Iterator[int]:
         """The indexes of the reasons against a supposed node, in order."""
         meeting = self._encounter
         if self._wanted and not self._matched_if(supposed):
@@ -184,22 +208,16 @@ class Fences:
         )
 
 
-class Likings:
-    """The state of the score: per topology key, the score of each domain."""
+class Likings(PreparedScore):
+    """The score: per topology key, the score of each domain. A raw score is the sum of the weights of all matching terms."""
 
-    __slots__ = ("_encounter", "_hard_weight", "_watches")
-
-    def __init__(self, pod: PodView, snapshot: Snapshot, hard_weight: int) -> None:
-        self._encounter = Encounter(pod, snapshot)
+    def __init__(self, encounter: Encounter, snapshot: Snapshot, hard_weight: int) -> None:
+        self._encounter = encounter
         self._hard_weight = hard_weight
         kinds = (PREFERRED, REQUIRED) if hard_weight else (PREFERRED,)
         keys = {*_keys(term for _, term in self._encounter.terms.preferred), *self._encounter.keys(*kinds)}
         self._watches = {key: self._watch(snapshot, key) for key in sorted(keys)}
-
-    @property
-    def topology_keys(self) -> tuple[str, ...]:
-        """The topology keys of the terms, sorted."""
-        return tuple(self._watches)
+        self.domains = tuple(self._watches)
 
     def _watch(self, snapshot: Snapshot, key: str) -> DomainWatch:
         meeting = self._encounter
@@ -209,12 +227,15 @@ class Likings:
         return DomainWatch(selection, snapshot.topology(key), lambda liking: np.append(liking.by_domain(key), 0.0))
 
     def stands(self, snapshot: Snapshot) -> bool:
-        """True if `advance` can bring it up to date; otherwise it must be created again."""
-        return self._encounter.stands(snapshot)
+        """True if no score has changed."""
+        return self._encounter.stands(snapshot) and domain_watch.renew(self._watches.values(), snapshot.n_nodes) is None
 
-    def advance(self, snapshot: Snapshot) -> Rows | None:
-        """Follow the counts; returns the rows whose score changed, None for no rows."""
-        return domain_watch.renew(self._watches.values(), snapshot.n_nodes)
+    def changes(self, snapshot: Snapshot, since: int, feasible: Mask, flipped: NDArray[np.intp]) -> Changed:  # noqa: ARG002 — the extension point
+        """The rows of the domains whose score changed; `OUTDATED` also if no term matches any more."""
+        if not self._encounter.stands(snapshot):
+            return OUTDATED
+        rows = domain_watch.renew(self._watches.values(), snapshot.n_nodes)
+        return rows if rows is None or self.any(snapshot) else OUTDATED
 
     def any(self, snapshot: Snapshot) -> bool:
         """True if a term matches between the incoming pod and a placed pod on a node with the term's topology key."""

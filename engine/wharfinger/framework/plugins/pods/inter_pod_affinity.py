@@ -6,7 +6,7 @@ the incoming pod (framework/plugins/pods/affinity_counts.py).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,23 +16,16 @@ from pydantic import Field
 
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.evaluation.question import ALL, CycleState
 from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.plugins.pods import affinity_terms as affinity
-from wharfinger.framework.plugins.pods.affinity_counts import NAME, Fences, Likings, fencing_keys
-from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
+from wharfinger.framework.plugins.pods.affinity_counts import NAME, Encounters, Fences, Likings, fencing_keys
+from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, PreparedFilter, PreparedScore, Rejected, Skip
+from wharfinger.framework.verdict import Mask, Reason
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.supposition import Supposition
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
-
-REASONS = (
-    Reason("node(s) didn't match pod affinity rules", resolvable=False),
-    Reason("node(s) didn't match pod anti-affinity rules"),
-    Reason("node(s) didn't satisfy existing pods anti-affinity rules"),
-)
 
 
 class InterPodAffinityArguments(Arguments):
@@ -109,68 +102,22 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
             return hints.may_go(placed)
         return change.was is None or hints.may_go(change.was) or hints.comes(placed)
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip if neither the pod nor any placed pod has required terms that matter; `Rejected` if a selector cannot be read."""
         try:
-            affinity.terms_of(pod)
+            encounter = attempt.shared.once(Encounters, Encounters).latest(attempt)
         except InvalidObject as error:
             return Rejected((Reason(f"pod affinity cannot be read: {error}", resolvable=False),))
-        fences: Fences | None = cycle.get((NAME, "fences"))
-        if fences is None or not fences.stands(snapshot):
-            fences = cycle[NAME, "fences"] = Fences(pod, snapshot)
-        fences.advance(snapshot)
-        return None if fences.matter else SKIP
+        fences = Fences(encounter, attempt.snapshot)
+        return fences if fences.matter else Skip(encounter.stands)
 
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 for missing wanted pods, bit 1 for shunned pods, bit 2 for placed pods that shun this pod."""
-        fences: Fences = cycle[NAME, "fences"]
-        return Verdicts(REASONS, fences.bits(snapshot, rows))
-
-    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:  # noqa: ARG002 — the extension point
-        """The first reason that applies to the supposed node; empty if it passes."""
-        fences: Fences = cycle[NAME, "fences"]
-        return tuple(REASONS[index] for index in fences.failures(supposed))[:1]
-
-    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: ARG002 — the extension point
-        """The rows of domains that got their first, or lost their last, wanted, shunned or shunning pod."""
-        fences: Fences | None = cycle.get((NAME, "fences"))
-        if fences is None:
-            return None  # the pod's own terms cannot be read, whatever changes
-        return fences.advance(snapshot) if fences.stands(snapshot) else ALL
-
-    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
+    def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:  # noqa: ARG002 — the extension point
         """Skip if no term matches between this pod and a placed pod."""
-        if self.arguments.ignore_preferred_terms_of_existing_pods and not affinity.terms_of(pod).preferred:
-            return SKIP
-        likings: Likings | None = cycle.get((NAME, "likings"))
-        if likings is None or not likings.stands(snapshot):
-            likings = cycle[NAME, "likings"] = Likings(pod, snapshot, self.arguments.hard_pod_affinity_weight)
-        likings.advance(snapshot)
-        return None if likings.any(snapshot) else SKIP
-
-    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:  # noqa: ARG002 — the extension point
-        """Raw scores for `rows`: the sum of the weights of all matching terms in the node's domains."""
-        likings: Likings = cycle[NAME, "likings"]
-        return likings.raw(snapshot, rows)
-
-    def score_changes(
-        self,
-        cycle: CycleState,
-        pod: PodView,  # noqa: ARG002 — the extension point
-        snapshot: Snapshot,
-        since: int,  # noqa: ARG002 — the extension point
-        flipped: NDArray[np.intp],  # noqa: ARG002 — the extension point
-    ) -> Rows | None:
-        """The rows of the domains whose score changed."""
-        likings: Likings | None = cycle.get((NAME, "likings"))
-        if likings is None:
-            return None
-        return likings.advance(snapshot) if likings.stands(snapshot) else ALL
-
-    def score_domains(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> Sequence[str]:  # noqa: ARG002 — the extension point
-        """The topology keys of all terms that are scored, sorted."""
-        likings: Likings = cycle[NAME, "likings"]
-        return likings.topology_keys
+        if self.arguments.ignore_preferred_terms_of_existing_pods and not affinity.terms_of(attempt.pod).preferred:
+            return SKIP_ALWAYS
+        encounter = attempt.shared.once(Encounters, Encounters).latest(attempt)
+        likings = Likings(encounter, attempt.snapshot, self.arguments.hard_pod_affinity_weight)
+        return likings if likings.any(attempt.snapshot) else Skip(likings.stands)
 
 
 def _let_in(hints: affinity.Hints, change: Change, placed: PodView) -> bool:

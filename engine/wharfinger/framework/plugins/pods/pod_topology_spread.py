@@ -18,26 +18,21 @@ from pydantic import field_validator, model_validator
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.configuration import object_arguments
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import Arguments, FilterPlugin, GroupedHints, ScorePlugin
 from wharfinger.framework.plugins import node_affinity
+from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.pods import spread_counts as spread
 from wharfinger.framework.plugins.pods.spread_counts import Constraint, HardSpread, SoftSpread
-from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rejected, Rows, Verdicts
+from wharfinger.framework.prepared import SKIP_ALWAYS, Attempt, PreparedFilter, PreparedScore, Rejected, Skip
+from wharfinger.framework.verdict import Mask, Reason
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
-    from wharfinger.framework.evaluation.supposition import Supposition
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
-REASONS = (
-    Reason("node(s) didn't match pod topology spread constraints"),
-    Reason("node(s) didn't match pod topology spread constraints (missing required label)", resolvable=False),
-)
 UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
-ALL = slice(None)
 
 
 class PodTopologySpreadArguments(Arguments):
@@ -140,94 +135,35 @@ class PodTopologySpread(GroupedHints, FilterPlugin, ScorePlugin):
         labels = {key: pod.labels.get(key) for constraint in own for key in constraint.match_label_keys}
         return msgspec.json.encode([pod.namespace, own, labels, node_affinity.required(pod.object) is not None])
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip without DoNotSchedule constraints; `Rejected` if a selector cannot be read."""
-        kept: HardSpread | None = cycle.get((self.name, "hard"))
-        if kept is not None and kept.stands(snapshot):
-            kept.advance(snapshot)
-            return None
         try:
-            constraints = self._constraints(cycle, pod, snapshot, spread.DO_NOT_SCHEDULE)
-            self._constraints(
-                cycle, pod, snapshot, spread.SCHEDULE_ANYWAY
-            )  # PreScore cannot reject a pod, so its constraints are parsed here too
+            constraints = self._constraints(attempt, spread.DO_NOT_SCHEDULE)
+            self._constraints(attempt, spread.SCHEDULE_ANYWAY)  # a score cannot reject a pod, so its constraints are parsed here too
         except InvalidObject as error:
             return Rejected((Reason(f"topology spread constraints cannot be read: {error}", resolvable=False),))
-        if not constraints:
-            cycle.pop((self.name, "hard"), None)
-            return SKIP
-        cycle[self.name, "hard"] = HardSpread(constraints, pod, snapshot)
-        return None
+        return HardSpread(constraints, attempt.pod, attempt.snapshot) if constraints else self._without(attempt, spread.DO_NOT_SCHEDULE)
 
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`, each by the first constraint that fails: bit 0 for too many, bit 1 for a missing key."""
-        hard: HardSpread = cycle[self.name, "hard"]
-        return Verdicts(REASONS, hard.bits(snapshot, rows))
-
-    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:  # noqa: ARG002 — the extension point
-        """The reason against the supposed node, by the first constraint that fails; empty if it passes."""
-        hard: HardSpread = cycle[self.name, "hard"]
-        return next(((REASONS[bit - 1],) for bit in hard.failures(supposed)), ())
-
-    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: ARG002 — the extension point
-        """The rows of the domains that became full or are full no longer."""
-        hard: HardSpread | None = cycle.get((self.name, "hard"))
-        if hard is None:
-            return ALL if self._may_get_constraints(cycle, pod, snapshot, spread.DO_NOT_SCHEDULE) else None
-        return hard.advance(snapshot) if hard.stands(snapshot) else ALL
-
-    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:
+    def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:
         """Skip without ScheduleAnyway constraints."""
-        soft: SoftSpread | None = cycle.get((self.name, "soft"))
-        if soft is None or not soft.stands(snapshot):
-            constraints = self._constraints(cycle, pod, snapshot, spread.SCHEDULE_ANYWAY)
-            if not constraints:
-                cycle.pop((self.name, "soft"), None)
-                return SKIP
-            required = bool(pod.object.spec.topology_spread_constraints) or not self.system_defaulted
-            soft = cycle[self.name, "soft"] = SoftSpread(constraints, pod, snapshot, required=required)
-        soft.advance(snapshot)
-        soft.weigh(snapshot, feasible)
-        return None
+        constraints = self._constraints(attempt, spread.SCHEDULE_ANYWAY)
+        if not constraints:
+            return self._without(attempt, spread.SCHEDULE_ANYWAY)
+        required = bool(attempt.pod.object.spec.topology_spread_constraints) or not self.system_defaulted
+        return SoftSpread(constraints, attempt.pod, attempt.snapshot, feasible, required=required)
 
-    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:  # noqa: ARG002 — the extension point
-        """Raw scores for `rows`: the more matching pods in the node's domains, the higher; −1 where a required key is missing."""
-        soft: SoftSpread = cycle[self.name, "soft"]
-        return soft.raw(snapshot, rows)
-
-    def score_changes(
-        self,
-        cycle: CycleState,
-        pod: PodView,
-        snapshot: Snapshot,
-        since: int,  # noqa: ARG002 — the extension point
-        flipped: NDArray[np.intp],
-    ) -> Rows | None:
-        """The rows whose count changed; all rows if the feasible set changed, because the weights of topologies depend on it."""
-        soft: SoftSpread | None = cycle.get((self.name, "soft"))
-        if soft is None:
-            return ALL if self._may_get_constraints(cycle, pod, snapshot, spread.SCHEDULE_ANYWAY) else None
-        if len(flipped) or not soft.stands(snapshot):
-            return ALL
-        return soft.advance(snapshot)
-
-    def score_domains(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> Sequence[str]:  # noqa: ARG002 — the extension point
-        """The topology keys of the constraints, sorted."""
-        soft: SoftSpread = cycle[self.name, "soft"]
-        return sorted({constraint.topology_key for constraint in soft.constraints})
-
-    def _constraints(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, when_unsatisfiable: str) -> tuple[Constraint, ...]:
-        own = pod.object.spec.topology_spread_constraints
+    def _constraints(self, attempt: Attempt, when_unsatisfiable: str) -> tuple[Constraint, ...]:
+        own = attempt.pod.object.spec.topology_spread_constraints
         if own:
-            return spread.parse(own, pod, when_unsatisfiable)
-        cycle[self.name, when_unsatisfiable] = _selecting_revision(snapshot)
-        return spread.parse_default(self.defaults, pod, snapshot, when_unsatisfiable)
+            return spread.parse(own, attempt.pod, when_unsatisfiable)
+        return spread.parse_default(self.defaults, attempt.pod, attempt.snapshot, when_unsatisfiable)
 
-    def _may_get_constraints(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, when_unsatisfiable: str) -> bool:
-        """True if a pod without constraints of a kind may have got default ones by a change of Services or controllers."""
-        if pod.object.spec.topology_spread_constraints or cycle.get((self.name, when_unsatisfiable)) == _selecting_revision(snapshot):
-            return False
-        return any(constraint.when_unsatisfiable == when_unsatisfiable for constraint in self.defaults)
+    def _without(self, attempt: Attempt, when_unsatisfiable: str) -> Skip:
+        """The answer for a pod without constraints of a kind: it may get default ones by a change of Services or controllers."""
+        own = attempt.pod.object.spec.topology_spread_constraints
+        if own or all(constraint.when_unsatisfiable != when_unsatisfiable for constraint in self.defaults):
+            return SKIP_ALWAYS
+        return Skip(ObjectWatch(attempt.snapshot, *spread.OWNERS).stands)
 
 
 def _counts_change(constraints: Sequence[Constraint], namespace: str, change: Change, placed: PodView) -> bool:
@@ -236,8 +172,3 @@ def _counts_change(constraints: Sequence[Constraint], namespace: str, change: Ch
         return placed.namespace == namespace and any(constraint.selector.matches(placed.labels) for constraint in constraints)
     was = change.was
     return was is None or any(constraint.counts(was, namespace) != constraint.counts(placed, namespace) for constraint in constraints)
-
-
-def _selecting_revision(snapshot: Snapshot) -> int:
-    """The revision of the objects that the selectors of default constraints are made from."""
-    return snapshot.objects.revision_of(objects.Service, objects.ReplicationController, objects.ReplicaSet, objects.StatefulSet)

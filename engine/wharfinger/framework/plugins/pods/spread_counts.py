@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from wharfinger.builtins import elementary
 from wharfinger.errors import InvalidObject
 from wharfinger.framework.plugins import node_affinity
+from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.pods import domain_watch
 from wharfinger.framework.plugins.pods.domain_watch import DomainWatch
-from wharfinger.framework.verdict import Mask, Rows
+from wharfinger.framework.prepared import OUTDATED, Changed, PreparedFilter, PreparedScore
+from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.model import objects
 from wharfinger.model.objects import matching
 
@@ -45,6 +47,10 @@ SYSTEM_DEFAULTS = (
 )
 OWNERS = (objects.Service, objects.ReplicationController, objects.ReplicaSet, objects.StatefulSet)
 """The kinds of objects that the selector of default constraints is made from."""
+REASONS = (
+    Reason("node(s) didn't match pod topology spread constraints"),
+    Reason("node(s) didn't match pod topology spread constraints (missing required label)", resolvable=False),
+)
 SKEWED, KEYLESS = 1, 2  # the bits of the reasons
 IGNORED = -1  # the raw score of a node that lacks a key
 MAX_INT32 = 2**31 - 1
@@ -188,14 +194,12 @@ def _digest(mask: Mask) -> bytes:
 class Spread:
     """Constraints of one kind with their eligible nodes, and a watch on the counts of each."""
 
-    __slots__ = ("_objects_seen", "_seen", "constraints", "eligible", "pod", "watches")
-
     def __init__(self, constraints: tuple[Constraint, ...], pod: PodView, snapshot: Snapshot, *, all_keys: bool) -> None:
         self.constraints = constraints
         self.pod = pod
         self.eligible = eligible(constraints, pod, snapshot, all_keys=all_keys)
         self._seen = snapshot.revision
-        self._objects_seen = snapshot.objects.revision_of(*OWNERS)
+        self._owners = ObjectWatch(snapshot, *OWNERS)
         self.watches = tuple(self._watch(*each, snapshot) for each in zip(constraints, self.eligible, strict=True))
 
     def stands(self, snapshot: Snapshot) -> bool:
@@ -203,7 +207,7 @@ class Spread:
         if snapshot.revision == self._seen:
             return True
         changed = snapshot.node_changes(self._seen)
-        if changed is None or len(changed) or snapshot.objects.revision_of(*OWNERS) != self._objects_seen:
+        if changed is None or len(changed) or not self._owners.stands(snapshot):
             return False
         self._seen = snapshot.revision
         return True
@@ -216,10 +220,10 @@ class Spread:
         raise NotImplementedError
 
 
-class HardSpread(Spread):
-    """DoNotSchedule: per domain, True if one more pod would exceed `maxSkew`."""
+class HardSpread(Spread, PreparedFilter):
+    """DoNotSchedule: per domain, True if one more pod would exceed `maxSkew`. The first constraint that fails on a node sets its bit."""
 
-    __slots__ = ()
+    reasons = REASONS
 
     def __init__(self, constraints: tuple[Constraint, ...], pod: PodView, snapshot: Snapshot) -> None:
         super().__init__(constraints, pod, snapshot, all_keys=True)
@@ -236,7 +240,15 @@ class HardSpread(Spread):
             bits = np.where(ids < 0, KEYLESS, np.where(watch.at(rows), SKEWED, bits))
         return np.asarray(bits, np.uint8)
 
-    def failures(self, supposed: Supposition) -> Iterator[int]:
+    def changes(self, snapshot: Snapshot, since: int) -> Changed:  # noqa: ARG002 — the extension point
+        """The rows of the domains that became full or are full no longer."""
+        return self.advance(snapshot) if self.stands(snapshot) else OUTDATED
+
+    def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:
+        """The reason against the supposed node, by the first constraint that fails; empty if it passes."""
+        return next(((REASONS[bit - 1],) for bit in self._failures(supposed)), ())
+
+    def _failures(self, supposed: Supposition) -> Iterator[int]:
         """The bit of the reason for each constraint, in order, that fails on a supposed node."""
         for constraint, among, watch in zip(self.constraints, self.eligible, self.watches, strict=True):
             domain = watch.domain_of(supposed.row)
@@ -250,15 +262,14 @@ class HardSpread(Spread):
                 yield SKEWED
 
 
-class SoftSpread(Spread):
+class SoftSpread(Spread, PreparedScore):
     """ScheduleAnyway: the counts per domain, or per node for the host name, and the weight of each topology."""
 
-    __slots__ = ("_required", "_weights")
-
-    def __init__(self, constraints: tuple[Constraint, ...], pod: PodView, snapshot: Snapshot, *, required: bool) -> None:
+    def __init__(self, constraints: tuple[Constraint, ...], pod: PodView, snapshot: Snapshot, feasible: Mask, *, required: bool) -> None:
         super().__init__(constraints, pod, snapshot, all_keys=required)
         self._required = required  # True if a node that lacks a key is not scored
-        self._weights: tuple[float, ...] = ()
+        self.domains = tuple(sorted({constraint.topology_key for constraint in constraints}))
+        self._weigh(snapshot, feasible)
 
     def _watch(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainWatch:
         selection = constraint.selection(snapshot, self.pod.namespace)
@@ -266,7 +277,17 @@ class SoftSpread(Spread):
             return DomainWatch(selection, None, lambda counted: counted.by_node.copy())
         return DomainWatch(selection, snapshot.topology(constraint.topology_key), partial(_with_none, constraint, among))
 
-    def weigh(self, snapshot: Snapshot, feasible: Mask) -> None:
+    def changes(self, snapshot: Snapshot, since: int, feasible: Mask, flipped: NDArray[np.intp]) -> Changed:  # noqa: ARG002 — the extension point
+        """The rows whose count changed; all rows if the feasible set changed, because the weights of topologies depend on it."""
+        if not self.stands(snapshot):
+            return OUTDATED
+        rows = self.advance(snapshot)
+        if len(flipped):
+            self._weigh(snapshot, feasible)
+            return slice(None)
+        return rows
+
+    def _weigh(self, snapshot: Snapshot, feasible: Mask) -> None:
         """Set the weights, which grow with the number of domains among the feasible nodes (`topologyNormalizingWeight`)."""
         domains = [snapshot.domain(constraint.topology_key)[0] for constraint in self.constraints]
         scored = feasible & np.logical_and.reduce([ids >= 0 for ids in domains]) if self._required else feasible

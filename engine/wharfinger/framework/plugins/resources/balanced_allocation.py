@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import Arguments, ScorePlugin
 from wharfinger.framework.plugins.resources.resource_columns import ResourceSpec, ScoredLanes, scored_lanes
-from wharfinger.framework.verdict import SKIP, Mask, PreScoreAnswer, Rows
+from wharfinger.framework.prepared import SKIP, Attempt, PreparedScore, Skip
+from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
-    from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
 
@@ -38,28 +37,31 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
     arguments_model = BalancedAllocationArguments
     score_volatility = Volatility.ROW
 
-    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
+    def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore | Skip:  # noqa: ARG002 — the extension point
         """Skip for a pod that requests none of the resources."""
-        lanes = scored_lanes(self.arguments.resources, pod, exact=True)
-        cycle[self.name] = lanes
-        return None if lanes.added.any() else SKIP
+        lanes = scored_lanes(self.arguments.resources, attempt.pod, exact=True)
+        return Balance(lanes) if lanes.added.any() else SKIP
 
-    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:  # noqa: ARG002 — the extension point
-        """Points for `rows`, 50..100: 75 if the pod does not change the balance of a node, more if it improves it."""
-        lanes: ScoredLanes = cycle[self.name]
-        allocatable, requested, _ = lanes.columns(snapshot, rows)
-        change = _balance(requested, allocatable) - _balance(requested - lanes.added, allocatable)
+
+class Balance(PreparedScore):
+    """Points for the change of balance, 50..100: 75 if the pod does not change the balance of a node, more if it improves it."""
+
+    def __init__(self, lanes: ScoredLanes) -> None:
+        self._lanes = lanes
+        self._added: list[int] = lanes.added[:, 0].tolist()
+
+    def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
+        """The points."""
+        allocatable, requested, _ = self._lanes.columns(snapshot, rows)
+        change = _balance(requested, allocatable) - _balance(requested - self._lanes.added, allocatable)
         return np.asarray(50 + (50 + change) // 2)
 
-    def score_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> float:
+    def raw_at(self, snapshot: Snapshot, row: int) -> float:
         """The points of one node."""
-        lanes: ScoredLanes = cycle[self.name]
-        amounts = lanes.at(snapshot, row)
+        amounts = self._lanes.at(snapshot, row)
         if len(amounts) != 2 or not (amounts[0][0] and amounts[1][0]):
-            return super().score_one(cycle, pod, snapshot, row)
-        before = [
-            (allocatable, requested - added) for (allocatable, requested), added in zip(amounts, lanes.added[:, 0].tolist(), strict=True)
-        ]
+            return super().raw_at(snapshot, row)
+        before = [(allocatable, requested - added) for (allocatable, requested), added in zip(amounts, self._added, strict=True)]
         return 50 + (50 + _balance_of_two(amounts) - _balance_of_two(before)) // 2
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,11 +15,11 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import Arguments, FilterPlugin, ScorePlugin
 from wharfinger.framework.plugins.resources import resource_columns
 from wharfinger.framework.plugins.resources.resource_columns import Lanes, ResourceSpec, ScoredLanes, scored_lanes
-from wharfinger.framework.verdict import Mask, PreFilterAnswer, PreScoreAnswer, Reason, Rows, Verdicts
+from wharfinger.framework.prepared import Attempt, PreparedFilter, PreparedScore
+from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model.objects.requests import MOST
 
@@ -96,17 +95,6 @@ class NodeResourcesFitArguments(Arguments):
         return {**others, "scoringStrategy": strategy}
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """The requests of a pod as the filter compares them: resources, amounts, and the reasons in the order of the bits."""
-
-    names: tuple[str, ...]
-    amounts: NDArray[np.int64]  # (n_resources, 1)
-    reasons: tuple[Reason, ...]
-    short_bits: NDArray[np.uint64]  # (n_resources, 1): the bit for a node that is too full
-    never_bits: NDArray[np.uint64]  # (n_resources, 1): the bit for a node that is too small even when empty
-
-
 class NodeResourcesFit(FilterPlugin, ScorePlugin):
     """`pkg/scheduler/framework/plugins/noderesources/fit.go`, Kubernetes 1.36."""
 
@@ -116,25 +104,17 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_ALLOCATABLE | ClusterEvent.POD_REMOVED | ClusterEvent.POD_CHANGED
     score_volatility = Volatility.ROW
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:  # noqa: ARG002 — the extension point
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter:
         """Never skips: every pod takes one of the pods that a node may have."""
-        cycle[self.name] = _need([(name, amount) for name, amount in pod.requests.items() if amount > 0 and self._checked(name)])
-        return None
+        return Fit([(name, amount) for name, amount in attempt.pod.requests.items() if amount > 0 and self._checked(name)])
 
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 for a node at its limit of pods, two bits for each resource (too full, too small)."""
-        need: Need = cycle[self.name]
-        crowded = snapshot.pod_count[rows] >= snapshot.allowed_pods[rows]
-        if not need.names:
-            return Verdicts(need.reasons, crowded.view(np.uint8))
-        lanes = Lanes.of(snapshot, need.names)
-        allocatable = lanes.take(snapshot.allocatable, rows)
-        short = need.amounts > allocatable - lanes.take(snapshot.requested, rows)
-        if not short.any():
-            return Verdicts(need.reasons, crowded.view(np.uint8))
-        never = need.amounts > allocatable
-        resource_bits = np.where(never, need.never_bits, np.where(short, need.short_bits, np.uint64(0)))
-        return Verdicts(need.reasons, np.bitwise_or.reduce(resource_bits, axis=0) | crowded)
+    def prepare_score(self, attempt: Attempt, feasible: Mask) -> PreparedScore:  # noqa: ARG002 — the extension point
+        """Never skips."""
+        strategy = self.arguments.scoring_strategy
+        lanes = scored_lanes(strategy.resources, attempt.pod, exact=False)
+        if strategy.type == "RequestedToCapacityRatio":
+            return Ratio(lanes, strategy.requested_to_capacity_ratio.shape)
+        return Allocated(lanes, least=strategy.type == "LeastAllocated")
 
     def may_help(self, pod: PodView, change: Change, snapshot: Snapshot) -> bool:
         """True if the pod would fit the node of the change if pods of lower priority left it."""
@@ -150,63 +130,6 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
             if amount > 0 and self._checked(name)
         )
 
-    def filter_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> int:  # noqa: ARG002 — the extension point
-        """The verdict for one node."""
-        need: Need = cycle[self.name]
-        bits = int(snapshot.pod_count[row] >= snapshot.allowed_pods[row])
-        allocatable, requested = snapshot.allocatable, snapshot.requested
-        for lane, name in enumerate(need.names):
-            place = snapshot.resource_index(name)
-            amount, there = need.amounts.item(lane, 0), 0 if place is None else allocatable.item(place, row)
-            if amount > there:
-                bits |= need.never_bits.item(lane, 0)
-            elif amount > there - (0 if place is None else requested.item(place, row)):
-                bits |= need.short_bits.item(lane, 0)
-        return bits
-
-    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:  # noqa: ARG002 — the extension point
-        """The reasons against the supposed node."""
-        need: Need = cycle[self.name]
-        places_left, resources = supposed.once(self.name, lambda: _room(need, supposed.snapshot, supposed.row))
-        found = [TOO_MANY_PODS] if supposed.count >= places_left else []
-        for lane, (name, amount, allocatable, free) in enumerate(resources):
-            if amount > free - supposed.requests.get(name, 0):
-                found.append(need.reasons[1 + 2 * lane + (amount > allocatable)])
-        return tuple(found)
-
-    def pre_score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, feasible: Mask) -> PreScoreAnswer:  # noqa: ARG002 — the extension point
-        """Select the resource columns that are scored for this pod; never skips."""
-        cycle[self.name, "score"] = scored_lanes(self.arguments.scoring_strategy.resources, pod, exact=False)
-        return None
-
-    def score(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:  # noqa: ARG002 — the extension point
-        """Points for `rows`, 0..100, by the scoring strategy; a resource that the node does not have does not count there."""
-        allocatable, requested, weights = cycle[self.name, "score"].columns(snapshot, rows)
-        strategy = self.arguments.scoring_strategy
-        if strategy.type == "RequestedToCapacityRatio":
-            return _ratio(allocatable, requested, weights, strategy.requested_to_capacity_ratio.shape)
-        divisor = np.maximum(allocatable, 1)
-        if strategy.type == "LeastAllocated":
-            points = np.maximum(allocatable - requested, 0) * 100 // divisor
-        else:
-            points = np.minimum(requested, allocatable) * 100 // divisor
-        return _weighted(points, weights, allocatable)
-
-    def score_one(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, row: int) -> float:
-        """The points of one node."""
-        strategy = self.arguments.scoring_strategy.type
-        if strategy == "RequestedToCapacityRatio":
-            return super().score_one(cycle, pod, snapshot, row)
-        lanes: ScoredLanes = cycle[self.name, "score"]
-        least = strategy == "LeastAllocated"
-        total = weights = 0
-        for (allocatable, requested), weight in zip(lanes.at(snapshot, row), lanes.weights[:, 0].tolist(), strict=True):
-            if allocatable:
-                counted = max(allocatable - requested, 0) if least else min(requested, allocatable)
-                total += counted * 100 // allocatable * weight
-                weights += weight
-        return total // max(weights, 1)
-
     def _checked(self, name: str) -> bool:
         """True if the filter checks a resource: all resources that nodes count but ignored extended ones."""
         if name in resource_columns.NATIVE:
@@ -216,32 +139,112 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         return name not in self.arguments.ignored_resources and name.partition("/")[0] not in self.arguments.ignored_resource_groups
 
 
-def _need(requests: Sequence[tuple[str, int]]) -> Need:
-    ordered = sorted(requests, key=lambda request: _place(request[0]))
-    reasons = [TOO_MANY_PODS]
-    for name, _ in ordered:
-        reasons += [Reason(f"Insufficient {name}"), Reason(f"Insufficient {name}", resolvable=False)]
-    bits = np.uint64(1) << np.arange(1, len(reasons), dtype=np.uint64)
-    return Need(
-        names=tuple(name for name, _ in ordered),
-        amounts=np.array([amount for _, amount in ordered], np.int64).reshape(-1, 1),
-        reasons=tuple(reasons),
-        short_bits=bits[0::2].reshape(-1, 1),
-        never_bits=bits[1::2].reshape(-1, 1),
-    )
+class Fit(PreparedFilter):
+    """Bit 0 for a node at its limit of pods, two bits for each resource: too full, and too small even when empty."""
+
+    def __init__(self, requests: Sequence[tuple[str, int]]) -> None:
+        ordered = sorted(requests, key=lambda request: _place(request[0]))
+        self._names = tuple(name for name, _ in ordered)
+        self._needs = [amount for _, amount in ordered]
+        self._amounts = np.array(self._needs, np.int64).reshape(-1, 1)
+        reasons = [TOO_MANY_PODS]
+        for name in self._names:
+            reasons += [Reason(f"Insufficient {name}"), Reason(f"Insufficient {name}", resolvable=False)]
+        self.reasons = tuple(reasons)
+        bits = np.uint64(1) << np.arange(1, len(reasons), dtype=np.uint64)
+        self._short_bits = bits[0::2].reshape(-1, 1)
+        self._never_bits = bits[1::2].reshape(-1, 1)
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.unsignedinteger[Any]] | Mask:
+        """The verdicts."""
+        crowded = snapshot.pod_count[rows] >= snapshot.allowed_pods[rows]
+        if not self._names:
+            return crowded
+        lanes = Lanes.of(snapshot, self._names)
+        allocatable = lanes.take(snapshot.allocatable, rows)
+        short = self._amounts > allocatable - lanes.take(snapshot.requested, rows)
+        if not short.any():
+            return crowded
+        never = self._amounts > allocatable
+        resource_bits = np.where(never, self._never_bits, np.where(short, self._short_bits, np.uint64(0)))
+        found: NDArray[np.uint64] = np.bitwise_or.reduce(resource_bits, axis=0) | crowded
+        return found
+
+    def bits_at(self, snapshot: Snapshot, row: int) -> int:
+        """The verdict for one node."""
+        bits = int(snapshot.pod_count.item(row) >= snapshot.allowed_pods.item(row))
+        allocatable, requested = snapshot.allocatable, snapshot.requested
+        for lane, (name, amount) in enumerate(zip(self._names, self._needs, strict=True)):
+            place = snapshot.resource_index(name)
+            there = 0 if place is None else allocatable.item(place, row)
+            if amount > there:
+                bits |= 1 << 2 * lane + 2
+            elif amount > there - (0 if place is None else requested.item(place, row)):
+                bits |= 1 << 2 * lane + 1
+        return bits
+
+    def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:
+        """The reasons against the supposed node."""
+        places_left, resources = supposed.once(self, lambda: self._room(supposed.snapshot, supposed.row))
+        found = [TOO_MANY_PODS] if supposed.count >= places_left else []
+        for lane, (name, amount, allocatable, free) in enumerate(resources):
+            if amount > free - supposed.requests.get(name, 0):
+                found.append(self.reasons[1 + 2 * lane + (amount > allocatable)])
+        return tuple(found)
+
+    def _room(self, snapshot: Snapshot, row: int) -> tuple[int, list[tuple[str, int, int, int]]]:
+        """The number of pods that still fit a node, and per resource its name, the needed, the allocatable and the free amount."""
+        resources = []
+        for name, amount in zip(self._names, self._needs, strict=True):
+            lane = snapshot.resource_index(name)
+            allocatable = 0 if lane is None else int(snapshot.allocatable[lane, row])
+            requested = 0 if lane is None else int(snapshot.requested[lane, row])
+            if requested >= MOST:  # what is shown of a larger sum; some of its pods may be supposed to leave
+                requested = sum(placed.requests.get(name, 0) for placed in snapshot.pods_on(row))
+            resources.append((name, amount, allocatable, allocatable - requested))
+        return int(snapshot.allowed_pods[row] - snapshot.pod_count[row]), resources
 
 
-def _room(need: Need, snapshot: Snapshot, row: int) -> tuple[int, list[tuple[str, int, int, int]]]:
-    """The number of pods that still fit a node, and per resource its name, the needed, the allocatable and the free amount."""
-    resources = []
-    for name, amount in zip(need.names, need.amounts[:, 0].tolist(), strict=True):
-        lane = snapshot.resource_index(name)
-        allocatable = 0 if lane is None else int(snapshot.allocatable[lane, row])
-        requested = 0 if lane is None else int(snapshot.requested[lane, row])
-        if requested >= MOST:  # what is shown of a larger sum; some of its pods may be supposed to leave
-            requested = sum(placed.requests.get(name, 0) for placed in snapshot.pods_on(row))
-        resources.append((name, amount, allocatable, allocatable - requested))
-    return int(snapshot.allowed_pods[row] - snapshot.pod_count[row]), resources
+class Allocated(PreparedScore):
+    """LeastAllocated or MostAllocated: points for what is free, or used, with the pod; a resource that the node lacks does not count."""
+
+    def __init__(self, lanes: ScoredLanes, *, least: bool) -> None:
+        self._lanes = lanes
+        self._least = least
+        self._weights: list[int] = lanes.weights[:, 0].tolist()
+
+    def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
+        """The points, 0..100."""
+        allocatable, requested, weights = self._lanes.columns(snapshot, rows)
+        counted = np.maximum(allocatable - requested, 0) if self._least else np.minimum(requested, allocatable)
+        return _weighted(counted * 100 // np.maximum(allocatable, 1), weights, allocatable)
+
+    def raw_at(self, snapshot: Snapshot, row: int) -> float:
+        """The points of one node."""
+        total = weights = 0
+        for (allocatable, requested), weight in zip(self._lanes.at(snapshot, row), self._weights, strict=True):
+            if allocatable:
+                counted = max(allocatable - requested, 0) if self._least else min(requested, allocatable)
+                total += counted * 100 // allocatable * weight
+                weights += weight
+        return total // max(weights, 1)
+
+
+class Ratio(PreparedScore):
+    """RequestedToCapacityRatio: the shape at each resource's utilization; resources that score 0 do not count."""
+
+    def __init__(self, lanes: ScoredLanes, shape: Sequence[UtilizationShapePoint]) -> None:
+        self._lanes = lanes
+        self._shape = shape
+
+    def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.int64]:
+        """The points, 0..100."""
+        allocatable, requested, weights = self._lanes.columns(snapshot, rows)
+        utilization = requested * MAX_UTILIZATION // np.maximum(allocatable, 1)
+        points = _broken_linear(np.where(requested > allocatable, MAX_UTILIZATION, utilization), self._shape)
+        counted = weights * ((allocatable > 0) & (points > 0))
+        total = counted.sum(axis=0)
+        return np.asarray(np.floor((points * counted).sum(axis=0) / np.maximum(total, 1) + 0.5).astype(np.int64))
 
 
 def _allocatable(snapshot: Snapshot, name: str, row: int) -> int:
@@ -261,17 +264,6 @@ def _weighted(points: NDArray[np.int64], weights: NDArray[np.int64], allocatable
     present = weights * (allocatable > 0)
     mean: NDArray[np.int64] = (points * present).sum(axis=0) // np.maximum(present.sum(axis=0), 1)
     return mean
-
-
-def _ratio(
-    allocatable: NDArray[np.int64], requested: NDArray[np.int64], weights: NDArray[np.int64], shape: Sequence[UtilizationShapePoint]
-) -> NDArray[np.int64]:
-    """RequestedToCapacityRatio: the shape at each resource's utilization; resources that score 0 do not count."""
-    utilization = requested * MAX_UTILIZATION // np.maximum(allocatable, 1)
-    points = _broken_linear(np.where(requested > allocatable, MAX_UTILIZATION, utilization), shape)
-    counted = weights * ((allocatable > 0) & (points > 0))
-    total = counted.sum(axis=0)
-    return np.asarray(np.floor((points * counted).sum(axis=0) / np.maximum(total, 1) + 0.5).astype(np.int64))
 
 
 def _broken_linear(utilization: NDArray[np.int64], shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:

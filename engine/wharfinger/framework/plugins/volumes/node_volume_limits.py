@@ -14,12 +14,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.volumes import volume_claims
-from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rows, Verdicts
+from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Attempt, Changed, PreparedFilter, Skip
+from wharfinger.framework.verdict import Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 
@@ -145,54 +147,41 @@ class NodeVolumeLimits(FilterPlugin):
         """True if something other than a pod changed, or the pod of the change has volumes."""
         return change.pod is None or bool(change.pod.object.spec.volumes)
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip:
         """Skip without attachable volumes."""
-        cycle[NAME, "objects"] = snapshot.objects.revision_of(*volume_claims.KINDS)
-        if not may_attach(pod):
-            return SKIP
-        cycle[NAME] = _Asked(pod, snapshot)
-        return None
-
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 if a driver would exceed its limit on a node, or everywhere if a claim is missing."""
-        asked: _Asked = cycle[NAME]
-        places = np.arange(snapshot.n_nodes)[rows] if isinstance(rows, slice) else rows
-        if asked.refusal:
-            return Verdicts((Reason(asked.refusal, resolvable=False),), np.ones(len(places), np.uint8))
-        bits = [asked.exceeded(row, snapshot, snapshot.pods_on(row)) for row in places.tolist()] if asked.wanted else [False] * len(places)
-        return Verdicts(REASONS, np.array(bits, np.uint8))
-
-    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...] | None:  # noqa: ARG002 — the extension point
-        """The reason against the supposed node if a driver would exceed its limit; empty if it passes."""
-        asked: _Asked = cycle[NAME]
-        if asked.refusal:
-            return None
-        return REASONS if asked.exceeded(supposed.row, supposed.snapshot, supposed.pods()) else ()
-
-    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
-        """All rows if a storage object changed; otherwise the rows whose pods changed."""
-        if not pod.object.spec.volumes:
-            return None
-        if cycle.get((NAME, "objects")) != snapshot.objects.revision_of(*volume_claims.KINDS):
-            return slice(None)
-        changed = snapshot.usage_changes(since)
-        if changed is None:
-            return slice(None)
-        return changed if len(changed) else None
+        return Limits(attempt.pod, attempt.snapshot) if may_attach(attempt.pod) else SKIP_ALWAYS
 
 
-class _Asked:
-    """The volumes that a pod wants attached, with what decides where that is possible."""
-
-    __slots__ = ("_attachments", "_drivers", "refusal", "wanted")
+class Limits(PreparedFilter):
+    """Bit 0 if a driver would exceed its limit on a node, or everywhere if a claim is missing."""
 
     def __init__(self, pod: PodView, snapshot: Snapshot) -> None:
-        self.refusal = _refusal(pod, snapshot)
-        self.wanted = frozenset(attachables(pod, snapshot.objects))
-        self._drivers = {volume.driver for volume in self.wanted}
+        self._watch = ObjectWatch(snapshot, *volume_claims.KINDS)
+        self._refusal = _refusal(pod, snapshot)
+        self.reasons = (Reason(self._refusal, resolvable=False),) if self._refusal else REASONS
+        self._wanted = frozenset(attachables(pod, snapshot.objects))
+        self._drivers = {volume.driver for volume in self._wanted}
         self._attachments = _attachments(snapshot)
 
-    def exceeded(self, row: int, snapshot: Snapshot, pods: Iterable[PodView]) -> bool:
+    def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:
+        """The verdicts."""
+        places = np.arange(snapshot.n_nodes)[rows] if isinstance(rows, slice) else rows
+        if self._refusal:
+            return np.ones(len(places), np.uint8)
+        bits = [self._exceeded(row, snapshot, snapshot.pods_on(row)) for row in places.tolist()] if self._wanted else [False] * len(places)
+        return np.array(bits, np.uint8)
+
+    def changes(self, snapshot: Snapshot, since: int) -> Changed:
+        """`OUTDATED` if a storage object changed; otherwise the rows whose pods changed."""
+        return snapshot.usage_changes(since) if self._watch.stands(snapshot) else OUTDATED
+
+    def supposing(self, supposed: Supposition) -> tuple[Reason, ...] | None:
+        """The reason against the supposed node if a driver would exceed its limit; empty if it passes."""
+        if self._refusal:
+            return None
+        return REASONS if self._exceeded(supposed.row, supposed.snapshot, supposed.pods()) else ()
+
+    def _exceeded(self, row: int, snapshot: Snapshot, pods: Iterable[PodView]) -> bool:
         """True if a driver would exceed its limit on a node with these pods."""
         name = snapshot.names[row]
         node = snapshot.objects.get(objects.CSINode, name)
@@ -201,7 +190,7 @@ class _Asked:
             return False
         used = {volume for placed in pods if placed.object.spec.volumes for volume in attachables(placed, snapshot.objects)}
         there = _handles(used | self._attachments.get(name, frozenset()), node)
-        new = _handles(self.wanted, node) - there  # a volume that is there already counts once
+        new = _handles(self._wanted, node) - there  # a volume that is there already counts once
         present, more = Counter(driver for driver, _ in there), Counter(driver for driver, _ in new)
         return any(present[driver] + count > limits[driver] for driver, count in more.items() if driver in limits)
 

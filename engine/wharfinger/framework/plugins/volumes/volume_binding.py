@@ -18,10 +18,11 @@ from pydantic import Field
 from wharfinger.errors import InvalidObject
 from wharfinger.framework import node_selection
 from wharfinger.framework.cluster_event import ClusterEvent
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import Arguments, FilterPlugin
+from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.volumes import volume_claims
-from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
+from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Attempt, Changed, PreparedFilter, Rejected, Skip
+from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.columns import strings
@@ -33,12 +34,6 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.model.state.tables import ObjectStore
 
-REASONS = (
-    Reason("node(s) didn't match PersistentVolume's node affinity", resolvable=False),
-    Reason("node(s) didn't find available persistent volumes to bind", resolvable=False),
-    Reason("node(s) did not have enough free storage", resolvable=False),
-    Reason("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", resolvable=False),
-)
 UNREACHABLE, NO_VOLUME, NO_SPACE, NO_SUCH_VOLUME = 1, 2, 4, 8  # the bits of the reasons
 UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -78,32 +73,42 @@ class VolumeBinding(FilterPlugin):
         | ClusterEvent.CSI_CAPACITY
     )
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip without claims; `Rejected` if a claim is missing, lost, being deleted, or unbound and not waiting for its first consumer."""
-        cycle[NAME, "objects"] = snapshot.objects.revision_of(*volume_claims.KINDS)
+        pod, snapshot, _ = attempt
         uses = tuple(volume_claims.claims_used(pod))
         if not uses:
-            return SKIP
+            return SKIP_ALWAYS
         found = _claims(pod, uses, snapshot.objects)
         if isinstance(found, str):
             return Rejected((Reason(found, resolvable=False),))
         if found.immediate:
             return Rejected((Reason(UNBOUND, resolvable=False),))
-        cycle[NAME] = _bound(found.bound, snapshot) | _waiting(found.waiting, snapshot)
-        return None
+        return Bindable(_bound(found.bound, snapshot) | _waiting(found.waiting, snapshot), ObjectWatch(snapshot, *volume_claims.KINDS))
 
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`, one bit for each of the reasons that apply."""
-        bits: NDArray[np.uint8] = cycle[NAME]
-        return Verdicts(REASONS, bits[rows])
 
-    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
-        """All rows if a node or a storage object changed."""
-        if not pod.object.spec.volumes:
-            return None
+class Bindable(PreparedFilter):
+    """The verdicts of all nodes, `(n_nodes,)`, one bit for each of the reasons that apply."""
+
+    reasons = (
+        Reason("node(s) didn't match PersistentVolume's node affinity", resolvable=False),
+        Reason("node(s) didn't find available persistent volumes to bind", resolvable=False),
+        Reason("node(s) did not have enough free storage", resolvable=False),
+        Reason("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", resolvable=False),
+    )
+
+    def __init__(self, bits: NDArray[np.uint8], watch: ObjectWatch) -> None:
+        self._bits = bits
+        self._watch = watch
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:  # noqa: ARG002 — the extension point
+        """The verdicts."""
+        return self._bits[rows]
+
+    def changes(self, snapshot: Snapshot, since: int) -> Changed:
+        """`OUTDATED` if a node or a storage object changed."""
         changed = snapshot.node_changes(since)
-        same = cycle.get((NAME, "objects")) == snapshot.objects.revision_of(*volume_claims.KINDS)
-        return None if same and changed is not None and not len(changed) else slice(None)
+        return None if changed is not None and not len(changed) and self._watch.stands(snapshot) else OUTDATED
 
 
 def _claims(pod: PodView, uses: Sequence[volume_claims.ClaimUse], store: ObjectStore) -> PodClaims | str:

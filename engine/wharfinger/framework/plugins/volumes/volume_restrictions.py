@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.cluster_event import Change, ClusterEvent
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.volumes import volume_claims
-from wharfinger.framework.verdict import SKIP, PreFilterAnswer, Reason, Rejected, Rows, Verdicts
+from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Attempt, Changed, PreparedFilter, Rejected, Skip
+from wharfinger.framework.verdict import Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 
@@ -45,46 +46,58 @@ class VolumeRestrictions(FilterPlugin):
         """True if something other than a pod changed, or the pod of the change has volumes."""
         return change.pod is None or bool(change.pod.object.spec.volumes)
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip if neither an exclusive disk nor a ReadWriteOncePod claim in use matters; `Rejected` if a claim does not exist."""
-        cycle[NAME, "claims"] = snapshot.objects.revision_of(objects.PersistentVolumeClaim)
+        pod, snapshot, _ = attempt
+        if not pod.object.spec.volumes:
+            return SKIP_ALWAYS
         uses = [use.claim for use in volume_claims.claims_used(pod) if not use.ephemeral]
         for name in uses:
             if snapshot.objects.get(objects.PersistentVolumeClaim, name, pod.namespace) is None:
                 return Rejected((Reason(volume_claims.claim_not_found(name), resolvable=False),))
-        cycle[NAME] = _facts(pod, snapshot)
-        claims_taken, disks_taken = cycle[NAME]
-        return None if claims_taken or disks_taken is not None else SKIP
+        found = Restrictions(pod, snapshot)
+        return found if found.matter else Skip(found.stands)
 
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 for nodes that mount a disk already; on all others bit 1 if a claim is in use."""
-        claims_taken, disks_taken = cycle[NAME]
-        bits = np.full(len(snapshot.pod_count[rows]), CLAIM_IN_USE if claims_taken else 0, np.uint8)
-        if disks_taken is not None:
-            bits[disks_taken[rows]] = NO_DISK
-        return Verdicts(REASONS, bits)
 
-    def filter_if(self, cycle: CycleState, pod: PodView, supposed: Supposition) -> tuple[Reason, ...]:
+class Restrictions(PreparedFilter):
+    """Bit 0 for nodes that mount one of the pod's disks already; on all others bit 1 if one of its claims is in use."""
+
+    reasons = REASONS
+
+    def __init__(self, pod: PodView, snapshot: Snapshot) -> None:
+        self._pod = pod
+        self._watch = ObjectWatch(snapshot, objects.PersistentVolumeClaim)
+        self._claims_taken, self._disks_taken = _facts(pod, snapshot)
+        self.matter = bool(self._claims_taken) or self._disks_taken is not None
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.uint8]:
+        """The verdicts."""
+        bits = np.full(len(snapshot.pod_count[rows]), CLAIM_IN_USE if self._claims_taken else 0, np.uint8)
+        if self._disks_taken is not None:
+            bits[self._disks_taken[rows]] = NO_DISK
+        return bits
+
+    def stands(self, snapshot: Snapshot) -> bool:
+        """True if no claim or disk was taken or given back, and no claim has changed."""
+        if not self._watch.stands(snapshot):
+            return False
+        claims_taken, disks_taken = _facts(self._pod, snapshot)
+        return self._claims_taken == claims_taken and _equal(self._disks_taken, disks_taken)
+
+    def changes(self, snapshot: Snapshot, since: int) -> Changed:  # noqa: ARG002 — the extension point
+        """`OUTDATED` unless everything stands."""
+        return None if self.stands(snapshot) else OUTDATED
+
+    def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:
         """The reason against the supposed node: a disk mounted there, otherwise a claim in use by a pod that stays; empty if it passes."""
-        claims_taken, disks_taken = cycle[NAME]
-        if disks_taken is not None and any(conflicts(pod, placed) for placed in supposed.pods()):
+        if self._disks_taken is not None and any(conflicts(self._pod, placed) for placed in supposed.pods()):
             return REASONS[:1]
-        if not claims_taken and not supposed.added:
+        if not self._claims_taken and not supposed.added:
             return ()
-        wanted = exclusive_claims(pod, supposed.snapshot)
+        wanted = exclusive_claims(self._pod, supposed.snapshot)
         more = sum(_uses(placed, wanted) for placed in supposed.added.values())
         fewer = sum(_uses(placed, wanted) for placed in supposed.removed.values())
-        return REASONS[1:] if claims_taken + more - fewer > 0 else ()
-
-    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:  # noqa: ARG002 — the extension point
-        """All if a claim or disk was taken or given back, or claims have changed."""
-        if not pod.object.spec.volumes:
-            return None
-        before = cycle.get(NAME)
-        if before is None or cycle.get((NAME, "claims")) != snapshot.objects.revision_of(objects.PersistentVolumeClaim):
-            return slice(None)
-        claims_taken, disks_taken = _facts(pod, snapshot)
-        return None if before[0] == claims_taken and _equal(before[1], disks_taken) else slice(None)
+        return REASONS[1:] if self._claims_taken + more - fewer > 0 else ()
 
 
 def _equal(before: NDArray[np.bool_] | None, after: NDArray[np.bool_] | None) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wharfinger.framework.cluster_event import ClusterEvent
-from wharfinger.framework.evaluation.question import CycleState
 from wharfinger.framework.extension import FilterPlugin
+from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.volumes import volume_claims
-from wharfinger.framework.verdict import SKIP, Mask, PreFilterAnswer, Reason, Rejected, Rows, Verdicts, single
+from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Attempt, Changed, PreparedFilter, Rejected, Skip
+from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.columns import strings
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.model.state.tables import ObjectStore
 
-REASON = Reason("node(s) had no available volume zone", resolvable=False)
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION = "failure-domain.beta.kubernetes.io/region"
 ZONE = "topology.kubernetes.io/zone"
@@ -39,33 +40,38 @@ class VolumeZone(FilterPlugin):
     filter_volatility = Volatility.GLOBAL
     wakes_on = ClusterEvent.NODE_ADD | ClusterEvent.NODE_LABEL | ClusterEvent.CLAIM | ClusterEvent.VOLUME | ClusterEvent.STORAGE_CLASS
 
-    def pre_filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot) -> PreFilterAnswer:
+    def prepare_filter(self, attempt: Attempt) -> PreparedFilter | Skip | Rejected:
         """Skip without labelled volumes; `Rejected` if a claim, volume or class is missing or a claim is not bound yet."""
-        cycle[NAME, "objects"] = snapshot.objects.revision_of(*KINDS)
+        pod, snapshot, _ = attempt
+        if not pod.object.spec.volumes:
+            return SKIP_ALWAYS
         found = _topologies(pod, snapshot.objects)
         if isinstance(found, str):
             return Rejected((Reason(found, resolvable=False),))
-        cycle[NAME] = found
-        return None if found else SKIP
+        watch = ObjectWatch(snapshot, *KINDS)
+        return ZonesOfVolumes(found, watch) if found else Skip(watch.stands)
 
-    def filter(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 — the extension point
-        """The verdicts for `rows`: bit 0 for nodes in another zone or region than a label of a volume."""
+
+class ZonesOfVolumes(PreparedFilter):
+    """Bit 0 for nodes in another zone or region than a label of a volume; `wanted` are the labels with their values."""
+
+    reasons = (Reason("node(s) had no available volume zone", resolvable=False),)
+
+    def __init__(self, wanted: Sequence[tuple[str, frozenset[str]]], watch: ObjectWatch) -> None:
+        self._wanted = wanted
+        self._watch = watch
+
+    def bits(self, snapshot: Snapshot, rows: Rows) -> Mask:
+        """The verdicts."""
         constrained = np.logical_or.reduce([snapshot.label(label)[rows] != strings.ABSENT for label in TOPOLOGY_LABELS])
         elsewhere = np.zeros(len(constrained), np.bool_)
-        for label, values in cycle[NAME]:
+        for label, values in self._wanted:
             elsewhere |= ~_has(snapshot, rows, label, values)
-        return single(REASON, constrained & elsewhere)
+        return np.asarray(constrained & elsewhere)
 
-    def filter_changes(self, cycle: CycleState, pod: PodView, snapshot: Snapshot, since: int) -> Rows | None:
-        """All rows if claims, volumes or classes changed; otherwise the rows whose node changed."""
-        if not pod.object.spec.volumes:
-            return None
-        if cycle.get((NAME, "objects")) != snapshot.objects.revision_of(*KINDS):
-            return slice(None)
-        changed = snapshot.node_changes(since)
-        if changed is None:
-            return slice(None)
-        return changed if len(changed) else None
+    def changes(self, snapshot: Snapshot, since: int) -> Changed:
+        """`OUTDATED` if claims, volumes or classes changed; otherwise the rows whose node changed."""
+        return snapshot.node_changes(since) if self._watch.stands(snapshot) else OUTDATED
 
 
 def _topologies(pod: PodView, store: ObjectStore) -> list[tuple[str, frozenset[str]]] | str:

@@ -1,46 +1,18 @@
-"""The arguments of filter and score calls: the pod, the snapshot, the rows that changed, and the state that extension points share.
-
-Kubernetes keeps a `CycleState` per scheduling cycle. Here the cycles of pods of one template share their work, so the state lives as long
-as the kept result of that template. Every later call for the template may read what PreFilter or PreScore wrote, until the extension point
-runs again.
-"""
+"""The rows that changed since a revision, and sets of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.verdict import Rows
 
-if TYPE_CHECKING:
-    from wharfinger.model.objects.pod_view import PodView
-    from wharfinger.model.state.snapshot import Snapshot
-
-
-class CycleState(dict[Hashable, Any]):
-    """A dict from a plugin's own key (its name, or a tuple that starts with it) to the values it needs later.
-
-    Users choose the names of policies. The keys of policies are therefore the policy and rule objects themselves, which never equal the
-    key of a plugin.
-    """
-
-    __slots__ = ()
-
-
 NO_ROWS: NDArray[np.intp] = np.empty(0, np.intp)
 NO_ROWS.setflags(write=False)
 ALL = slice(None)
-
-
-class Question(NamedTuple):  # a tuple, because it is created for every decision and must cost very little
-    """A pod, the cluster it is to be placed in, and the state that the points of each plugin share."""
-
-    cycle: CycleState
-    pod: PodView
-    snapshot: Snapshot
 
 
 class Changes(NamedTuple):

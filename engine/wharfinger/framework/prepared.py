@@ -1,0 +1,168 @@
+"""A filter or score prepared for the pods of one template: what a plugin returns, and what the framework asks it afterwards.
+
+A plugin gets an `Attempt` (a pod and the cluster) and returns a prepared rule, or says that it does not apply (`Skip`) or that no node can
+take the pod (`Rejected`). The prepared rule owns everything it needs and answers for any set of rows of any later snapshot of that cluster.
+It is kept: all pods of the template are answered by it, and after a change the framework asks again only for the rows concerned.
+
+`rows` are `slice(None)` for all nodes, or an index array. The answer for a row must be the same either way.
+
+The framework prepares a rule anew if rows were added, moved or removed, or if the strings of the cluster got other codes
+(`Snapshot.strings`). So a prepared rule may keep rows and codes. It also prepares a TIMED or GLOBAL rule anew if `changes` returns
+`OUTDATED`, which is the default.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework.verdict import Bits, Mask, Reason, Rows
+
+if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.supposition import Supposition
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+T = TypeVar("T")
+
+
+class Shared:
+    """Objects that the extension points of a plugin, or the rules of a policy, share for one pod template."""
+
+    __slots__ = ("_made",)
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, object] = {}
+
+    def once(self, owner: Hashable, make: Callable[[], T]) -> T:
+        """The object of an owner, usually the plugin itself; `make` is called at its first use."""
+        found = self._made.get(owner)
+        if found is None:
+            found = self._made[owner] = make()
+        return cast("T", found)
+
+
+class Attempt(NamedTuple):  # a tuple, because it is created for every decision and must cost very little
+    """An attempt to schedule a pod: the pod, the cluster, and what the extension points share for the pod's template."""
+
+    pod: PodView
+    snapshot: Snapshot
+    shared: Shared
+
+
+class Outdated(Enum):
+    """Answer of `changes`: the prepared rule cannot follow the change, so it must be prepared anew."""
+
+    OUTDATED = "outdated"
+
+
+OUTDATED = Outdated.OUTDATED
+Changed = Rows | Outdated | None
+"""Answer of `changes`: the rows that may differ, None for no rows, or `OUTDATED`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Answer of a plugin: it does not apply to the pod.
+
+    A TIMED or GLOBAL plugin is asked again after each change, unless `stands` is given and true for the changed cluster.
+    """
+
+    stands: Callable[[Snapshot], bool] | None = None
+
+    def changes(self, snapshot: Snapshot, *_: object) -> Changed:
+        """None if the answer stands; otherwise `OUTDATED`."""
+        return None if self.stands is not None and self.stands(snapshot) else OUTDATED
+
+
+SKIP = Skip()
+SKIP_ALWAYS = Skip(lambda _: True)
+"""The plugin does not apply to the pods of this template, whatever happens to the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Answer of a filter plugin: no node can take the pod, for these reasons. An unresolvable reason ends the cycle at once."""
+
+    reasons: tuple[Reason, ...]
+
+    @property
+    def resolvable(self) -> bool:
+        """True if removing pods could help."""
+        return all(reason.resolvable for reason in self.reasons)
+
+    def changes(self, *_: object) -> Changed:
+        """`OUTDATED`: any change may end the rejection."""
+        return OUTDATED
+
+
+class PreparedFilter(ABC):
+    """A filter for the pods of one template.
+
+    Bit i of a verdict stands for `reasons[i]`; 0 lets the pod through. `nodes` are the names of the nodes to consider, None for all; names
+    that do not exist are allowed. Both stay the same as long as the rule is prepared.
+    """
+
+    reasons: tuple[Reason, ...]
+    nodes: frozenset[str] | None = None
+
+    @abstractmethod
+    def bits(self, snapshot: Snapshot, rows: Rows) -> Bits | Mask:
+        """The verdicts for `rows`, `(n_rows,)`, unsigned integers (or bool if there is one reason), in the order of `rows`."""
+
+    def bits_at(self, snapshot: Snapshot, row: int) -> int:
+        """The verdict for one row: a faster path for the most frequent change, one pod placed on one node.
+
+        Override it only if plain Python is faster than arrays of one element.
+        """
+        return int(self.bits(snapshot, np.array([row], np.intp)).item())
+
+    def changes(self, snapshot: Snapshot, since: int) -> Changed:  # noqa: ARG002 — the extension point
+        """The rows whose verdict may differ from the one at revision `since`; asked of TIMED and GLOBAL filters only.
+
+        The state has changed in some way since then. A filter that can tell which rows a change concerns saves a full evaluation.
+        """
+        return OUTDATED
+
+    def supposing(self, supposed: Supposition) -> tuple[Reason, ...] | None:  # noqa: ARG002 — the extension point
+        """The reasons against one node with supposed pods on it; empty if it could take the pod; None if the verdict of `bits` holds.
+
+        The default is for filters that do not depend on pods: preemption assumes that their verdict stays the same whatever pods leave, so
+        that no pod is evicted without use.
+        """
+        return None
+
+
+class PreparedScore(ABC):
+    """A score for the pods of one template.
+
+    `domains` are the topology keys that alone decide a row's raw score, sorted; None if it depends on anything else of the row, or if the
+    score is not GLOBAL. Rows in the same domains (or in none) of all these keys must have the same raw score: one of them is scored.
+    """
+
+    domains: tuple[str, ...] | None = None
+
+    @abstractmethod
+    def raw(self, snapshot: Snapshot, rows: Rows) -> NDArray[Any]:
+        """Raw scores `(n_rows,)` int64 or float64, finite. Without a `normalization` of the plugin they are points: int64 in 0..100.
+
+        Rows may include nodes that are not feasible; whatever is returned there is not used (it must still be finite).
+        """
+
+    def raw_at(self, snapshot: Snapshot, row: int) -> float:
+        """The raw score of one row, as `bits_at` is the verdict of one row. An int if `raw` returns int64."""
+        found: float = self.raw(snapshot, np.array([row], np.intp)).item()
+        return found
+
+    def changes(self, snapshot: Snapshot, since: int, feasible: Mask, flipped: NDArray[np.intp]) -> Changed:  # noqa: ARG002 — the extension point
+        """The rows whose raw score may differ from the one at revision `since`; asked of TIMED and GLOBAL scores only.
+
+        `feasible` `(n_nodes,) bool` are the feasible nodes now; `flipped` are the rows that became feasible or infeasible since then.
+        """
+        return OUTDATED
