@@ -105,6 +105,21 @@ def queue_order(chain: Chain, pods: Iterable[PodView]) -> list[PodView]:
     return sorted(pods, key=lambda pod: (chain.sort_key(pod), pod.created is None, pod.created or 0.0, pod.key))
 
 
+def by_age(_chain: Chain, pods: Iterable[PodView]) -> list[PodView]:
+    """The pods in the order in which a cluster is filled over time: by creation time (unknown last), then key."""
+    return sorted(pods, key=lambda pod: (pod.created is None, pod.created or 0.0, pod.key))
+
+
+Order = Callable[[Chain, Iterable[PodView]], list[PodView]]
+"""Returns pods in the order in which they are tried."""
+Tried = Callable[[Decision, Snapshot], None]
+"""Is told each decision while its snapshot is current, before anybody is evicted for the pod."""
+
+
+def ignore(_decision: Decision, _snapshot: Snapshot) -> None:
+    """Ignores a decision."""
+
+
 def place_pods(
     chain: Chain,
     state: ClusterState,
@@ -123,16 +138,18 @@ def place_pods(
         yield place_pod(decider, state, pod, watch=watch, mode=mode)
 
 
-def place_pod(
+def place_pod(  # noqa: PLR0913 — the keywords are independent choices
     decider: Decider,
     state: ClusterState,
     pod: PodView,
     *,
     watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
     mode: Mode = Mode.SEQUENTIAL,
+    tried: Tried = ignore,
 ) -> Outcome[Seen]:
     """The outcome for one pod; in SEQUENTIAL mode victims of preemption leave `state`, and the pod is assumed on its node."""
     decision = decider.decide(state.snapshot(), pod)
+    tried(decision, state.snapshot())
     evicted: tuple[PodView, ...] = ()
     if decision.nominated is not None and mode is Mode.SEQUENTIAL:
         evicted = decision.victims
@@ -253,11 +270,13 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
     explained: Callable[[PodView], bool] = lambda _pod: False,
     nodes: Sequence[str] = (),
     advance: Callable[[], None] = lambda: None,
+    order: Order = queue_order,
+    tried: Tried = ignore,
 ) -> DryRun:
     """The dry run of `pods`; in SEQUENTIAL mode `state` is left with every placement assumed.
 
     Gated pods are not tried. Pods for which `explained` returns True get an explanation, with a report on each of `nodes`. `advance` is
-    called after every pod that was tried.
+    called after every pod that was tried, `tried` with every decision before anybody is evicted for the pod.
     """
     commentary = PolicyCommentary(chain)
     before = utilisation(state.snapshot())
@@ -266,28 +285,38 @@ def dry_run(  # noqa: PLR0913 — the keywords are independent choices
         explanation = explain_decision(decision, snapshot, commentary, nodes) if explained(decision.pod) else None
         return pod_result(decision, evicted, explanation)
 
-    results = _Attempts(chain, state, pods, mode, result_of).results(advance)
+    results = _Attempts(chain, state, order(chain, pods), mode, result_of, tried).results(advance)
     after = utilisation(state.snapshot()) if mode is Mode.SEQUENTIAL else None
     return DryRun(mode=mode, chain=chain, results=results, before=before, after=after)
 
 
 class _Attempts:
-    """Pods tried in queue order; in SEQUENTIAL mode those that fit nowhere are tried again, as long as others were placed after them.
+    """Pods tried in order; in SEQUENTIAL mode those that fit nowhere are tried again, as long as others were placed after them.
 
     The live scheduler tries such a pod again when a placement may help it: one with affinity to a pod that came later, or a spread that
     later pods have evened out. The result of a pod that is never placed is that of its first attempt.
     """
 
-    def __init__(self, chain: Chain, state: ClusterState, pods: Sequence[PodView], mode: Mode, result_of: Callable[..., PodResult]) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 — what is tried, and who is told
+        self,
+        chain: Chain,
+        state: ClusterState,
+        ordered: Sequence[PodView],
+        mode: Mode,
+        result_of: Callable[..., PodResult],
+        tried: Tried,
+    ) -> None:
         self._chain = chain
         self._state = state
         self._mode = mode
         self._result_of = result_of
-        self._order = queue_order(chain, pods)
+        self._order = ordered
+        self._tried = tried
+        self._decider = Decider(chain)
         self._results: dict[int, PodResult] = {}
 
     def results(self, advance: Callable[[], None]) -> tuple[PodResult, ...]:
-        """A result for every pod in queue order; `advance` is called after each first attempt."""
+        """A result for every pod in order; `advance` is called after each first attempt."""
         n_nodes = self._state.snapshot().n_nodes
         gates = {place: gate for place, pod in enumerate(self._order) if (gate := self._chain.gate(pod)) is not None}
         unplaced = self._attempt([place for place in range(len(self._order)) if place not in gates], self._result_and(advance))
@@ -300,9 +329,10 @@ class _Attempts:
         return tuple(self._results[place] for place in range(len(self._order)))
 
     def _attempt(self, places: Sequence[int], watch: Callable[..., PodResult | None]) -> set[int]:
-        """The places in the queue of the pods that found no node."""
-        pods = [self._order[place] for place in places]
-        for place, outcome in zip(places, place_pods(self._chain, self._state, pods, watch=watch, mode=self._mode), strict=True):
+        """The places of the pods that found no node."""
+        for place in places:
+            pod = self._order[place]
+            outcome = place_pod(self._decider, self._state, pod, watch=watch, mode=self._mode, tried=self._tried)
             if outcome.seen is not None:
                 self._results[place] = outcome.seen
         return {place for place in places if self._results[place].node is None}

@@ -7,7 +7,7 @@ are assumed or aside; `put_back` and `stand_at` restore a state with the same ro
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wharfinger.errors import UnknownObject
@@ -311,11 +311,14 @@ def _phase(pod: PodView) -> str:
     return pod.object.status.phase
 
 
-def copied(snapshot: Snapshot) -> Generator[None, None, ClusterState]:
-    """A generator of steps that returns the copy; the first step must run while the snapshot is current."""
+def copied(snapshot: Snapshot, without: Container[str] = ()) -> Generator[None, None, ClusterState]:
+    """A generator of steps that returns the copy; the first step must run while the snapshot is current.
+
+    Placed pods whose uid is among `without` are left out.
+    """
     tables = snapshot._current()  # noqa: SLF001 — row by row would take twice as long, and this step blocks the loop
     nodes = list(tables.nodes.objects)
-    pods = [placement.pod for members in tables.pods.by_row for placement in members.values()]
+    pods = [placement.pod for members in tables.pods.by_row for uid, placement in members.items() if uid not in without]
     nominated = [(pod, snapshot.names[row]) for row in snapshot.nominated_rows.tolist() for pod in snapshot.nominated(row)]
     others = list(snapshot.objects)
     metrics = {name: dict(samples) for name, samples in snapshot.samples.items()}
@@ -335,6 +338,17 @@ def copied(snapshot: Snapshot) -> Generator[None, None, ClusterState]:
     for name, samples in metrics.items():
         state.set_metric(name, samples)
     return state
+
+
+def copy_of(snapshot: Snapshot, without: Container[str] = ()) -> ClusterState:
+    """The copy, made in one go."""
+    steps = copied(snapshot, without)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            state: ClusterState = finished.value
+            return state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,174 @@
+"""Why two chains decide differently about one pod on one state of the cluster: the rules that make the difference.
+
+Take the node that the one chain chooses and the one that the other chooses. Where a filter of one side rejects the node of the other side,
+that filter makes the difference. Otherwise both nodes are feasible on both sides, and the difference is in the points: each score is asked
+on both sides how far it puts the one node above the other, and the scores where this has shifted are named, the largest shift first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from wharfinger.explain import layout
+from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.framework.evaluation.diagnosis import NodeRejection
+from wharfinger.model.state.snapshot import Snapshot
+
+MOST_CAUSES = 3
+LEAST_SHIFT = 1e-9
+"""Points below which a shift is a rounding error."""
+ORDER = "order among equals"
+PREEMPTION = "preemption"
+NO_RULE = "no such rule"
+
+
+class Kind(Enum):
+    """What sort of rule makes a difference. ORDER: tie breaks and the stable hash; PREEMPTION: where pods can be evicted."""
+
+    FILTER = "filter"
+    SCORE = "score"
+    ORDER = "order"
+    PREEMPTION = "preemption"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a rule says on one side. `present` is False where that side has no such rule for the pod.
+
+    `sentences` are why a filter rejects `Cause.node`; empty where it passes. `points` are what a score adds (weight × points) at the node
+    of the side before and at the node of the side after.
+    """
+
+    present: bool
+    sentences: tuple[str, ...] = ()
+    points: tuple[float, float] | None = None
+
+
+ABSENT = Said(present=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """A rule that makes a difference, and what it says on both sides.
+
+    `node` is the node that a filter is about; `nodes` are the nodes chosen before and after, None where there is none.
+    """
+
+    rule: str
+    kind: Kind
+    node: str | None
+    nodes: tuple[str | None, str | None]
+    before: Said
+    after: Said
+
+    def __str__(self) -> str:
+        if self.kind is Kind.FILTER:
+            return f"{self.rule} {self._filter()}"
+        if self.kind is Kind.SCORE:
+            return f"{self.rule}: {self._points(self.after)}; before {self._points(self.before)}"
+        if self.kind is Kind.ORDER:
+            return f"{self.nodes[0]} and {self.nodes[1]} are equally good: the {self.rule} decides"
+        return "preemption makes room elsewhere"
+
+    def _filter(self) -> str:
+        rejecting, other, then, now = (
+            (self.after, self.before, "rejects", "before") if self.after.sentences else (self.before, self.after, "rejected", "now")
+        )
+        return f"{then} {self.node}: {'; '.join(rejecting.sentences)}; {now} {'it passes' if other.present else NO_RULE}"
+
+    def _points(self, said: Said) -> str:
+        if said.points is None:
+            return NO_RULE
+        return ", ".join(f"{layout.number(points)} at {node}" for points, node in zip(said.points, self.nodes, strict=True))
+
+
+def causes(before: Decision, after: Decision, snapshot: Snapshot, commentaries: tuple[PolicyCommentary, PolicyCommentary]) -> list[Cause]:
+    """The rules that make the difference between two decisions about a pod on one snapshot, the most important first.
+
+    Empty if both choose the same node, or make room on the same one. The details of both decisions must be current; `commentaries` are
+    those of the chain of each.
+    """
+    if (before.node, before.nominated) == (after.node, after.nominated):
+        return []
+    comparison = _Comparison(before, after, snapshot, commentaries)
+    if before.node == after.node:
+        return [comparison.cause(PREEMPTION, Kind.PREEMPTION, None)]
+    return comparison.rejections() or comparison.shifts() or [comparison.cause(ORDER, Kind.ORDER, None)]
+
+
+class _Comparison:
+    """Two decisions about one pod on one snapshot; index 0 is the side before, 1 the side after."""
+
+    def __init__(
+        self, before: Decision, after: Decision, snapshot: Snapshot, commentaries: tuple[PolicyCommentary, PolicyCommentary]
+    ) -> None:
+        self._decisions = (before, after)
+        self._snapshot = snapshot
+        self._commentaries = commentaries
+
+    def cause(self, rule: str, kind: Kind, node: str | None, before: Said = ABSENT, after: Said = ABSENT) -> Cause:
+        nodes = (self._decisions[0].node, self._decisions[1].node)
+        return Cause(rule=rule, kind=kind, node=node, nodes=nodes, before=before, after=after)
+
+    def rejections(self) -> list[Cause]:
+        """The filters that reject the former node now; if there are none, those that rejected the present node before."""
+        return self._rejected_by(1) or self._rejected_by(0)
+
+    def _rejected_by(self, side: int) -> list[Cause]:
+        """The filters of a side that reject the node of the other side."""
+        decision, other = self._decisions[side], self._decisions[1 - side]
+        if other.row is None:
+            return []
+        found = []
+        for rejection in decision.diagnosis.at(other.row)[:MOST_CAUSES]:
+            said = Said(present=True, sentences=self._sentences(side, rejection, other.row))
+            passes = Said(present=self._has(other, rejection.plugin))
+            before, after = (passes, said) if side else (said, passes)
+            found.append(self.cause(rejection.plugin, Kind.FILTER, other.node, before, after))
+        return found
+
+    def _sentences(self, side: int, rejection: NodeRejection, row: int) -> tuple[str, ...]:
+        filled = self._commentaries[side].rejection(self._decisions[side].pod, self._snapshot, rejection.plugin, row)
+        return tuple(reason.text for reason in rejection.reasons) if filled is None else filled[0]
+
+    def _has(self, decision: Decision, rule: str) -> bool:
+        """True if a filter of that name applies to the pod."""
+        return any(plugin.name == rule for plugin in decision.chain.lineup(decision.pod, self._snapshot.now).filters)
+
+    def shifts(self) -> list[Cause]:
+        """The scores that put the present node further above the former one than they did before, in the first tier that has any."""
+        before, after = map(self._scores, self._decisions)
+        shifts = [
+            (score.tier, score.gap - (before[name].gap if name in before else 0.0), name) for name, score in after.items()
+        ] + [(score.tier, -score.gap, name) for name, score in before.items() if name not in after]
+        towards = sorted((tier, -shift, name) for tier, shift, name in shifts if shift > LEAST_SHIFT)
+        first = [name for tier, _, name in towards if tier == towards[0][0]]
+        return [self.cause(name, Kind.SCORE, None, _said(before.get(name)), _said(after.get(name))) for name in first[:MOST_CAUSES]]
+
+    def _scores(self, decision: Decision) -> dict[str, _Scores]:
+        """What each score of a side adds at the two nodes, by name; nothing unless there are two."""
+        former, present = (each.node for each in self._decisions)
+        if former is None or present is None:
+            return {}
+        pairs = zip(decision.scores_at(former), decision.scores_at(present), strict=True)
+        return {one.name: _Scores(one.tier, one.weighted, two.weighted) for one, two in pairs}
+
+
+class _Scores(NamedTuple):
+    """What a score adds at the node chosen before and at the one chosen after."""
+
+    tier: int
+    former: float
+    present: float
+
+    @property
+    def gap(self) -> float:
+        """How far the score puts the present node above the former one."""
+        return self.present - self.former
+
+
+def _said(scores: _Scores | None) -> Said:
+    return ABSENT if scores is None else Said(present=True, points=(scores.former, scores.present))

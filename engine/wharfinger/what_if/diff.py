@@ -1,0 +1,276 @@
+"""What another set of policies or settings changes: each pod placed by the chain before and by the chain after, and the two compared.
+
+Each chain places all pods one after another on a copy of the cluster of its own. A pod that ends elsewhere may do so because a rule decided
+otherwise, or only because other pods did so before it. To tell these apart, the chain before decides about the pod once more, on the state
+that the chain after has led to: if it chooses the same node there as the chain after, no rule makes a difference for this pod, and it
+*follows* the others. Otherwise the rules that make the difference on this state are its causes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.difference import Cause, causes
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState, copy_of
+from wharfinger.model.state.snapshot import Snapshot
+from wharfinger.simulate.dry_run import DryRun, PodResult, Tried, by_age, dry_run, ignore, queue_order
+from wharfinger.what_if.recreated import recreated
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """The nodes with one value of a label (None: without the label), and the pods on them."""
+
+    value: str | None
+    nodes: int
+    pods: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """The pods in each domain of a label, sorted by value; nodes without the label are last."""
+
+    label: str
+    domains: tuple[Domain, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One chain, and what it makes of the pods."""
+
+    chain: Chain
+    run: DryRun
+    spreads: tuple[Spread, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodChange:
+    """A pod that is on another node after than before, or on none on one side.
+
+    A message says why there is no node, "" where there is one. `follows`: no rule decides otherwise about this pod, it only follows others;
+    `causes` are empty then.
+    """
+
+    pod: str
+    before: str | None
+    after: str | None
+    before_message: str
+    after_message: str
+    follows: bool
+    causes: tuple[Cause, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """How many pods change in which way, and by which rules; a pod counts once for each of its causes."""
+
+    elsewhere: int
+    lost: int
+    gained: int
+    follow: int
+    rules: tuple[tuple[str, int], ...]
+
+    @property
+    def changes(self) -> int:
+        """How many pods change."""
+        return self.elsewhere + self.lost + self.gained
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff:
+    """Two sides and the pods that differ between them, in the order in which the side after placed them.
+
+    `pods` is the number of pods that were placed; `replaced` those of them that had been running.
+    """
+
+    before: Side
+    after: Side
+    changes: tuple[PodChange, ...]
+    pods: int
+    replaced: int
+
+    @cached_property
+    def totals(self) -> Totals:
+        """The changes, counted."""
+        return totals((change.before, change.after, change.follows, change.causes) for change in self.changes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about conflicts of policies on either side, each once."""
+        return tuple(dict.fromkeys((*self.before.run.notes, *self.after.run.notes)))
+
+
+def totals(changes: Iterable[tuple[str | None, str | None, bool, Sequence[Cause]]]) -> Totals:
+    """The sums over changes: (node before, node after, follows, causes) of each."""
+    listed = list(changes)
+    rules = Counter(rule for _, _, _, found in listed for rule in dict.fromkeys(cause.rule for cause in found))
+    return Totals(
+        elsewhere=sum(before is not None and after is not None for before, after, _, _ in listed),
+        lost=sum(after is None for _, after, _, _ in listed),
+        gained=sum(before is None for before, _, _, _ in listed),
+        follow=sum(follows for _, _, follows, _ in listed),
+        rules=tuple(sorted(rules.items(), key=lambda found: (-found[1], found[0]))),
+    )
+
+
+def diff(  # noqa: PLR0913 — the keywords are independent choices
+    before: Chain,
+    after: Chain,
+    state: ClusterState,
+    pods: Sequence[PodView],
+    *,
+    replaced: Sequence[PodView] = (),
+    labels: Sequence[str] = (ZONE,),
+    advance: Callable[[], None] = lambda: None,
+) -> Diff:
+    """How `pods`, which wait, and `replaced`, which run, are placed by the two chains. `state` stays as it is.
+
+    Where pods are replaced, they are taken from their nodes and placed with all others in order of age, as if the cluster were filled
+    again; otherwise pods are placed in queue order. `labels` are those by whose values the pods are counted. `advance` is called for every
+    pod and side.
+    """
+    placing = _Placing(state, [*map(recreated, replaced), *pods], frozenset(pod.uid for pod in replaced), labels, advance)
+    former = placing.by(before)
+    comparison = _Comparison(before, after, former.nodes)
+    later = placing.by(after, comparison.tried)
+    changes = (*_of_asked(former, later, comparison.found), *_of_others(state, former, later))
+    return Diff(before=former.side, after=later.side, changes=changes, pods=len(later.results), replaced=len(replaced))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Placed:
+    """A side with the results of all pods by uid, and their nodes in the end, when preemption may have evicted some of them."""
+
+    side: Side
+    results: Mapping[str, PodResult]
+    nodes: Mapping[str, str | None]
+
+    @cached_property
+    def evicted_for(self) -> Mapping[str, str]:
+        """The pod for which each evicted pod had to leave; both by `namespace/name`."""
+        return {victim: result.pod for result in self.side.run.results for victim in result.victims}
+
+    def message(self, uid: str) -> str:
+        """Why a pod has no node in the end; "" if it has one."""
+        if self.nodes[uid] is not None:
+            return ""
+        result = self.results[uid]
+        return result.message if result.node is None else _evicted(self.evicted_for.get(result.pod))
+
+
+def _evicted(why: str | None) -> str:
+    return f"evicted for {why}" if why else "evicted"
+
+
+class _Placing:
+    """Places the same pods on copies of one state."""
+
+    def __init__(
+        self, state: ClusterState, pods: Sequence[PodView], without: frozenset[str], labels: Sequence[str], advance: Callable[[], None]
+    ) -> None:
+        self._snapshot = state.snapshot()
+        self._pods = pods
+        self._without = without
+        self._order = by_age if without else queue_order
+        self._labels = labels
+        self._advance = advance
+
+    def by(self, chain: Chain, tried: Tried = ignore) -> _Placed:
+        """What a chain makes of them; `tried` is told its decisions."""
+        state = copy_of(self._snapshot, self._without)
+        run = dry_run(chain, state, self._pods, advance=self._advance, order=self._order, tried=tried)
+        ordered = self._order(chain, self._pods)
+        end = state.snapshot()
+        spreads = tuple(_spread(end, label) for label in self._labels)
+        return _Placed(
+            side=Side(chain=chain, run=run, spreads=tuple(spread for spread in spreads if spread is not None)),
+            results={pod.uid: result for pod, result in zip(ordered, run.results, strict=True)},
+            nodes={pod.uid: _node(end, pod.uid) for pod in ordered},
+        )
+
+
+def _node(snapshot: Snapshot, uid: str) -> str | None:
+    placed = snapshot.placed(uid)
+    return None if placed is None else snapshot.names[placed[0]]
+
+
+def _spread(snapshot: Snapshot, label: str) -> Spread | None:
+    """The pods in each domain of a label; None if no node has it."""
+    codes = snapshot.label(label)
+    present = np.unique(codes).tolist()
+    found = [
+        Domain(value=snapshot.strings.text(code), nodes=int(within.sum()), pods=int(snapshot.pod_count[within].sum()))
+        for code in present
+        for within in [codes == code]
+    ]
+    if all(domain.value is None for domain in found):
+        return None
+    return Spread(label=label, domains=tuple(sorted(found, key=lambda domain: (domain.value is None, domain.value or ""))))
+
+
+class _Comparison:
+    """Compares the decisions of the chain after, as they are made, with those that the chain before makes on the same state."""
+
+    def __init__(self, before: Chain, after: Chain, nodes: Mapping[str, str | None]) -> None:
+        self._decider = Decider(before)
+        self._commentaries = (PolicyCommentary(before), PolicyCommentary(after))
+        self._nodes = nodes
+        self.found: dict[str, tuple[Cause, ...]] = {}
+
+    def tried(self, decision: Decision, snapshot: Snapshot) -> None:
+        """Find the causes if the pod may end elsewhere. What a later attempt finds counts only if it places the pod."""
+        uid = decision.pod.uid
+        if decision.nominated is None and decision.node == self._nodes[uid]:
+            self.found.pop(uid, None)
+            return
+        if decision.node is None and decision.nominated is None and uid in self.found:
+            return
+        former = self._decider.decide(snapshot, decision.pod)
+        self.found[uid] = tuple(causes(former, decision, snapshot, self._commentaries))
+
+
+def _of_asked(former: _Placed, later: _Placed, found: Mapping[str, tuple[Cause, ...]]) -> Iterator[PodChange]:
+    """The changes of the pods that were placed."""
+    for uid, result in later.results.items():
+        before, after = former.nodes[uid], later.nodes[uid]
+        if before != after:
+            because = () if result.node != after else found.get(uid, ())  # a pod that is evicted later follows another
+            yield PodChange(
+                pod=result.pod,
+                before=before,
+                after=after,
+                before_message=former.message(uid),
+                after_message=later.message(uid),
+                follows=not because,
+                causes=because,
+            )
+
+
+def _of_others(state: ClusterState, former: _Placed, later: _Placed) -> Iterator[PodChange]:
+    """The changes of running pods that were not to be placed, and are evicted on one side only."""
+    asked = {result.pod for result in later.results.values()}
+    one_side = sorted((former.evicted_for.keys() ^ later.evicted_for.keys()) - asked)
+    nodes = {pod.key: pod.node_name for pod, _ in state.placements()} if one_side else {}
+    for key in one_side:
+        before, after = (side.evicted_for.get(key) for side in (former, later))
+        yield PodChange(
+            pod=key,
+            before=None if before else nodes[key],
+            after=None if after else nodes[key],
+            before_message=_evicted(before) if before else "",
+            after_message=_evicted(after) if after else "",
+            follows=True,
+            causes=(),
+        )
