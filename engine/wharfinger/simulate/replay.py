@@ -16,9 +16,8 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.language.report.wording import count
-from wharfinger.model.objects.pod_view import PodView
-from wharfinger.scheduler.decision_log.lines import Line, LoggedAnswer, LoggedQuestion
-from wharfinger.scheduler.decision_log.reading import BrokenLog, LogReader, Place, Playback
+from wharfinger.scheduler.decision_log.lines import LoggedAnswer
+from wharfinger.scheduler.decision_log.reading import LogReader, Place, Recorded, decisions
 from wharfinger.scheduler.decision_log.recorder import logged_answer
 
 MOST_REASONS = 3
@@ -87,47 +86,26 @@ class Replay:
 
     def run(self) -> Iterator[Replayed]:
         """Every decision in order. UsageError for a log that is not there, BrokenLog where it cannot be read on."""
-        playback, empty = Playback(), True
-        for place, line in self._reader.lines():
-            try:
-                if line.t == "decision":
-                    empty = False
-                    replayed = self._decide(place, line, playback)
-                    if replayed is not None:
-                        yield replayed
-                else:
-                    playback.take(line)
-            except BrokenLog as error:
-                raise BrokenLog(f"{place}: {error}") from error
-        if empty:
-            raise BrokenLog(f"{self._reader.path}: no decision has been written to this decision log yet")
+        for recorded in decisions(self._reader, self._only):
+            yield self._decide(recorded)
 
-    def _decide(self, place: Place, line: Line, playback: Playback) -> Replayed | None:
-        pod, question, answer = playback.pod(line), line.asked, line.told
-        if question is None or answer is None or not playback.complete or question.profile not in playback.chains:
-            raise BrokenLog("a decision of which something is missing")
-        if self._only not in (None, pod.key):
-            return None
-        if question.revision != playback.state.revision:
-            now, then = playback.state.revision, question.revision
-            raise BrokenLog(f"the state is at revision {now} and was at {then} when this was decided: changes are missing")
-        chain = playback.chains[question.profile]
-        decision = _decider(self._deciders, question.profile, chain).decide(playback.state.snapshot(question.now), pod)
-        difference = _difference(place, pod, answer, logged_answer(decision))
-        change = None if self._others is None else self._changed(self._others, question, answer, pod, chain, playback)
-        return Replayed(pod=pod.key, profile=question.profile, difference=difference, change=change)
+    def _decide(self, recorded: Recorded) -> Replayed:
+        profile = recorded.question.profile
+        decision = decider(self._deciders, profile, recorded.chain).decide(recorded.snapshot, recorded.pod)
+        difference = _difference(recorded, logged_answer(decision))
+        change = None if self._others is None else self._changed(self._others, recorded)
+        return Replayed(pod=recorded.pod.key, profile=profile, difference=difference, change=change)
 
-    def _changed(  # noqa: PLR0913, PLR0917 — the question and both chains
-        self, others: Others, question: LoggedQuestion, answer: LoggedAnswer, pod: PodView, chain: Chain, playback: Playback
-    ) -> Change | None:
-        other = others(question.profile, chain)
-        decision = _decider(self._other_deciders, question.profile, other).decide(playback.state.snapshot(question.now), pod)
+    def _changed(self, others: Others, recorded: Recorded) -> Change | None:
+        profile, answer = recorded.question.profile, recorded.answer
+        chain = others(profile, recorded.chain)
+        decision = decider(self._other_deciders, profile, chain).decide(recorded.snapshot, recorded.pod)
         if (decision.node, decision.nominated) == (answer.node, answer.nominated):
             return None
         return Change(
-            pod=pod.key,
-            at=question.now,
-            profile=question.profile,
+            pod=recorded.pod.key,
+            at=recorded.question.now,
+            profile=profile,
             node=answer.node,
             other=decision.node,
             nominated=answer.nominated,
@@ -138,19 +116,20 @@ class Replay:
         )
 
 
-def _decider(known: dict[str, tuple[Chain, Decider]], profile: str, chain: Chain) -> Decider:
+def decider(known: dict[str, tuple[Chain, Decider]], profile: str, chain: Chain) -> Decider:
+    """The decider of a profile, kept in `known`; a new one when its chain has changed."""
     found = known.get(profile)
     if found is None or found[0] is not chain:
         found = known[profile] = (chain, Decider(chain))
     return found[1]
 
 
-def _difference(place: Place, pod: PodView, recorded: LoggedAnswer, found: LoggedAnswer) -> Difference | None:
-    if recorded == found:
+def _difference(recorded: Recorded, found: LoggedAnswer) -> Difference | None:
+    if recorded.answer == found:
         return None
-    before, now = msgspec.structs.asdict(recorded), msgspec.structs.asdict(found)
+    before, now = msgspec.structs.asdict(recorded.answer), msgspec.structs.asdict(found)
     part = next(name for name in before if before[name] != now[name])
-    return Difference(place=place, pod=pod.key, part=part, recorded=before[part], found=now[part])
+    return Difference(place=recorded.place, pod=recorded.pod.key, part=part, recorded=before[part], found=now[part])
 
 
 def _why(decision: Decision, former: str | None) -> Iterator[str]:

@@ -10,14 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from wharfinger.cli import chosen_policies, options, streams
-from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.cli import logged_policies, options, streams
 from wharfinger.errors import UsageError
 from wharfinger.explain import layout
-from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.model.objects.metadata import time_text
-from wharfinger.policies.candidate import own_params
-from wharfinger.simulate.replay import Change, Difference, Others, Replay
+from wharfinger.simulate.replay import Change, Difference, Replay
 
 
 class Format(Enum):
@@ -56,7 +53,7 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     """
     if pod is not None and (pod.count("/") != 1 or not all(pod.split("/"))):
         raise UsageError(f"--pod {pod}: expected NAMESPACE/NAME")
-    others = _others(policy, param, scheduler_name)
+    others = logged_policies.others(policy, param, scheduler_name)
     replay = Replay(log, others, only=pod)
     outcome = Outcome(compared=others is not None)
     try:
@@ -82,35 +79,6 @@ def _run(replay: Replay, outcome: Outcome) -> None:
             outcome.differences.append(replayed.difference)
         if replayed.change is not None:
             outcome.changes.append(replayed.change)
-
-
-def _others(paths: list[str] | None, assignments: list[str] | None, profile: str | None) -> Others | None:
-    """The chain to compare with each of the log's; None if no other policies are given."""
-    if not paths and not assignments:
-        if profile is not None:
-            raise UsageError("--scheduler-name says which profile --policy and --param are for; give one of them too")
-        return None
-    given = chosen_policies.compiled(paths, assignments) if paths else None
-    params = options.params(assignments)
-    known: dict[tuple[str, str], Chain] = {}
-
-    def other(own: str, chain: Chain) -> Chain:
-        if profile not in (None, own):
-            return chain
-        if (own, chain.revision) not in known:
-            known[own, chain.revision] = with_policies(chain, given if given is not None else _with_params(chain.policies, params))
-        return known[own, chain.revision]
-
-    return other
-
-
-def _with_params(policies: Sequence[CompiledPolicy], params: Any) -> list[CompiledPolicy]:
-    """The policies of the log with other values of params; UsageError for a param that none has."""
-    known = {name for policy in policies for param in policy.params for name in (param, f"{policy.name}.{param}")}
-    for name in params:
-        if name not in known:
-            raise UsageError(f"--param {name}: no policy of the log has it; there are {', '.join(sorted(known)) or 'none'}")
-    return [compile_policy(policy.policy, {**policy.params, **own_params(policy.policy, params)}) for policy in policies]
 
 
 def _table(outcome: Outcome) -> str:

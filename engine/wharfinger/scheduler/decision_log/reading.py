@@ -27,8 +27,9 @@ from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.model.state.cluster_state import ClusterState, put_back, stand_at
+from wharfinger.model.state.snapshot import Snapshot
 from wharfinger.scheduler.decision_log import files
-from wharfinger.scheduler.decision_log.lines import DECODE, HEAD, VERSION, Line
+from wharfinger.scheduler.decision_log.lines import DECODE, HEAD, VERSION, Line, LoggedAnswer, LoggedQuestion
 
 MOST_OF_HEAD = 65_536
 """Bytes of a first line; a file with a longer one is no log."""
@@ -174,6 +175,17 @@ class Playback:
             raise BrokenLog(f"pod {line.uid} was not written before")
         return found
 
+    def recorded(self, place: Place, line: Line) -> Recorded:
+        """The decision that a line is about. BrokenLog if something of it is missing."""
+        pod, question, answer = self.pod(line), line.asked, line.told
+        if question is None or answer is None or not self.complete or question.profile not in self.chains:
+            raise BrokenLog("a decision of which something is missing")
+        if question.revision != self.state.revision:
+            now, then = self.state.revision, question.revision
+            raise BrokenLog(f"the state is at revision {now} and was at {then} when this was decided: changes are missing")
+        chain, snapshot = self.chains[question.profile], self.state.snapshot(question.now)
+        return Recorded(place=place, pod=pod, question=question, answer=answer, chain=chain, snapshot=snapshot)
+
     def _begin(self, _line: Line) -> None:
         self.state = ClusterState()
         self.chains.clear()
@@ -206,6 +218,39 @@ class Playback:
                 "installed, decide differently from those that wrote the log"
             )
         self.chains[line.profile] = chain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A recorded decision with the chain that made it and the state on which it was made; the state is current until the next line."""
+
+    place: Place
+    pod: PodView
+    question: LoggedQuestion
+    answer: LoggedAnswer
+    chain: Chain
+    snapshot: Snapshot
+
+
+def decisions(reader: LogReader, only: str | None = None) -> Iterator[Recorded]:
+    """Every decision of a log in order; with `only`, those about the pod of that key.
+
+    UsageError for a log that is not there, BrokenLog where it cannot be read on.
+    """
+    playback, empty = Playback(), True
+    for place, line in reader.lines():
+        try:
+            if line.t != "decision":
+                playback.take(line)
+                continue
+            empty = False
+            recorded = playback.recorded(place, line)
+        except BrokenLog as error:
+            raise BrokenLog(f"{place}: {error}") from error
+        if only in {None, recorded.pod.key}:
+            yield recorded
+    if empty:
+        raise BrokenLog(f"{reader.path}: no decision has been written to this decision log yet")
 
 
 def compiled(line: Line, params: Mapping[str, Any] | None = None) -> CompiledPolicy:
