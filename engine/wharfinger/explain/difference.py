@@ -141,9 +141,9 @@ class _Comparison:
     def shifts(self) -> list[Cause]:
         """The scores that put the present node further above the former one than they did before, in the first tier that has any."""
         before, after = map(self._scores, self._decisions)
-        shifts = [
-            (score.tier, score.gap - (before[name].gap if name in before else 0.0), name) for name, score in after.items()
-        ] + [(score.tier, -score.gap, name) for name, score in before.items() if name not in after]
+        shifts = [(score.tier, score.gap - (before[name].gap if name in before else 0.0), name) for name, score in after.items()] + [
+            (score.tier, -score.gap, name) for name, score in before.items() if name not in after
+        ]
         towards = sorted((tier, -shift, name) for tier, shift, name in shifts if shift > LEAST_SHIFT)
         first = [name for tier, _, name in towards if tier == towards[0][0]]
         return [self.cause(name, Kind.SCORE, None, _said(before.get(name)), _said(after.get(name))) for name in first[:MOST_CAUSES]]

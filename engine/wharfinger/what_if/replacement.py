@@ -20,11 +20,7 @@ def replaced_pods(state: ClusterState, words: Sequence[str]) -> tuple[PodView, .
     Raises UsageError for a word of another form, for a selector that cannot be read, and for a word that names no pod.
     """
     running = sorted(
-        (
-            pod
-            for pod, _ in state.placements()
-            if not (pod.finished or pod.terminating or MIRROR in pod.annotations)
-        ),
+        (pod for pod, _ in state.placements() if not (pod.finished or pod.terminating or MIRROR in pod.annotations)),
         key=lambda pod: pod.key,
     )
     found: dict[str, PodView] = {}
