@@ -1,5 +1,6 @@
 from wharfinger.api import capacity as capacity
 from wharfinger.api import decide as decide
+from wharfinger.api import diff as diff
 from wharfinger.api import drain as drain
 from wharfinger.api import explain as explain
 from wharfinger.api import load_config as load_config

@@ -27,9 +27,12 @@ from wharfinger.scheduler import configuration_file
 from wharfinger.simulate.cluster import Cluster, load_cluster, load_pods
 from wharfinger.simulate.dry_run import DryRun, Mode, dry_run
 from wharfinger.what_if import capacity as counting
+from wharfinger.what_if import diff as comparing
 from wharfinger.what_if import drain as draining
 from wharfinger.what_if.capacity import Capacity, NodesLike
+from wharfinger.what_if.diff import Diff
 from wharfinger.what_if.drain import Drain
+from wharfinger.what_if.replacement import replaced_pods
 
 Pod = PodView | Mapping[str, Any]
 
@@ -95,6 +98,26 @@ def place(
     waiting = cluster.pending if pods is None else [_view(pod) for pod in pods]
     mode = Mode.SEQUENTIAL if sequential else Mode.INDEPENDENT
     return dry_run(chain.assemble(policies, config), cluster.state, waiting, mode=mode)
+
+
+def diff(  # noqa: PLR0913 — the keywords are independent choices
+    policies: Sequence[CompiledPolicy],
+    against: Sequence[CompiledPolicy],
+    cluster: Cluster,
+    pods: Sequence[Pod] | None = None,
+    *,
+    replace: Sequence[str] = (),
+    config: ChainConfig | None = None,
+    against_config: ChainConfig | None = None,
+) -> Diff:
+    """What `policies` change about where pods go, compared with `against`; `config` and `against_config` are the settings of each side.
+
+    `pods` are by default the cluster's pending ones. Running pods that `replace` names (`all`, `namespace=…`, `selector=…`) are placed anew.
+    The cluster's state stays as it is. Raises UsageError for a word of `replace` that names no pod.
+    """
+    waiting = cluster.pending if pods is None else [_view(pod) for pod in pods]
+    before, after = chain.assemble(against, against_config), chain.assemble(policies, config)
+    return comparing.diff(before, after, cluster.state, waiting, replaced=replaced_pods(cluster.state, replace))
 
 
 def capacity(  # noqa: PLR0913 — the keywords are independent choices

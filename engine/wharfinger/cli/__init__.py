@@ -36,6 +36,7 @@ ORDER = (
     "fmt",
     "test",
     "dry-run",
+    "diff",
     "capacity",
     "drain",
     "snapshot",

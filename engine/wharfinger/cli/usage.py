@@ -11,17 +11,18 @@ from wharfinger.simulate.dry_run import Utilisation
 
 def lines(before: Utilisation, after: Utilisation | None) -> Iterator[str]:
     """A table for people: a line for the nodes and for each resource; without the column `after` if nothing happened."""
-    final = after or before
-    rows = [
-        ("", "before", "after", "of"),
-        ("nodes touched", f"{before.touched:,}", f"{final.touched:,}", _change(before.nodes, final.nodes)),
-    ]
-    for use in before.resources:
-        then = final.of(use.resource)
-        offered = [layout.amount(use.resource, amount) for amount in (use.allocatable, then.allocatable)]
-        rows.append((use.resource, layout.percent(use.fraction), layout.percent(then.fraction), " → ".join(dict.fromkeys(offered))))
-    shown = rows if after is not None else [(name, old, of) for name, old, _, of in rows]
+    every = [("", "before", "after", "of"), *rows(before, after or before)]
+    shown = every if after is not None else [(name, old, of) for name, old, _, of in every]
     yield from layout.columns(shown, right=frozenset({1, 2, 3})).splitlines()
+
+
+def rows(before: Utilisation, after: Utilisation) -> Iterator[tuple[str, str, str, str]]:
+    """(name, before, after, of how much) for the nodes that hold pods and for each resource."""
+    yield "nodes touched", f"{before.touched:,}", f"{after.touched:,}", _change(before.nodes, after.nodes)
+    for use in before.resources:
+        then = after.of(use.resource)
+        offered = [layout.amount(use.resource, amount) for amount in (use.allocatable, then.allocatable)]
+        yield use.resource, layout.percent(use.fraction), layout.percent(then.fraction), " → ".join(dict.fromkeys(offered))
 
 
 def _change(before: int, after: int) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from wharfinger.errors import UsageError
 from wharfinger.language.report import wording
+from wharfinger.model.objects import matching
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.what_if.drain import MIRROR
-from wharfinger.what_if.label_selector import selector
 
 EXPECTED = "expected all, namespace=NAME or selector=LABELS"
 
@@ -17,7 +17,7 @@ EXPECTED = "expected all, namespace=NAME or selector=LABELS"
 def replaced_pods(state: ClusterState, words: Sequence[str]) -> tuple[PodView, ...]:
     """The running pods that any of the words names, in the order of their keys; pods being deleted and mirror pods are left out.
 
-    Raises UsageError for a word of another form, for a selector that cannot be read, and for a word that names no pod.
+    Raises UsageError for a word of another form and for one that names no pod; InvalidObject for a selector that cannot be read.
     """
     running = sorted(
         (pod for pod, _ in state.placements() if not (pod.finished or pod.terminating or MIRROR in pod.annotations)),
@@ -27,7 +27,7 @@ def replaced_pods(state: ClusterState, words: Sequence[str]) -> tuple[PodView, .
     for word in words:
         chosen = _chosen(word)
         named = [pod for pod in running if chosen(pod)]
-        if not named and running:
+        if not named and word != "all":
             raise UsageError(f"{word}: there is no such running pod{_nearest(word, running)}")
         found |= {pod.uid: pod for pod in named}
     return tuple(sorted(found.values(), key=lambda pod: pod.key))
@@ -40,9 +40,9 @@ def _chosen(word: str) -> Callable[[PodView], bool]:
         return lambda _pod: True
     if kind == "namespace" and value:
         return lambda pod: pod.namespace == value
-    if kind == "selector":
-        selects = selector(value)
-        return lambda pod: selects(pod.labels)
+    if kind == "selector" and value.strip():
+        wanted = matching.parse_selector(value)
+        return lambda pod: wanted.matches(pod.labels)
     raise UsageError(f"{word}: {EXPECTED}")
 
 

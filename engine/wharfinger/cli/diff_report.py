@@ -1,0 +1,248 @@
+"""The report of `wharf diff`: a table for people, Markdown for a merge request, plain values for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from wharfinger.cli import usage
+from wharfinger.explain import layout
+from wharfinger.explain.difference import Cause
+from wharfinger.framework.chain import Chain
+from wharfinger.model.objects.metadata import time_text
+from wharfinger.simulate.dry_run import DryRun
+from wharfinger.what_if.diff import Diff, PodChange, Side, Spread, Totals
+from wharfinger.what_if.log_diff import DecisionChange, LogDiff
+
+MOST_DOMAINS = 20
+FOLLOWS = "follows others: with them where they are after, both sides choose this node"
+OTHERS = "only following others"
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Titles:
+    """What the two sides are called."""
+
+    before: str
+    after: str
+
+
+# ── for people ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def table(found: Diff | LogDiff, titles: Titles, most: int) -> str:
+    """The report for a terminal; `most` changes are listed."""
+    return "\n".join("".join(f"{line}\n" for line in part) for part in _parts(found, titles, most) if part)
+
+
+def _parts(found: Diff | LogDiff, titles: Titles, most: int) -> Iterator[list[str]]:
+    listed = found.changes[:most]
+    if listed:
+        yield list(_listed(listed, len(found.changes)))
+    yield [f"before: {titles.before}", f"after:  {titles.after}", "", _headline(found), *(f"  {line}" for line in _by_rule(found.totals))]
+    if isinstance(found, Diff):
+        yield layout.columns([("", "before", "after", "of"), *_sums(found)], right=frozenset({1, 2, 3})).splitlines()
+        reasons = _reasons(found)
+        if reasons:
+            yield layout.columns([("before", "after", "pods without a node because of"), *reasons], right=frozenset({0, 1})).splitlines()
+
+
+def _listed(changes: Sequence[PodChange | DecisionChange], of: int) -> Iterator[str]:
+    lines = layout.columns([_head(changes[0]), *map(_row, changes)]).splitlines()
+    yield lines[0]
+    for change, line in zip(changes, lines[1:], strict=True):
+        yield line
+        yield from (f"    {sentence}" for sentence in why(change))
+    if len(changes) < of:
+        yield f"… and {layout.count(of - len(changes), 'more change')}; --most {of} lists all"
+
+
+def _head(change: PodChange | DecisionChange) -> Row:
+    return ("POD", "AT", "BEFORE", "AFTER") if isinstance(change, DecisionChange) else ("POD", "BEFORE", "AFTER")
+
+
+def _row(change: PodChange | DecisionChange) -> Row:
+    at = (time_text(change.at),) if isinstance(change, DecisionChange) else ()
+    return change.pod, *at, change.before or "-", change.after or "-"
+
+
+def why(change: PodChange | DecisionChange) -> Iterator[str]:
+    """Sentences about why a pod changes: the rules that make the difference, or the message of the side without a node."""
+    if not change.causes:
+        yield _message(change) or FOLLOWS
+        return
+    instead = change.causes[0].nodes[0]
+    if instead != change.before:
+        yield f"with the others where they are after, the rules before choose {instead or 'no node'}"
+    yield from map(str, change.causes)
+
+
+def _message(change: PodChange | DecisionChange) -> str:
+    return f"before: {change.before_message}" if change.before is None else change.after_message
+
+
+def _headline(found: Diff | LogDiff) -> str:
+    total = found.totals
+    of = layout.count(found.pods, "pod") if isinstance(found, Diff) else layout.count(found.decisions, "decision")
+    if not total.changes:
+        return f"nothing differs for {of}"
+    return f"{total.changes:,} of {of} {'differs' if total.changes == 1 else 'differ'}: {', '.join(_ways(total))}"
+
+
+def _ways(total: Totals) -> Iterator[str]:
+    ways = ((total.elsewhere, "elsewhere"), (total.lost, "on no node any more"), (total.gained, "on a node only now"))
+    yield from (f"{number:,} {way}" for number, way in ways if number)
+
+
+def _by_rule(total: Totals) -> list[str]:
+    rows = [*((f"{pods:,}", rule) for rule, pods in total.rules), *([(f"{total.follow:,}", OTHERS)] if total.follow else [])]
+    return layout.columns([("pods", "decided otherwise by"), *rows], right=frozenset({0})).splitlines() if rows else []
+
+
+def _sums(found: Diff) -> Iterator[Row]:
+    before, after = found.before.run, found.after.run
+    yield "pods placed", f"{before.placed:,}", f"{after.placed:,}", f"{found.pods:,}"
+    if before.evicted or after.evicted:
+        yield "pods evicted", f"{before.evicted:,}", f"{after.evicted:,}", ""
+    yield from usage.rows(before.after or before.before, after.after or after.before)
+    for former, later in zip(found.before.spreads, found.after.spreads, strict=True):
+        yield from _spread(former, later)
+
+
+def _spread(before: Spread, after: Spread) -> Iterator[Row]:
+    pairs = list(zip(before.domains, after.domains, strict=True))
+    for former, later in pairs[:MOST_DOMAINS]:
+        yield (
+            f"pods in {before.label}={former.value}" if former.value is not None else f"pods without {before.label}",
+            *_counts(former.pods, later.pods),
+        )
+    if len(pairs) > MOST_DOMAINS:
+        others = pairs[MOST_DOMAINS:]
+        yield f"pods in {len(others):,} more", *_counts(sum(one.pods for one, _ in others), sum(two.pods for _, two in others))
+
+
+def _counts(before: int, after: int) -> Row:
+    return f"{before:,}", f"{after:,}", ""
+
+
+def _reasons(found: Diff) -> list[Row]:
+    before, after = (Counter({each.reason: each.pods for each in side.run.reasons}) for side in (found.before, found.after))
+    ordered = sorted(before | after, key=lambda reason: (-after[reason], -before[reason], reason))
+    return [(f"{before[reason]:,}", f"{after[reason]:,}", reason) for reason in ordered]
+
+
+# ── for a merge request ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def markdown(found: Diff | LogDiff, titles: Titles, most: int) -> str:
+    """The report as GitHub-flavoured Markdown; `most` changes are listed."""
+    return "\n".join(f"{line}" for line in _markdown(found, titles, most)) + "\n"
+
+
+def _markdown(found: Diff | LogDiff, titles: Titles, most: int) -> Iterator[str]:
+    yield f"### Placement: {_cell(_headline(found))}"
+    yield f"\n- before: {_cell(titles.before)}\n- after: {_cell(titles.after)}\n"
+    total = found.totals
+    rules = [*((rule, f"{pods:,}") for rule, pods in total.rules), *([(OTHERS, f"{total.follow:,}")] if total.follow else [])]
+    if rules:
+        yield from _grid([("decided otherwise by", "pods"), *rules], right={1})
+    if isinstance(found, Diff):
+        yield from _grid([("", "before", "after", "of"), *_sums(found)], right={1, 2, 3})
+        reasons = [(reason, before, after) for before, after, reason in _reasons(found)]
+        if reasons:
+            yield from _grid([("pods without a node because of", "before", "after"), *reasons], right={1, 2})
+    listed = found.changes[:most]
+    if listed:
+        yield f"<details><summary>{len(listed):,} of {layout.count(len(found.changes), 'change')}</summary>\n"
+        rows = [(*_row(change), "\n".join(why(change))) for change in listed]
+        yield from _grid([(*(word.lower() for word in _head(listed[0])), "why"), *rows], right=set())
+        yield "</details>"
+
+
+def _grid(rows: Sequence[Row], right: set[int]) -> Iterator[str]:
+    head, *body = rows
+    yield f"| {' | '.join(map(_cell, head))} |"
+    yield f"| {' | '.join('---:' if column in right else '---' for column in range(len(head)))} |"
+    yield from (f"| {' | '.join(map(_cell, row))} |" for row in body)
+    yield ""
+
+
+def _cell(text: str) -> str:
+    """Text that Markdown shows as it is, on one line of a table."""
+    escaped = "".join(f"\\{letter}" if letter in "\\`*_[]|~" else letter for letter in text)
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", "<br>")
+
+
+# ── for programs ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def value(found: Diff | LogDiff, titles: Titles) -> dict[str, Any]:
+    """The report as plain values."""
+    total = found.totals
+    plain: dict[str, Any] = {
+        "before": {"title": titles.before},
+        "after": {"title": titles.after},
+        "changes": [_change(change) for change in found.changes],
+        "summary": {
+            "changes": total.changes,
+            "elsewhere": total.elsewhere,
+            "lost": total.lost,
+            "gained": total.gained,
+            "follow": total.follow,
+            "rules": [{"rule": rule, "pods": pods} for rule, pods in total.rules],
+        },
+        "notes": list(found.notes),
+    }
+    if isinstance(found, Diff):
+        plain["before"] |= _side(found.before)
+        plain["after"] |= _side(found.after)
+        return plain | {"pods": found.pods, "replaced": found.replaced}
+    for name, unplaced in zip(("before", "after"), found.unplaced, strict=True):
+        plain[name]["unschedulable"] = unplaced
+    return plain | {"decisions": found.decisions, "pods": found.pods, "profiles": list(found.profiles)}
+
+
+def _change(change: PodChange | DecisionChange) -> dict[str, Any]:
+    own: dict[str, Any] = (
+        {"follows": change.follows} if isinstance(change, PodChange) else {"at": time_text(change.at), "profile": change.profile}
+    )
+    return {
+        "pod": change.pod,
+        **own,
+        "before": {"node": change.before, "message": change.before_message},
+        "after": {"node": change.after, "message": change.after_message},
+        "causes": [_cause(cause) for cause in change.causes],
+    }
+
+
+def _cause(cause: Cause) -> dict[str, Any]:
+    return asdict(cause) | {"kind": cause.kind.value, "said": str(cause)}
+
+
+def _side(side: Side) -> dict[str, Any]:
+    run = side.run
+    return {
+        **chain(side.chain),
+        **_placed(run),
+        "utilisation": usage.value(run.after or run.before),
+        "spread": [asdict(spread) for spread in side.spreads],
+    }
+
+
+def _placed(run: DryRun) -> dict[str, Any]:
+    return {
+        "placed": run.placed,
+        "unschedulable": run.unplaced,
+        "evicted": run.evicted,
+        "reasons": [asdict(found) for found in run.reasons],
+    }
+
+
+def chain(found: Chain) -> dict[str, Any]:
+    """The policies and revisions of a chain as plain values."""
+    policies = [{"name": policy.name, "version": policy.version, "revision": policy.revision} for policy in found.policies]
+    return {"policies": policies, "revisions": {"policies": found.policy_revision, "chain": found.revision}}

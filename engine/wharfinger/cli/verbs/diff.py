@@ -1,0 +1,161 @@
+"""`wharf diff`: what another set of policies, params or settings changes about where pods go, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from wharfinger.cli import chosen_policies, diff_report, logged_policies, question, streams
+from wharfinger.cli.diff_report import Titles
+from wharfinger.cli.question import QuestionFlags, with_flags
+from wharfinger.errors import UsageError
+from wharfinger.framework.chain import Chain, assemble
+from wharfinger.what_if.diff import ZONE, Diff, diff
+from wharfinger.what_if.log_diff import LogDiff, log_diff
+from wharfinger.what_if.replacement import replaced_pods
+
+LISTED = 50
+NOTHING = "no policies, the settings of Kubernetes"
+
+
+class Format(Enum):
+    """How the report is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    MARKDOWN = "markdown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgainstFlags:
+    """The side that --policy, --param and --config are compared with."""
+
+    against: Annotated[
+        list[str] | None,
+        typer.Option("--against", metavar="PATH", help="The policies to compare with; without any --against…, none."),
+    ] = None
+    against_param: Annotated[
+        list[str] | None, typer.Option("--against-param", metavar="NAME=VALUE", help="Sets a param on the side to compare with.")
+    ] = None
+    against_config: Annotated[
+        str | None, typer.Option("--against-config", metavar="FILE", help="The KubeSchedulerConfiguration of the side to compare with.")
+    ] = None
+
+
+@with_flags
+def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+    flags: QuestionFlags,
+    against: AgainstFlags,
+    replace: Annotated[
+        list[str] | None,
+        typer.Option("--replace", metavar="PODS", help="Place running pods anew too: all, namespace=NAME or selector=LABELS."),
+    ] = None,
+    log: Annotated[
+        str | None, typer.Option("--log", metavar="LOG", help="Compare over the decisions of a log, each on the cluster as it was then.")
+    ] = None,
+    by: Annotated[
+        list[str] | None, typer.Option("--by", metavar="LABEL", help=f"Count pods by the values of this label of nodes; default: {ZONE}.")
+    ] = None,
+    most: Annotated[int, typer.Option("--most", min=0, help="How many changes are listed for people.")] = LISTED,
+    output: Annotated[Format, typer.Option("--format", help="How the report is printed.")] = Format.TABLE,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when something differs.")] = False,
+) -> int:
+    """Compare where pods go by two sets of policies: which pods differ, by which rule, and the sums. Changes nothing anywhere.
+
+    What has no --against… of its own is the same on both sides; params go with their policies. Without any --against…, --policy is compared
+    with no policies, and --config alone with the settings of Kubernetes.
+    """
+    found: Diff | LogDiff
+    if log is None:
+        found, titles = _over_pods(flags, against, replace or [], by or [ZONE])
+    else:
+        _refuse_cluster(flags, against, replace, by)
+        found, titles = _over_log(log, flags, against)
+    streams.warn(found.notes)
+    streams.out(_rendered(found, titles, output, most))
+    return 1 if exit_code and found.totals.changes else 0
+
+
+def _over_pods(flags: QuestionFlags, against: AgainstFlags, words: list[str], labels: list[str]) -> tuple[Diff, Titles]:
+    asked = question.read(flags, lambda found: found.pending)
+    replaced = replaced_pods(asked.cluster.state, words)
+    before, told = _against(flags, against, asked.chain)
+    if before.revision == asked.chain.revision:
+        streams.warn(["both sides are the same policies and settings; say with --against what to compare with"])
+    if not asked.pods and not replaced:
+        streams.warn(["there are no pods to place; give some with --pods, or place running ones anew with --replace"])
+    with streams.bar(sys.stderr, "placing on both sides", 2 * (len(asked.pods) + len(replaced))) as advance:
+        found = diff(before, asked.chain, asked.cluster.state, asked.pods, replaced=replaced, labels=labels, advance=advance)
+    return found, Titles(before=told, after=_told(asked.chain, flags.config))
+
+
+def _against(flags: QuestionFlags, against: AgainstFlags, after: Chain) -> tuple[Chain, str]:
+    """The chain to compare with, and what it is called. What is not given for it is as on the side after."""
+    if not any(dataclasses.astuple(against)):
+        if not after.policies:
+            return assemble(()), NOTHING
+        settings = chosen_policies.chosen(flags.config, flags.scheduler_name)
+        return assemble((), settings), "no policies; give --against for others"
+    policies = chosen_policies.compiled(
+        against.against or flags.policy, against.against_param if against.against or against.against_param else flags.param
+    )
+    config = against.against_config or flags.config
+    chain = assemble(policies, chosen_policies.chosen(config, flags.scheduler_name))
+    return chain, _told(chain, config)
+
+
+def _told(chain: Chain, config: str | None) -> str:
+    names = ", ".join(f"{policy.name} {policy.revision[:8]}" for policy in chain.policies) or "no policies"
+    return f"{names}, settings of {config}" if config else names
+
+
+def _over_log(log: str, flags: QuestionFlags, against: AgainstFlags) -> tuple[LogDiff, Titles]:
+    after = logged_policies.others(flags.policy, flags.param, flags.scheduler_name)
+    if after is None:
+        raise UsageError("--log: which policies would decide otherwise? Give --policy or --param")
+    given = against.against or against.against_param
+    before = logged_policies.others(against.against, against.against_param, flags.scheduler_name) if given else None
+    own, other = (" ".join(paths) if paths else None for paths in (flags.policy, against.against))
+    titles = Titles(
+        before=_of_log(other, against.against_param) if given else "the policies of the log",
+        after=_of_log(own, flags.param),
+    )
+    return log_diff(log, after, before), titles
+
+
+def _of_log(paths: str | None, params: list[str] | None) -> str:
+    return " with ".join([paths or "the policies of the log", *([", ".join(params)] if params else [])])
+
+
+def _refuse_cluster(flags: QuestionFlags, against: AgainstFlags, replace: list[str] | None, by: list[str] | None) -> None:
+    """Raises UsageError for flags about a cluster or settings: a log has its own."""
+    given = {
+        "--snapshot": flags.snapshot,
+        "--live": flags.live,
+        "--kubeconfig": flags.kubeconfig,
+        "--context": flags.context,
+        "--pods": flags.pods,
+        "--config": flags.config,
+        "--skip-invalid": flags.skip_invalid,
+        "--strict": flags.strict,
+        "--against-config": against.against_config,
+        "--replace": replace,
+        "--by": by,
+    }
+    named = [flag for flag, value in given.items() if value]
+    if named:
+        raise UsageError(f"--log and {named[0]} exclude each other: a log has its own cluster, pods and settings")
+
+
+def _rendered(found: Diff | LogDiff, titles: Titles, output: Format, most: int) -> str:
+    if output is Format.MARKDOWN:
+        return diff_report.markdown(found, titles, most)
+    return question.rendered(
+        question.Format(output.value), lambda: diff_report.table(found, titles, most), lambda: diff_report.value(found, titles)
+    )
