@@ -112,8 +112,8 @@ def diff(  # noqa: PLR0913 — the keywords are independent choices
 ) -> Diff:
     """What `policies` change about where pods go, compared with `against`; `config` and `against_config` are the settings of each side.
 
-    `pods` are by default the cluster's pending ones. Running pods that `replace` names (`all`, `namespace=…`, `selector=…`) are placed anew.
-    The cluster's state stays as it is. Raises UsageError for a word of `replace` that names no pod.
+    `pods` are by default the cluster's pending ones. Running pods that `replace` names (`all`, `namespace=…`, `selector=…`) are placed
+    anew. The cluster's state stays as it is. Raises UsageError for a word of `replace` that names no pod.
     """
     waiting = cluster.pending if pods is None else [_view(pod) for pod in pods]
     before, after = chain.assemble(against, against_config), chain.assemble(policies, config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from wharfinger.explain.difference import Cause
 from wharfinger.framework.chain import Chain
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.simulate.dry_run import DryRun
-from wharfinger.what_if.diff import Diff, PodChange, Side, Spread, Totals
+from wharfinger.what_if.diff import Diff, Domain, PodChange, Side, Spread, Totals
 from wharfinger.what_if.log_diff import DecisionChange, LogDiff
 
 MOST_DOMAINS = 20
@@ -114,19 +114,17 @@ def _sums(found: Diff) -> Iterator[Row]:
 
 
 def _spread(before: Spread, after: Spread) -> Iterator[Row]:
+    label = before.label.rpartition("/")[2]
     pairs = list(zip(before.domains, after.domains, strict=True))
     for former, later in pairs[:MOST_DOMAINS]:
-        yield (
-            f"pods in {before.label}={former.value}" if former.value is not None else f"pods without {before.label}",
-            *_counts(former.pods, later.pods),
-        )
+        yield f"pods in {label} {former.value}" if former.value is not None else f"pods in no {label}", *_counts([former], [later])
     if len(pairs) > MOST_DOMAINS:
         others = pairs[MOST_DOMAINS:]
-        yield f"pods in {len(others):,} more", *_counts(sum(one.pods for one, _ in others), sum(two.pods for _, two in others))
+        yield f"pods in {len(others):,} more", *_counts([former for former, _ in others], [later for _, later in others])
 
 
-def _counts(before: int, after: int) -> Row:
-    return f"{before:,}", f"{after:,}", ""
+def _counts(before: Iterable[Domain], after: Iterable[Domain]) -> Row:
+    return *(f"{sum(domain.pods for domain in side):,}" for side in (before, after)), ""
 
 
 def _reasons(found: Diff) -> list[Row]:

@@ -139,7 +139,7 @@ def test_tie_breaks_are_the_cause_where_nothing_else_differs():
 def test_one_pod_decided_by_a_rule_pushes_another_that_follows():
     text = 'policy "mix"\nfor pods where pod.name == "first"\nfilter apart { reject node.name == "a" else "kept free" }'
     cluster = state(node("a", cpu="1"), node("b", cpu="1"))
-    prefer_a = "\n".join(['policy "also"', 'score a weight 50 = if node.name == "a" then 100 else 0'])
+    prefer_a = 'policy "also"\nscore a weight 50 = if node.name == "a" then 100 else 0'
     before, after = chain_of(prefer_a), assemble([*chain_of(prefer_a).policies, *chain_of(text).policies])
     first, second = diff(before, after, cluster, [pod("first", second=1), pod("second", second=2)]).changes
     assert (first.pod, first.before, first.after, first.follows) == ("default/first", "a", "b", False)
