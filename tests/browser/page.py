@@ -14,10 +14,10 @@ from prometheus_client import CollectorRegistry
 
 from tests.in_memory import InMemoryCluster
 from tests.observed import subscribed
-from wharfinger.daemon.active_policies import connect
 from wharfinger.daemon.live_board import live_page
 from wharfinger.daemon.observation import decisions_shown
 from wharfinger.daemon.pages import policies_shown
+from wharfinger.daemon.policies import connect
 from wharfinger.emit import Emit, Failed
 from wharfinger.event_loop import SystemClock
 from wharfinger.framework.chain import assemble

@@ -13,7 +13,7 @@ from tests.cluster.permissions import ACCOUNT, NAMESPACE, RBAC, allowed, granted
 from tests.cluster.process import WharfProcess
 from tests.cluster.test_preemption import priority_class
 from tests.cluster.waiting import eventually
-from wharfinger.crd.policy_app import PolicyAppSpec
+from wharfinger.crd.models import PolicyAppSpec
 from wharfinger.model.objects.metadata import ObjectMeta
 from wharfinger.operator import app_objects
 

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from wharfinger.cli import usage
-from wharfinger.explain import layout
 from wharfinger.explain.difference import Cause
 from wharfinger.framework.chain import Chain
+from wharfinger.language.report import wording
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.simulate.dry_run import DryRun
 from wharfinger.what_if.diff import Diff, Domain, PodChange, Side, Spread, Totals
@@ -45,20 +45,20 @@ def _parts(found: Diff | LogDiff, titles: Titles, most: int) -> Iterator[list[st
         yield list(_listed(listed, len(found.changes)))
     yield [f"before: {titles.before}", f"after:  {titles.after}", "", _headline(found), *(f"  {line}" for line in _by_rule(found.totals))]
     if isinstance(found, Diff):
-        yield layout.columns([("", "before", "after", "of"), *_sums(found)], right=frozenset({1, 2, 3})).splitlines()
+        yield wording.columns([("", "before", "after", "of"), *_sums(found)], right=frozenset({1, 2, 3})).splitlines()
         reasons = _reasons(found)
         if reasons:
-            yield layout.columns([("before", "after", "pods without a node because of"), *reasons], right=frozenset({0, 1})).splitlines()
+            yield wording.columns([("before", "after", "pods without a node because of"), *reasons], right=frozenset({0, 1})).splitlines()
 
 
 def _listed(changes: Sequence[PodChange | DecisionChange], of: int) -> Iterator[str]:
-    lines = layout.columns([_head(changes[0]), *map(_row, changes)]).splitlines()
+    lines = wording.columns([_head(changes[0]), *map(_row, changes)]).splitlines()
     yield lines[0]
     for change, line in zip(changes, lines[1:], strict=True):
         yield line
         yield from (f"    {sentence}" for sentence in why(change))
     if len(changes) < of:
-        yield f"… and {layout.count(of - len(changes), 'more change')}; --most {of} lists all"
+        yield f"… and {wording.count(of - len(changes), 'more change')}; --most {of} lists all"
 
 
 def _head(change: PodChange | DecisionChange) -> Row:
@@ -87,7 +87,7 @@ def _message(change: PodChange | DecisionChange) -> str:
 
 def _headline(found: Diff | LogDiff) -> str:
     total = found.totals
-    of = layout.count(found.pods, "pod") if isinstance(found, Diff) else layout.count(found.decisions, "decision")
+    of = wording.count(found.pods, "pod") if isinstance(found, Diff) else wording.count(found.decisions, "decision")
     if not total.changes:
         return f"nothing differs for {of}"
     return f"{total.changes:,} of {of} {'differs' if total.changes == 1 else 'differ'}: {', '.join(_ways(total))}"
@@ -100,7 +100,7 @@ def _ways(total: Totals) -> Iterator[str]:
 
 def _by_rule(total: Totals) -> list[str]:
     rows = [*((f"{pods:,}", rule) for rule, pods in total.rules), *([(f"{total.follow:,}", OTHERS)] if total.follow else [])]
-    return layout.columns([("pods", "decided otherwise by"), *rows], right=frozenset({0})).splitlines() if rows else []
+    return wording.columns([("pods", "decided otherwise by"), *rows], right=frozenset({0})).splitlines() if rows else []
 
 
 def _sums(found: Diff) -> Iterator[Row]:
@@ -155,7 +155,7 @@ def _markdown(found: Diff | LogDiff, titles: Titles, most: int) -> Iterator[str]
             yield from _grid([("pods without a node because of", "before", "after"), *reasons], right={1, 2})
     listed = found.changes[:most]
     if listed:
-        yield f"<details><summary>{len(listed):,} of {layout.count(len(found.changes), 'change')}</summary>\n"
+        yield f"<details><summary>{len(listed):,} of {wording.count(len(found.changes), 'change')}</summary>\n"
         rows = [(*_row(change), "\n".join(why(change))) for change in listed]
         yield from _grid([(*(word.lower() for word in _head(listed[0])), "why"), *rows], right=set())
         yield "</details>"

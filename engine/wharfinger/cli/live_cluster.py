@@ -153,7 +153,7 @@ async def sources(
     if not any(source.through_api_server for source in asked):
         yield sources_of(servers)
         return
-    from wharfinger.daemon.active_policies import node_metrics  # noqa: PLC0415 — likewise
+    from wharfinger.daemon.policies import node_metrics  # noqa: PLC0415 — likewise
     from wharfinger.event_loop import SystemClock  # noqa: PLC0415 — likewise
     from wharfinger.kube.connection import Connection, Limits  # noqa: PLC0415 — likewise
     from wharfinger.kube.credentials import Credentials  # noqa: PLC0415 — likewise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from wharfinger.explain import layout
+from wharfinger.language.report import wording
 from wharfinger.simulate.dry_run import Utilisation
 
 
@@ -13,7 +13,7 @@ def lines(before: Utilisation, after: Utilisation | None) -> Iterator[str]:
     """A table for people: a line for the nodes and for each resource; without the column `after` if nothing happened."""
     every = [("", "before", "after", "of"), *rows(before, after or before)]
     shown = every if after is not None else [(name, old, of) for name, old, _, of in every]
-    yield from layout.columns(shown, right=frozenset({1, 2, 3})).splitlines()
+    yield from wording.columns(shown, right=frozenset({1, 2, 3})).splitlines()
 
 
 def rows(before: Utilisation, after: Utilisation) -> Iterator[tuple[str, str, str, str]]:
@@ -21,8 +21,8 @@ def rows(before: Utilisation, after: Utilisation) -> Iterator[tuple[str, str, st
     yield "nodes touched", f"{before.touched:,}", f"{after.touched:,}", _change(before.nodes, after.nodes)
     for use in before.resources:
         then = after.of(use.resource)
-        offered = [layout.amount(use.resource, amount) for amount in (use.allocatable, then.allocatable)]
-        yield use.resource, layout.percent(use.fraction), layout.percent(then.fraction), " → ".join(dict.fromkeys(offered))
+        offered = [wording.amount(use.resource, amount) for amount in (use.allocatable, then.allocatable)]
+        yield use.resource, wording.percent(use.fraction), wording.percent(then.fraction), " → ".join(dict.fromkeys(offered))
 
 
 def _change(before: int, after: int) -> str:

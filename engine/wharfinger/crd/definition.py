@@ -14,9 +14,14 @@ import yaml
 from pydantic import BaseModel
 
 from wharfinger.crd.fields import GROUP, MANAGED_BY, MANAGER, VERSION
-from wharfinger.crd.placement_preview import PlacementPreviewSpec, PlacementPreviewStatus
-from wharfinger.crd.policy_app import PolicyAppSpec, PolicyAppStatus
-from wharfinger.crd.scheduling_policy import SchedulingPolicySpec, SchedulingPolicyStatus
+from wharfinger.crd.models import (
+    PlacementPreviewSpec,
+    PlacementPreviewStatus,
+    PolicyAppSpec,
+    PolicyAppStatus,
+    SchedulingPolicySpec,
+    SchedulingPolicyStatus,
+)
 
 _KEPT = (
     "type",

@@ -12,8 +12,8 @@ import secrets
 import socket
 from dataclasses import dataclass
 
-from wharfinger.daemon.active_policies import POLICIES, announced, connect, measure, measuring, signals_of
 from wharfinger.daemon.cluster_events import PolicyEvents, SignalEvents
+from wharfinger.daemon.policies import POLICIES, announced, connect, measure, measuring, signals_of
 from wharfinger.daemon.settings import Settings
 from wharfinger.emit import Emit, Subscribers, ignore
 from wharfinger.errors import WharfingerError

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from wharfinger.explain import layout
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.evaluation.diagnosis import NodeRejection
+from wharfinger.language.report import wording
 from wharfinger.model.state.snapshot import Snapshot
 
 MOST_CAUSES = 3
@@ -82,7 +82,7 @@ class Cause:
     def _points(self, said: Said) -> str:
         if said.points is None:
             return NO_RULE
-        return ", ".join(f"{layout.number(points)} at {node}" for points, node in zip(said.points, self.nodes, strict=True))
+        return ", ".join(f"{wording.number(points)} at {node}" for points, node in zip(said.points, self.nodes, strict=True))
 
 
 def causes(before: Decision, after: Decision, snapshot: Snapshot, commentaries: tuple[PolicyCommentary, PolicyCommentary]) -> list[Cause]:

@@ -12,13 +12,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from wharfinger.explain import layout
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.explanation import Explanation, NodeReport, explain_decision
 from wharfinger.explain.remedies import Remedies
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision, ScorePart
+from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
@@ -136,10 +136,10 @@ def _behind(report: NodeReport, best: NodeReport) -> Iterator[str]:
     if short <= 0:
         yield f"it is as good as {best.node} and lost to the order among equals"
         return
-    yield f"it would need {layout.number(short)} more points to draw level with {best.node}; what weighs most:"
+    yield f"it would need {wording.number(short)} more points to draw level with {best.node}; what weighs most:"
     gaps = sorted(zip(best.scores, report.scores, strict=True), key=lambda pair: pair[1].weighted - pair[0].weighted)
     yield from (f"  {_gap(ahead, own)}" for ahead, own in gaps[:MOST_PARTS] if ahead.weighted > own.weighted)
 
 
 def _gap(ahead: ScorePart, own: ScorePart) -> str:
-    return f"{own.name}: {layout.number(own.weighted)} here, {layout.number(ahead.weighted)} there"
+    return f"{own.name}: {wording.number(own.weighted)} here, {wording.number(ahead.weighted)} there"

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wharfinger.explain import layout, policy_warnings, remedies
+from wharfinger.explain import policy_warnings, remedies
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import decide
 from wharfinger.framework.evaluation.decision import Decision, ScorePart
 from wharfinger.framework.evaluation.diagnosis import FilterDiagnosis, NodeRejection
+from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.snapshot import Snapshot
 
@@ -221,15 +222,15 @@ def _headline(found: Explanation) -> Iterator[str]:
 
 
 def _summary(found: Explanation) -> Iterator[str]:
-    yield f"{found.feasible:,} of {layout.count(found.n_nodes, 'node')} feasible"
+    yield f"{found.feasible:,} of {wording.count(found.n_nodes, 'node')} feasible"
     if found.margin is None:
         yield "no other to compare with"
     elif found.margin > 0:
-        yield f"{layout.number(found.margin)} ahead of {found.top[1].node}"
+        yield f"{wording.number(found.margin)} ahead of {found.top[1].node}"
     else:
         yield f"level with {found.top[1].node}"
     if found.ties > 1:
-        yield f"{layout.count(found.ties, 'node')} equally good, chosen by the stable hash"
+        yield f"{wording.count(found.ties, 'node')} equally good, chosen by the stable hash"
 
 
 def _filters(found: Explanation) -> str:
@@ -240,23 +241,23 @@ def _filters(found: Explanation) -> str:
     if len(rows) == 1:
         return ""
     head = f"  nodes that pass each filter alone, and with all filters above it (of {found.n_nodes:,})\n"
-    return head + layout.columns(rows, right=frozenset({1, 2}), indent="  ")
+    return head + wording.columns(rows, right=frozenset({1, 2}), indent="  ")
 
 
 def _reasons(step: Step) -> Iterator[str]:
     shown = list(step.reasons.items())[:MOST_REASONS]
     for index, (reason, count) in enumerate(shown):
         example = f", e.g. {step.example}" if index == 0 and step.example else ""
-        yield f"rejects {layout.count(count, 'node')}{example}: {reason}"
+        yield f"rejects {wording.count(count, 'node')}{example}: {reason}"
     if len(step.reasons) > MOST_REASONS:
-        yield f"… and {layout.count(len(step.reasons) - MOST_REASONS, 'more reason')}"
+        yield f"… and {wording.count(len(step.reasons) - MOST_REASONS, 'more reason')}"
 
 
 def _nearest_misses(found: Explanation) -> Iterator[str]:
     if not found.nearest or found.node is not None:
         return
     against = len(found.nearest[0].rejected_by)
-    lines = [f"  nearest miss: {layout.count(against, 'filter')} in the way"]
+    lines = [f"  nearest miss: {wording.count(against, 'filter')} in the way"]
     for report in found.nearest:
         lines += [f"    {report.node}", *(f"      {line}" for verdict in report.rejected_by for line in _rejection(verdict))]
     yield "\n".join(lines) + "\n"
@@ -277,25 +278,25 @@ def _scores(found: Explanation) -> str:
     for index, name in enumerate(names):
         parts = [report.scores[index] for report in found.top]
         tier = f" (tier {parts[0].tier})" if parts[0].tier != 1 else ""
-        rows.append((name + tier, layout.number(parts[0].weight), *map(_part, parts)))
-    rows.append(("total", "", *(" / ".join(map(layout.number, report.totals)) for report in found.top)))
+        rows.append((name + tier, wording.number(parts[0].weight), *map(_part, parts)))
+    rows.append(("total", "", *(" / ".join(map(wording.number, report.totals)) for report in found.top)))
     right = frozenset(range(1, len(rows[0])))
-    return "  the best nodes: raw → points × weight = what each score adds\n" + layout.columns(rows, right=right, indent="  ")
+    return "  the best nodes: raw → points × weight = what each score adds\n" + wording.columns(rows, right=right, indent="  ")
 
 
 def _part(part: ScorePart) -> str:
-    raw = "-" if part.raw is None else layout.number(part.raw)
-    return f"{raw} → {layout.number(part.points)} = {layout.number(part.weighted)}"
+    raw = "-" if part.raw is None else wording.number(part.raw)
+    return f"{raw} → {wording.number(part.points)} = {wording.number(part.weighted)}"
 
 
 def _asked(found: Explanation) -> Iterator[str]:
     for report in found.asked:
         rejected = report.rejected_by
-        summary = f"rejected by {layout.count(len(rejected), 'filter')}" if rejected else "feasible"
+        summary = f"rejected by {wording.count(len(rejected), 'filter')}" if rejected else "feasible"
         lines = [f"  node {report.node}: {summary}"]
         for verdict in report.verdicts:
             lines += [f"    {line}" for line in _rejection(verdict)] or [f"    {verdict.rule}: passes"]
-        lines += [f"    {part.name}: {_part(part)} (weight {layout.number(part.weight)})" for part in report.scores]
+        lines += [f"    {part.name}: {_part(part)} (weight {wording.number(part.weight)})" for part in report.scores]
         if report.totals:
-            lines.append(f"    total: {' / '.join(map(layout.number, report.totals))}")
+            lines.append(f"    total: {' / '.join(map(wording.number, report.totals))}")
         yield "\n".join(lines) + "\n"

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wharfinger.crd.fields import API_VERSION, APP_LABEL, GROUP, MANAGED_BY, MANAGER, NAMESPACE_LABEL, POLICY_LABEL
-from wharfinger.crd.policy_app import PolicyAppSpec
+from wharfinger.crd.models import PolicyAppSpec
 from wharfinger.errors import InvalidObject, WharfingerError
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import KINDS, ObjectWriter, PlainObject, collection

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wharfinger.crd.fields import Condition
-from wharfinger.crd.policy_app import MOST_DRIFTED, AppPhase, DriftedPod, DriftPolicy, PolicyAppSpec
+from wharfinger.crd.models import MOST_DRIFTED, AppPhase, DriftedPod, DriftPolicy, PolicyAppSpec
 from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event, Reference
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import ObjectWriter, PolicyApp, reference_of

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from wharfinger.crd.fields import FINALIZER
-from wharfinger.crd.policy_app import AppPhase, PolicyAppSpec
+from wharfinger.crd.models import AppPhase, PolicyAppSpec
 from wharfinger.framework.ports import NORMAL, WARNING, Clock, Event
 from wharfinger.kube import refusals
 from wharfinger.kube.custom_resources import ObjectWriter, PlainObject, PolicyApp, reference_of

@@ -24,18 +24,18 @@ from wharfinger.builtins import CATALOGUE
 from wharfinger.compiler import cost
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.crd.fields import Condition
-from wharfinger.crd.placement_preview import (
+from wharfinger.crd.models import (
     MOST_PLACEMENTS,
     MOST_PODS,
     MOST_RULES,
     NearestMiss,
     PlacementCount,
     PlacementPreviewSpec,
+    PolicyAppSpec,
     PreviewPolicy,
     RuleCount,
     WorkloadRef,
 )
-from wharfinger.crd.policy_app import PolicyAppSpec
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
 from wharfinger.event_loop import in_slices
 from wharfinger.framework.chain import Chain, with_policies

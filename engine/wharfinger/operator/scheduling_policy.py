@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.crd.fields import MANAGED_BY, MANAGER, NAMESPACE_LABEL, Condition
-from wharfinger.crd.scheduling_policy import MOST_DIAGNOSTICS, MOST_REMEMBERED, LastKnownGood, PolicyDiagnostic, SchedulingPolicySpec
+from wharfinger.crd.models import MOST_DIAGNOSTICS, MOST_REMEMBERED, LastKnownGood, PolicyDiagnostic, SchedulingPolicySpec
 from wharfinger.event_loop import in_slices, until
 from wharfinger.framework.policy_status import Finding, FormerText, MetricStatus, Mode, PolicySink, PolicyStatus, PolicyText, Result
 from wharfinger.framework.ports import Clock

@@ -15,8 +15,9 @@ from typing import Any
 from wharfinger.compiler.interpreter import SKIP, Interpreter
 from wharfinger.compiler.program import CompiledPolicy, compile_policy
 from wharfinger.errors import WharfingerError
-from wharfinger.explain import conditions, layout
+from wharfinger.explain import conditions
 from wharfinger.framework.evaluation.decision import Decision
+from wharfinger.language.report import wording
 from wharfinger.language.report.diagnostics import Span
 from wharfinger.language.semantics import typed
 from wharfinger.language.semantics.types import Type
@@ -277,7 +278,7 @@ def _score(scenario: Scenario, attempt: Attempt, step: test_steps.Expect) -> Fai
     asked = [score.value for score in scenario.policy.policy.scores if score.name == step.rule]
     return Failure(
         at=step.span,
-        sentence=f"{step.subject} has {layout.number(points)} points of {step.rule}, expected {step.op.value} {layout.number(wanted)}",
+        sentence=f"{step.subject} has {wording.number(points)} points of {step.rule}, expected {step.op.value} {wording.number(wanted)}",
         details=_operand_lines(scenario, attempt, asked, step.subject),
     )
 
@@ -337,9 +338,9 @@ def _score_lines(decision: Decision, others: Sequence[str]) -> list[str]:
     by_node = {name: decision.scores_at(name) for name in names}
     rows: list[Sequence[str]] = [("score", *names)]
     for index, part in enumerate(by_node[names[0]] if names else ()):
-        rows.append((part.name, *(layout.number(by_node[name][index].weighted) for name in names)))
-    rows.append(("total", *(layout.number(sum(part.weighted for part in by_node[name])) for name in names)))
-    return layout.columns(rows, right=frozenset(range(1, len(rows[0])))).splitlines()
+        rows.append((part.name, *(wording.number(by_node[name][index].weighted) for name in names)))
+    rows.append(("total", *(wording.number(sum(part.weighted for part in by_node[name])) for name in names)))
+    return wording.columns(rows, right=frozenset(range(1, len(rows[0])))).splitlines()
 
 
 _CHECKS: Mapping[Expectation, Callable[[Scenario, Attempt, test_steps.Expect], Failure | None]] = {

@@ -3,7 +3,7 @@
 import pytest
 
 from wharfinger.crd.definition import DEFINITIONS, structural
-from wharfinger.crd.policy_app import PolicyAppSpec
+from wharfinger.crd.models import PolicyAppSpec
 
 ALLOWED = {
     "type", "format", "description", "default", "enum", "minimum", "maximum", "minLength", "maxLength", "pattern", "minItems", "maxItems",

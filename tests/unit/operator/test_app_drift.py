@@ -7,7 +7,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from tests.in_memory import ManualClock
-from wharfinger.crd.policy_app import DriftedPod, PolicyAppSpec
+from wharfinger.crd.models import DriftedPod, PolicyAppSpec
 from wharfinger.framework.ports import Reference
 from wharfinger.kube.custom_resources import PolicyApp
 from wharfinger.model import objects

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from wharfinger.crd.policy_app import PolicyAppSpec
+from wharfinger.crd.models import PolicyAppSpec
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.language.semantics.authority import CLUSTER
 from wharfinger.model.objects.metadata import ObjectMeta

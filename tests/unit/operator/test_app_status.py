@@ -2,7 +2,7 @@
 
 import pytest
 
-from wharfinger.crd.policy_app import AppPhase, DriftedPod, PolicyAppSpec
+from wharfinger.crd.models import AppPhase, DriftedPod, PolicyAppSpec
 from wharfinger.operator.app_status import Governance, Observed, conditions_of, message_of, phase_of, status_of
 from wharfinger.operator.controller import dated
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from wharfinger.crd.scheduling_policy import MOST_REMEMBERED
+from wharfinger.crd.models import MOST_REMEMBERED
 from wharfinger.framework.policy_status import FormerText, Mode, PolicyStatus, Result
 from wharfinger.kube.custom_resources import SchedulingPolicy
 from wharfinger.language.semantics.authority import TenantRights

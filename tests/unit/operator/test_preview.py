@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from wharfinger.crd.placement_preview import PlacementPreviewSpec
+from wharfinger.crd.models import PlacementPreviewSpec
 from wharfinger.errors import InvalidObject, UnknownObject, UsageError
 from wharfinger.kube.refusals import Forbidden
 from wharfinger.language.report.diagnostics import PolicyError

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.unit.simulate.clusters import chain_of, policy, state_of
-from wharfinger.crd.placement_preview import MOST_PODS, PlacementPreviewSpec
+from wharfinger.crd.models import MOST_PODS, PlacementPreviewSpec
 from wharfinger.errors import UsageError
 from wharfinger.framework.chain import assemble
 from wharfinger.language.semantics.authority import Authority, TenantPolicies, TenantRights

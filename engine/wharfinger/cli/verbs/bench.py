@@ -10,8 +10,8 @@ import typer
 
 from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.errors import UsageError
-from wharfinger.explain import layout
 from wharfinger.framework.chain import assemble
+from wharfinger.language.report import wording
 from wharfinger.simulate import cluster, workloads
 from wharfinger.simulate.bench import Measurement, RuleTime, measure
 
@@ -84,7 +84,7 @@ def _table(found: Measurement) -> str:
         ("templates", f"{found.templates:,}"),
     ]
     rows = [("rule", "point", "µs over all nodes"), *((rule.rule, rule.point, _shown(rule)) for rule in found.rules)]
-    return layout.columns(head) + "\n" + layout.columns(rows, right=frozenset({2}))
+    return wording.columns(head) + "\n" + wording.columns(rows, right=frozenset({2}))
 
 
 def _shown(rule: RuleTime) -> str:

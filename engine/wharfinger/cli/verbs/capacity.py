@@ -11,7 +11,7 @@ import typer
 from wharfinger.cli import options, question, streams
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
-from wharfinger.explain import layout
+from wharfinger.language.report import wording
 from wharfinger.what_if.capacity import MOST, Capacity, Change, Gain, LessOf, NodesLike, Room, Share, capacity
 from wharfinger.what_if.room_count import Stop
 
@@ -26,7 +26,7 @@ def table(found: Capacity) -> str:
 
 def _room(room: Room) -> Iterator[str]:
     at_least = "at least " if room.at_least else ""
-    yield f"{room.workload}: {room.placed:,} of {layout.count(room.pods, 'pod')} fit, and {at_least}{room.more:,} more"
+    yield f"{room.workload}: {room.placed:,} of {wording.count(room.pods, 'pod')} fit, and {at_least}{room.more:,} more"
     if room.added is not None:
         yield f"  {_gain(room.added)}"
     if room.by:
@@ -36,7 +36,7 @@ def _room(room: Room) -> Iterator[str]:
         yield from _shares("node", room.nodes[:LISTED])
         if len(room.nodes) > LISTED:
             others = room.nodes[LISTED:]
-            yield f"  … and {sum(share.placed + share.more for share in others):,} on {layout.count(len(others), 'other node')}"
+            yield f"  … and {sum(share.placed + share.more for share in others):,} on {wording.count(len(others), 'other node')}"
     if room.stop is not None:
         yield from _stop(room.stop)
         yield from _changes(room)
@@ -44,18 +44,18 @@ def _room(room: Room) -> Iterator[str]:
 
 def _shares(title: str, shares: Sequence[Share]) -> Iterator[str]:
     rows = [(title, "pods", "more"), *((share.place or "(none)", f"{share.placed:,}", f"{share.more:,}") for share in shares)]
-    yield from layout.columns(rows, right=frozenset({1, 2}), indent="  ").splitlines()
+    yield from wording.columns(rows, right=frozenset({1, 2}), indent="  ").splitlines()
 
 
 def _stop(stop: Stop) -> Iterator[str]:
     yield "  the next one finds no node:"
     rows = [(f"{nodes:,}", reason) for reason, nodes in stop.reasons[:LISTED]]
     if rows:
-        yield from layout.columns([("nodes", "reason"), *rows], right=frozenset({0}), indent="    ").splitlines()
+        yield from wording.columns([("nodes", "reason"), *rows], right=frozenset({0}), indent="    ").splitlines()
     else:
         yield f"    {stop.message}"
     if len(stop.reasons) > LISTED:
-        yield f"    … and {layout.count(len(stop.reasons) - LISTED, 'more reason')}"
+        yield f"    … and {wording.count(len(stop.reasons) - LISTED, 'more reason')}"
     if stop.nominated is not None:
         yield f"    it would fit on {stop.nominated} if {', '.join(stop.victims)} were evicted"
 

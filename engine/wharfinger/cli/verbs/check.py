@@ -17,9 +17,8 @@ from wharfinger.compiler import cost
 from wharfinger.compiler.cost import Cost, RuleCost
 from wharfinger.compiler.evaluation.selections import Lookup
 from wharfinger.errors import UsageError
-from wharfinger.explain import layout
 from wharfinger.language import load
-from wharfinger.language.report import render
+from wharfinger.language.report import render, wording
 from wharfinger.language.report.diagnostics import Diagnostics
 from wharfinger.language.semantics import typed
 
@@ -84,8 +83,8 @@ def cost_tables(costs: Mapping[str, Cost]) -> str:
 
 def _cost_table(name: str, cost: Cost) -> str:
     rows = [(name, *HEAD), *(_cost_row(rule.rule, rule) for rule in cost.rules), _cost_row("together", cost)]
-    table = layout.columns(rows, right=frozenset({1, 2, 3, 4}))
-    return table + (f"preemption asks {layout.count(cost.evicting, 'operation')} of a pod that may be evicted\n" if cost.evicting else "")
+    table = wording.columns(rows, right=frozenset({1, 2, 3, 4}))
+    return table + (f"preemption asks {wording.count(cost.evicting, 'operation')} of a pod that may be evicted\n" if cost.evicting else "")
 
 
 def _cost_row(title: str, cost: Cost | RuleCost) -> tuple[str, ...]:

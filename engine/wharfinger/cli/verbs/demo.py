@@ -10,8 +10,8 @@ import typer
 
 from wharfinger import shipped
 from wharfinger.cli import chosen_policies, options, streams
-from wharfinger.explain import layout
 from wharfinger.framework.chain import Chain, assemble
+from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import openb
 from wharfinger.simulate.demo import Showing, show
@@ -33,7 +33,7 @@ def command(
     base = _show("Kubernetes", assemble(), trace)
     unplaced = {result.pod for result in base.run.results if result.node is None}
     own = _show(" + ".join(found.name for found in chosen), assemble(chosen), trace, lambda pod: pod.key in unplaced)
-    streams.out(layout.columns(_rows(base, own), right=frozenset({1, 2})))
+    streams.out(wording.columns(_rows(base, own), right=frozenset({1, 2})))
     streams.out(_explained(own))
     return 0
 
@@ -54,7 +54,7 @@ def _rows(*showings: Showing) -> Iterator[Sequence[str]]:
     yield ("pods placed", *(f"{showing.run.placed:,}" for showing in showings))
     yield ("pods unplaced", *(f"{showing.run.unplaced:,}" for showing in showings))
     yield ("GPU allocated", *(_share(showing, openb.GPU_MILLI) for showing in showings))
-    yield ("  as far as single GPUs can hold it", *(layout.percent(showing.honoured) for showing in showings))
+    yield ("  as far as single GPUs can hold it", *(wording.percent(showing.honoured) for showing in showings))
     yield ("CPU allocated", *(_share(showing, "cpu") for showing in showings))
     yield ("memory allocated", *(_share(showing, "memory") for showing in showings))
     yield ("nodes touched", *(f"{showing.after.touched:,}" for showing in showings))
@@ -62,7 +62,7 @@ def _rows(*showings: Showing) -> Iterator[Sequence[str]]:
 
 
 def _share(showing: Showing, resource: str) -> str:
-    return layout.percent(showing.after.of(resource).fraction)
+    return wording.percent(showing.after.of(resource).fraction)
 
 
 def _explained(showing: Showing) -> str:

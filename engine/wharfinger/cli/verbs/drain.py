@@ -16,7 +16,7 @@ from wharfinger.cli import options, question, streams, usage
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.cli.verbs.dry_run import pod_value
 from wharfinger.errors import UsageError
-from wharfinger.explain import layout
+from wharfinger.language.report import wording
 from wharfinger.model.objects import matching
 from wharfinger.simulate.cluster import Cluster
 from wharfinger.what_if.drain import BudgetUse, Drain, DrainedPod, Fate, drain
@@ -30,7 +30,7 @@ NO_BUDGETS = (
 def table(found: Drain) -> str:
     """The report for people: a line per pod that moves or cannot, then the summary."""
     listed = [_row(pod) for pod in found.pods if pod.fate is not Fate.STAYS]
-    parts = [layout.columns([("STEP", "POD", "FROM", "TO"), *listed], right=frozenset({0}))] if listed else []
+    parts = [wording.columns([("STEP", "POD", "FROM", "TO"), *listed], right=frozenset({0}))] if listed else []
     return "\n".join([*parts, "\n".join(_summary(found)) + "\n"])
 
 
@@ -48,22 +48,22 @@ def _destination(pod: DrainedPod) -> str:
 def _summary(found: Drain) -> Iterator[str]:
     asked = [pod for pod in found.pods if pod.source]
     leaving = [pod for pod in asked if pod.step is not None]
-    yield f"{len(leaving):,} of {layout.count(len(asked), 'pod')} would leave {layout.count(len(found.nodes), 'node')}" + (
-        f" in {layout.count(found.steps, 'step')}" if found.steps else ""
+    yield f"{len(leaving):,} of {wording.count(len(asked), 'pod')} would leave {wording.count(len(found.nodes), 'node')}" + (
+        f" in {wording.count(found.steps, 'step')}" if found.steps else ""
     )
     counts = Counter(pod.fate for pod in found.pods)
     yield from (f"  {counts[fate]:,} {words}" for fate, words in _WORDS.items() if counts[fate])
     if found.budgets:
         rows = [(use.budget, f"{use.pods:,}", f"{use.forbidden:,}", _now(use)) for use in found.budgets]
         header = ("PodDisruptionBudget", "pods", "forbidden", "now")
-        yield from layout.columns([header, *rows], right=frozenset({1, 2})).splitlines()
+        yield from wording.columns([header, *rows], right=frozenset({1, 2})).splitlines()
     elif not found.has_budgets:
         yield "no PodDisruptionBudget is known"
     yield from usage.lines(found.before, found.after)
 
 
 def _now(use: BudgetUse) -> str:
-    return f"forbids more after {layout.count(use.allowed, 'eviction')}" if use.forbids_now else "allows all"
+    return f"forbids more after {wording.count(use.allowed, 'eviction')}" if use.forbids_now else "allows all"
 
 
 _WORDS = {

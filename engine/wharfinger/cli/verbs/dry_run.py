@@ -15,8 +15,8 @@ import typer
 from wharfinger.cli import options, question, streams, usage
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.errors import UsageError
-from wharfinger.explain import layout
 from wharfinger.explain.explanation import Explanation
+from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.scheduler.profiles import DEFAULT_SCHEDULER
 from wharfinger.simulate.cluster import Cluster
@@ -30,7 +30,7 @@ def table(run: DryRun, cluster: Cluster) -> str:
 
 def _pods(run: DryRun) -> str:
     plain = [result for result in run.results if result.explanation is None]
-    listed = layout.columns([("POD", "NODE", "TOTAL"), *map(_row, plain)]) if plain else ""
+    listed = wording.columns([("POD", "NODE", "TOTAL"), *map(_row, plain)]) if plain else ""
     explained = [f"{result.explanation}{_evicts(result)}" for result in run.results if result.explanation is not None]
     return "\n".join([*([listed] if listed else []), *explained])
 
@@ -40,7 +40,7 @@ def _row(result: PodResult) -> Sequence[str]:
         room = f" Room on {result.nominated} if {_listed(result.victims)} left." if result.nominated else ""
         return result.pod, "-", result.message + room
     evicts = f", evicts {_listed(result.victims)}" if result.victims else ""
-    return result.pod, result.node, " / ".join(map(layout.number, result.totals)) + evicts
+    return result.pod, result.node, " / ".join(map(wording.number, result.totals)) + evicts
 
 
 def _evicts(result: PodResult) -> str:
@@ -55,8 +55,8 @@ def _listed(victims: Sequence[str]) -> str:
 
 
 def _summary(run: DryRun, cluster: Cluster) -> str:
-    lines = [f"{run.placed:,} of {layout.count(len(run.results), 'pod')} placed, {run.unplaced:,} unschedulable ({run.mode.value})"]
-    lines += [f"{layout.count(run.evicted, 'pod')} evicted by preemption"] if run.evicted else []
+    lines = [f"{run.placed:,} of {wording.count(len(run.results), 'pod')} placed, {run.unplaced:,} unschedulable ({run.mode.value})"]
+    lines += [f"{wording.count(run.evicted, 'pod')} evicted by preemption"] if run.evicted else []
     lines += [f"  {line}" for line in _reasons(run)]
     lines += usage.lines(run.before, run.after)
     if cluster.ignored:
@@ -67,7 +67,7 @@ def _summary(run: DryRun, cluster: Cluster) -> str:
 def _reasons(run: DryRun) -> Iterator[str]:
     rows = [(f"{found.pods:,}", f"{found.only:,}", found.reason) for found in run.reasons]
     if rows:
-        yield from layout.columns([("pods", "only this", "reason"), *rows], right=frozenset({0, 1})).splitlines()
+        yield from wording.columns([("pods", "only this", "reason"), *rows], right=frozenset({0, 1})).splitlines()
 
 
 def _value(run: DryRun, cluster: Cluster) -> dict[str, Any]:

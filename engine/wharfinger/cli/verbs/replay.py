@@ -12,7 +12,7 @@ import typer
 
 from wharfinger.cli import logged_policies, options, streams
 from wharfinger.errors import UsageError
-from wharfinger.explain import layout
+from wharfinger.language.report import wording
 from wharfinger.model.objects.metadata import time_text
 from wharfinger.simulate.replay import Change, Difference, Replay
 
@@ -89,7 +89,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
     if outcome.changes:
         rows: list[Sequence[str]] = [("POD", "AT", "WAS", "WOULD BE", "FEASIBLE")]
         rows += [_row(change) for change in outcome.changes]
-        table = layout.columns(rows).splitlines()
+        table = wording.columns(rows).splitlines()
         yield table[0]
         for change, row in zip(outcome.changes, table[1:], strict=True):
             yield row
@@ -110,11 +110,11 @@ def _place(node: str | None, nominated: str | None) -> str:
 
 
 def _summary(outcome: Outcome) -> Iterator[str]:
-    made = f"{layout.count(outcome.decisions, 'decision')} about {layout.count(len(outcome.pods), 'pod')}"
+    made = f"{wording.count(outcome.decisions, 'decision')} about {wording.count(len(outcome.pods), 'pod')}"
     same = "each as it was recorded" if not outcome.differences else f"{len(outcome.differences):,} not as recorded"
     yield f"{made} made again, {same}"
     if outcome.compared:
-        yield f"{layout.count(len(outcome.changes), 'decision')} would have been another"
+        yield f"{wording.count(len(outcome.changes), 'decision')} would have been another"
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import typer
 
 from wharfinger.cli import running_process, streams
 from wharfinger.cli.running_process import POLICIES, Finding, Policies, Policy, is_troubled, shaped
-from wharfinger.explain import layout
+from wharfinger.language.report import wording
 
 COLUMNS = ("POLICY", "WHOSE", "STATE", "REVISION", "SINCE", "FROM")
 
@@ -38,7 +38,7 @@ def command(
 def lines(answer: Policies) -> Iterator[str]:
     """A table of the policies, then what was found about them and their sources."""
     rows = [_row(policy) for policy in answer["policies"]]
-    yield from layout.columns([COLUMNS, *rows]).splitlines() if rows else ("no policies",)
+    yield from wording.columns([COLUMNS, *rows]).splitlines() if rows else ("no policies",)
     for source in answer["sources"]:
         if source["lost"]:
             yield f"{source['name']} cannot be read: {source['lost']}"

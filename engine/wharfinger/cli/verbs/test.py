@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape, quoteattr
 import typer
 
 from wharfinger.cli import chosen_policies, options, streams
-from wharfinger.explain import layout
+from wharfinger.language.report import wording
 from wharfinger.policies import policy_tests
 from wharfinger.policies.policy_tests import Covered, Failure, Report, Result, covered_fraction
 
@@ -54,7 +54,7 @@ def _ending(report: Report, coverage: bool) -> Iterator[str]:
     if coverage:
         yield from _coverage(report)
     passed = len(report.results) - report.failed
-    summary = f"{layout.count(len(report.results), 'test')}: {passed} passed, {report.failed} failed"
+    summary = f"{wording.count(len(report.results), 'test')}: {passed} passed, {report.failed} failed"
     if not report.results:
         summary = "no tests found"
     yield summary + (f", coverage {_percent(report)}" if report.coverage else "")
@@ -63,7 +63,7 @@ def _ending(report: Report, coverage: bool) -> Iterator[str]:
 def _coverage(report: Report) -> Iterator[str]:
     for policy, points in groupby(report.coverage, key=lambda point: point.policy):
         found = list(points)
-        yield f"coverage of {policy}: {layout.percent(covered_fraction(found))}"
+        yield f"coverage of {policy}: {wording.percent(covered_fraction(found))}"
         for point in found:
             if point.unseen:
                 yield f"  {point.at}: {point.rule} was never {' or '.join(truth.value for truth in point.unseen)}"
@@ -71,7 +71,7 @@ def _coverage(report: Report) -> Iterator[str]:
 
 
 def _percent(report: Report) -> str:
-    return layout.percent(covered_fraction(report.coverage))
+    return wording.percent(covered_fraction(report.coverage))
 
 
 def as_json(report: Report, coverage: bool) -> str:  # noqa: ARG001 — coverage is always part of the JSON

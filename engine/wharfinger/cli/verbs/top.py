@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from wharfinger.cli import running_process, streams
 from wharfinger.cli.running_process import POLICIES, Decision, Decisions, PolicyStates, is_troubled, shaped
 from wharfinger.errors import UsageError, WharfingerError
-from wharfinger.explain import layout
+from wharfinger.language.report import wording
 
 Labels = frozenset[tuple[str, str]]
 
@@ -164,7 +164,7 @@ def _policies(policies: PolicyStates) -> Lines:
     if found:
         rows = [(policy["name"] or "?", policy["state"], (policy["revision"] or "-")[:12]) for policy in found]
         yield "", ""
-        for policy, text in zip([None, *found], layout.columns([("POLICY", "STATE", "REVISION"), *rows]).splitlines(), strict=True):
+        for policy, text in zip([None, *found], wording.columns([("POLICY", "STATE", "REVISION"), *rows]).splitlines(), strict=True):
             wrong = policy is not None and is_troubled(policy)
             yield text, "dim" if policy is None else "red" if wrong else ""
     for source in policies["sources"]:
@@ -179,7 +179,9 @@ def _rules(between: Between) -> Lines:
     if slowest:
         rows = [(rule, f"{1000 * spent[rule]:,.1f}ms", f"{int(rejected.get(rule, 0)):,}") for rule in slowest]
         yield "", ""
-        for number, text in enumerate(layout.columns([("SLOWEST RULES", "TIME", "REJECTED"), *rows], right=frozenset({1, 2})).splitlines()):
+        for number, text in enumerate(
+            wording.columns([("SLOWEST RULES", "TIME", "REJECTED"), *rows], right=frozenset({1, 2})).splitlines()
+        ):
             yield text, "" if number else "dim"
 
 
@@ -198,7 +200,7 @@ def _decisions(decisions: Sequence[Decision]) -> Lines:
         *((each["at"][11:19], each["pod"], each["node"] or each["message"]) for each in decisions),
     ]
     yield "", ""
-    for each, text in zip([None, *decisions], layout.columns(rows).splitlines(), strict=True):
+    for each, text in zip([None, *decisions], wording.columns(rows).splitlines(), strict=True):
         yield (
             text,
             "dim" if each is None else "" if each["result"] == "scheduled" else "yellow" if each["result"] == "unschedulable" else "red",

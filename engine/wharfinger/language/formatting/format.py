@@ -6,15 +6,15 @@ Comments are not in the tree. They are taken from the text in order, each once, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from wharfinger.language.formatting.expressions import STEP
-from wharfinger.language.formatting.statements import Statement, statements
+from wharfinger.language.formatting.expressions import STEP, WIDTH, key, name, one_line, pretty, pretty_object, string
 from wharfinger.language.parse import tokens
 from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, Source, Span
-from wharfinger.language.syntax import ast
+from wharfinger.language.syntax import ast, test_steps
+from wharfinger.language.syntax.test_steps import Expectation
 
 
 @dataclass(slots=True)
@@ -145,3 +145,226 @@ def _apart(before: Statement, statement: Statement) -> bool:
     if before.annotates or before.group == statement.group == "policy":
         return False
     return before.group != statement.group or before.body is not None or statement.body is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One statement: its place in the source, its text, and the statements in its braces where it has some.
+
+    `group` tells which statements stand together without a blank line; an annotation is of the group of what it `annotates`. `head_end` is
+    where the opening brace ends.
+    """
+
+    start: int
+    end: int
+    group: str
+    text: str
+    body: tuple[Statement, ...] | None = None
+    head_end: int = 0
+    annotates: bool = False
+
+
+def statements(file: ast.File) -> list[Statement]:
+    """The statements of a file: imports, the policy's head, items and tests where they stand."""
+    found = [_leaf(item, "import", f"import {string(item.path)} as {item.name}") for item in file.imports]
+    policy = file.policy
+    if policy:
+        version = f" version {string(policy.version)}" if policy.version else ""
+        found.append(_leaf(policy, "policy", f"policy {string(policy.name)}{version}"))
+        found += [_leaf(annotation, "policy", _annotation(annotation)) for annotation in policy.annotations]
+        found += _scope(policy)
+    for item in sorted((*(policy.items if policy else file.items), *file.tests), key=lambda item: item.span.start):
+        statement = _item(item)
+        found += [replace(_leaf(each, statement.group, _annotation(each)), annotates=True) for each in item.annotations]
+        found.append(statement)
+    return found
+
+
+def _leaf(node: ast.Node, group: str, text: str) -> Statement:
+    return Statement(start=node.span.start, end=node.span.end, group=group, text=text)
+
+
+def _annotation(annotation: ast.Annotation) -> str:
+    return f"@{annotation.name}" + (f"({one_line(annotation.value)})" if annotation.value else "")
+
+
+def _scope(policy: ast.Policy) -> Iterator[Statement]:
+    """`for pods where …`; written without a condition only where the first item's annotations would else be the policy's."""
+    if policy.scope:
+        yield _leaf(policy.scope, "scope", f"for pods where {pretty(policy.scope, 15, STEP)}")
+    elif policy.items and policy.items[0].annotations:
+        start = policy.items[0].annotations[0].span.start
+        yield Statement(start=start, end=start, group="scope", text="for pods")
+
+
+def _item(item: ast.Item) -> Statement:  # noqa: C901, PLR0911  # one case per kind
+    match item:
+        case ast.Param():
+            return _leaf(item, "param", _param(item))
+        case ast.Let():
+            head = f"let {item.name} = "
+            return _leaf(item, "let", head + pretty(item.value, len(head), ""))
+        case ast.Metric():
+            head = f"metric {item.name}: {_type(item.type)} = "
+            return _leaf(item, "metric", head + pretty(item.source, len(head), ""))
+        case ast.Filter():
+            return _filter(item)
+        case ast.Score():
+            return _leaf(item, "score", _score(item))
+        case ast.Base():
+            return _base(item)
+        case ast.Quantum():
+            tier = f" tier {one_line(item.tier)}" if item.tier else ""
+            return _leaf(item, "setting", f"quantum {one_line(item.value)}{tier}")
+        case ast.TieBreak():
+            keys = ", ".join(f"{one_line(key.value)} {'desc' if key.descending else 'asc'}" for key in item.keys)
+            return _leaf(item, "setting", f"tie_break {keys}")
+        case ast.Preemption():
+            body = tuple(_leaf(rule, "entry", _victim_rule(rule)) for rule in item.rules)
+            return _block(item, "preemption", "preemption", item.span.start, body)
+        case ast.Test():
+            body = tuple(_leaf(step, "step", _step(step)) for step in item.steps)
+            return _block(item, "test", f"test {string(item.title)}", item.title.span.end, body)
+    raise TypeError(f"no item of a policy: {item!r}")
+
+
+def _block(item: ast.Item, group: str, head: str, after: int, body: tuple[Statement, ...]) -> Statement:
+    """A statement with a body; the opening brace is the first one after `after`."""
+    brace = item.span.source.text.find("{", after, item.span.end)
+    return Statement(start=item.span.start, end=item.span.end, group=group, text=f"{head} {{", body=body, head_end=brace + 1)
+
+
+def _type(kind: ast.TypeName) -> str:
+    return f"{kind.name}<{kind.element}>" if kind.element else kind.name
+
+
+def _param(item: ast.Param) -> str:
+    default = f" = {one_line(item.default)}" if item.default else ""
+    ends = f" range {one_line(item.low)}..{one_line(item.high)}" if item.low and item.high else ""
+    return f"param {item.name}: {_type(item.type)}{default}{ends}"
+
+
+def _filter(item: ast.Filter) -> Statement:
+    head = f"filter {item.name}"
+    if item.when:
+        head += f" when {pretty(item.when, len(head) + 6, STEP)}"
+    body = tuple(_leaf(clause, "clause", _clause(clause)) for clause in item.clauses)
+    return _block(item, "filter", head, (item.when.span if item.when else item.name_span).end, body)
+
+
+def _missing(part: ast.OnMissing | None) -> str:
+    if part is None:
+        return ""
+    return f"on missing {one_line(part.points) if part.points else part.action.value}"
+
+
+def _joined(head: str, parts: Sequence[str], column: int) -> str:
+    """A head and its parts on one line, or each part on its own where they do not fit."""
+    line = " ".join([head, *parts])
+    if "\n" not in line and column + len(line) <= WIDTH:
+        return line
+    return f"\n{STEP}".join([head, *parts])
+
+
+def _clause(clause: ast.Clause) -> str:
+    word = "require " if clause.is_require else "reject "
+    condition = word + pretty(clause.condition, len(STEP) + len(word), "")
+    message = [f"else {string(clause.message)}"] if clause.message else []
+    missing = [_missing(clause.on_missing)] if clause.on_missing else []
+    return _joined(condition, [*message, *missing], len(STEP))
+
+
+def _score(item: ast.Score) -> str:
+    head = f"{item.form.value} {item.name}"
+    for word, value in (("tier", item.tier), ("weight", item.weight), ("when", item.when)):
+        head += f" {word} {one_line(value)}" if value else ""
+    tail = []
+    if item.normalize:
+        tail.append(f"normalize {item.normalize.value}" + (f"({one_line(item.spread)})" if item.spread else ""))
+    if item.on_missing:
+        tail.append(_missing(item.on_missing))
+    line = " ".join([f"{head} = {one_line(item.value)}", *tail])
+    if len(line) <= WIDTH:
+        return line
+    return f"\n{STEP}".join([f"{head} =", pretty(item.value, len(STEP), STEP), *tail])
+
+
+def _base(item: ast.Base) -> Statement:
+    texts = [_entry(entry) for entry in item.entries]
+    line = f"base kubernetes {{ {texts[0] if texts else ''} }}"
+    if len(texts) == 1 and "\n" not in line and len(line) <= WIDTH:
+        return _leaf(item, "setting", line)
+    body = tuple(_leaf(entry, "entry", text) for entry, text in zip(item.entries, texts, strict=True))
+    return _block(item, "setting", "base kubernetes", item.span.start, body)
+
+
+def _victim_rule(rule: ast.VictimRule) -> str:
+    word = f"{'only' if rule.is_only else 'never'}_evict when "
+    condition = word + pretty(rule.condition, len(STEP) + len(word), "")
+    return _joined(condition, [_missing(rule.on_missing)] if rule.on_missing else [], len(STEP))
+
+
+def _entry(entry: ast.BaseEntry) -> str:
+    text = entry.plugin + (f" weight {one_line(entry.weight)}" if entry.weight else "")
+    return f"{text} with {pretty_object(entry.arguments, len(STEP) + len(text) + 6, '')}" if entry.arguments else text
+
+
+def _step(step: ast.TestStep) -> str:
+    match step:
+        case test_steps.Object():
+            head = f"{step.kind.value} {name(step.name)}" + (f" like {name(step.like)}" if step.like is not None else "")
+            return _with_fields(head, step.fields)
+        case test_steps.Running():
+            like = f" like {name(step.like)}" if step.like is not None else ""
+            return _with_fields(f"running {name(step.name)}{like} on {name(step.node)}", step.fields)
+        case test_steps.Metric():
+            return _samples(step)
+        case test_steps.Param():
+            return f"param {step.name} = {one_line(step.value)}"
+        case test_steps.Place():
+            return f"place {name(step.pod)}"
+        case test_steps.Expect():
+            return _expect(step)
+    raise TypeError(f"no step of a test: {step!r}")
+
+
+def _with_fields(head: str, fields: Sequence[ast.ObjectField]) -> str:
+    return f"{head} {pretty_object(fields, len(STEP) + len(head) + 1, '')}" if fields else head
+
+
+def _samples(step: test_steps.Metric) -> str:
+    shown = [
+        f"{key(node)}: {one_line(value)}" + (f" age {one_line(age)}" if age else "")
+        for (node, _), value, age in zip(step.nodes, step.values, step.ages, strict=True)
+    ]
+    line = f"metric {step.name} {{ {', '.join(shown)} }}" if shown else f"metric {step.name} {{}}"
+    if len(STEP) + len(line) <= WIDTH:
+        return line
+    return f"metric {step.name} {{\n" + "".join(f"{STEP}{sample},\n" for sample in shown) + "}"
+
+
+def _expect(step: test_steps.Expect) -> str:
+    pod = f"{key(step.pod)}: " if step.pod is not None else ""
+    text = f"expect {pod}{name(step.subject)} {_outcome(step)}"
+    return f"{text} message {string(step.message)}" if step.message else text
+
+
+def _outcome(step: test_steps.Expect) -> str:
+    nodes = ", ".join(name(node) for node, _ in step.nodes)
+    rule = name(step.rule) if step.rule is not None else ""
+    match step.expectation:
+        case Expectation.ON | Expectation.NOT_ON:
+            return f"{step.expectation.value} {nodes}"
+        case Expectation.REJECTED:
+            return f"rejected by {rule}" if rule else "rejected"
+    if step.op and step.points:
+        return f"scores {rule} {step.op.value} {_points(step.points)}"
+    return str(step.expectation.value)
+
+
+def _points(points: ast.Expr) -> str:
+    """The points of an `expect`, in parentheses where something looser than a sum stands there."""
+    looser = isinstance(points, ast.If | ast.Selection) or (isinstance(points, ast.Unary) and points.op is ast.UnaryOp.NOT)
+    arithmetic = (ast.BinaryOp.ADD, ast.BinaryOp.SUB, ast.BinaryOp.MUL, ast.BinaryOp.DIV)
+    looser = looser or (isinstance(points, ast.Binary) and points.op not in arithmetic)
+    return f"({one_line(points)})" if looser else one_line(points)

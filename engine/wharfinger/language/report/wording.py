@@ -1,12 +1,15 @@
-"""Words of messages: the name that an author most likely meant, lists of names, counts with their nouns.
+"""Words of messages: the name that an author most likely meant, lists of names, counts with their nouns, columns and numbers.
 
 A wrong suggestion costs more than none, so there is one suggestion at most, and only a close one. The distance is Damerau-Levenshtein
 (a swap of two neighbouring letters is one step), and a third of the word may differ.
+
+Columns and numbers come out the same on every machine: nothing here asks for the terminal's width, the locale or the time. A column is as
+wide as its widest cell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -79,3 +82,37 @@ def _plain(word: str) -> str:
 def count(n: int, noun: str, plural: str | None = None) -> str:
     """A count with its noun: `1 pod`, `1,523 nodes`."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
+GAP = "  "
+
+
+def columns(rows: Iterable[Sequence[str]], *, right: frozenset[int] = frozenset(), indent: str = "") -> str:
+    """The rows as aligned columns, one line each; columns in `right` are flush right, and the last is never padded."""
+    table = [tuple(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return "".join(indent + _line(row, widths, right).rstrip() + "\n" for row in table)
+
+
+def _line(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> str:
+    return GAP.join(cell.rjust(width) if i in right else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True)))
+
+
+def number(value: float) -> str:
+    """A number with at most two decimals and no trailing zeros: 412, 97.5, 33.33."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def percent(fraction: float) -> str:
+    """A fraction as a percentage with one decimal: 0.6071 is `60.7 %`."""
+    return f"{100 * fraction:.1f} %"
+
+
+def amount(resource: str, value: float) -> str:
+    """An amount of a resource in the unit people use: CPUs with two decimals, bytes as GiB, anything else as it is."""
+    if resource == "cpu":
+        return f"{value / 1000:,.2f}"
+    if resource in ("memory", "ephemeral-storage"):
+        return f"{value / 2**30:,.1f}Gi"
+    return f"{value:,.0f}"

@@ -1,10 +1,10 @@
 import pytest
 
-from wharfinger.explain import layout
+from wharfinger.language.report import wording
 
 
 def test_columns_are_as_wide_as_their_widest_cell_and_end_without_spaces():
-    text = layout.columns([("a", "n", "note"), ("longer", "12", ""), ("b", "7", "x")], right=frozenset({1}))
+    text = wording.columns([("a", "n", "note"), ("longer", "12", ""), ("b", "7", "x")], right=frozenset({1}))
     assert text == "a        n  note\nlonger  12\nb        7  x\n"
 
 
@@ -12,7 +12,7 @@ def test_columns_are_as_wide_as_their_widest_cell_and_end_without_spaces():
     ("value", "text"), [(412.0, "412"), (97.5, "97.5"), (100 / 3, "33.33"), (-0.0, "0"), (-0.001, "0"), (1234567.0, "1234567")]
 )
 def test_numbers_have_at_most_two_decimals(value, text):
-    assert layout.number(value) == text
+    assert wording.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -20,13 +20,13 @@ def test_numbers_have_at_most_two_decimals(value, text):
     [("cpu", 125_514_000, "125,514.00"), ("memory", 3 * 2**29, "1.5Gi"), ("nvidia.com/gpu", 6212, "6,212")],
 )
 def test_amounts_are_in_the_unit_people_use(resource, value, text):
-    assert layout.amount(resource, value) == text
+    assert wording.amount(resource, value) == text
 
 
 @pytest.mark.parametrize(("n", "noun", "text"), [(1, "pod", "1 pod"), (0, "pod", "0 pods"), (1523, "node", "1,523 nodes")])
 def test_counts_carry_their_noun(n, noun, text):
-    assert layout.count(n, noun) == text
+    assert wording.count(n, noun) == text
 
 
 def test_fractions_become_percentages():
-    assert layout.percent(0.60714) == "60.7 %"
+    assert wording.percent(0.60714) == "60.7 %"
