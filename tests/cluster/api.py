@@ -18,6 +18,8 @@ from urllib.parse import urlencode
 _GROUPS = {
     "Deployment": "/apis/apps/v1",
     "ReplicaSet": "/apis/apps/v1",
+    "StatefulSet": "/apis/apps/v1",
+    "DaemonSet": "/apis/apps/v1",
     "PriorityClass": "/apis/scheduling.k8s.io/v1",
     "PodDisruptionBudget": "/apis/policy/v1",
     "StorageClass": "/apis/storage.k8s.io/v1",
@@ -135,6 +137,13 @@ class Api:
     def patch(self, kind: str, name: str, body: object, namespace: str = "default") -> Any:
         """The object after a merge patch."""
         return self.request("PATCH", f"{collection(kind, namespace)}/{name}", body, content_type="application/merge-patch+json")
+
+    def evict(self, pod: str, namespace: str = "default", *, dry_run: bool = False) -> None:
+        """Evicts a pod through the Eviction API, without a grace period; `Refused` where a budget forbids it."""
+        options = {"gracePeriodSeconds": 0, **({"dryRun": ["All"]} if dry_run else {})}
+        metadata = {"name": pod, "namespace": namespace}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
+        self.request("POST", f"{collection('Pod', namespace)}/{pod}/eviction", body)
 
     def bind(self, pod: str, node: str, namespace: str = "default", uid: str = "") -> None:
         """Binds as a scheduler does."""

@@ -5,9 +5,10 @@ the other. Pods of DaemonSets and static pods stay. Pods that would be lost, and
 drain unless flags allow it; here such a pod stays, and all others are asked about. Evictions go through the Eviction API, so budgets can
 forbid them.
 
-The pods that may leave a node at the same time are one step: they leave, their controllers create them again, and the chain decides about
-them in the order of the queue. A replacement that has a node counts as healthy, so a budget may allow more evictions in the next step.
-Who gets the last disruption of a budget is chance in a real drain; here it is the first pod in the order of the queue.
+The pods that may leave a node at the same time are one step: they leave, pods that wait are tried again, the controllers create the
+replacements, and the chain decides about these in the order of the queue. A replacement that has a node counts as healthy, so a budget may
+allow more evictions in the next step. Who gets the last disruption of a budget is chance in a real drain; here it is the first pod in the
+order of the queue.
 """
 
 from __future__ import annotations
@@ -330,8 +331,10 @@ class _Drain:
             self.steps += 1
             for moving in allowed:
                 self._state.remove_pod(moving.pod)
-                self._leave(moving)
                 self._advance()
+            self._place()
+            for moving in allowed:
+                self._leave(moving)
             self._place()
             left = [moving for moving in left if moving.step is None]
         return left
