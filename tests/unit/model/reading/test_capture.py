@@ -12,7 +12,7 @@ from wharfinger.model import objects
 from wharfinger.model.reading import decode, documents, files, snapshot_file
 from wharfinger.model.state.cluster_state import ClusterState
 
-PODS = Path(__file__).parents[2] / "cases" / "model" / "pod-requests.jsonl.gz"
+PODS = Path(__file__).parents[3] / "cases" / "model" / "pod-requests.jsonl.gz"
 NOON = 1_800_000_000.9
 SELECTOR = {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "In", "values": ["a", "b"]}]}
 TERMS = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]}
