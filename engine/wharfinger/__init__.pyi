@@ -7,6 +7,7 @@ from wharfinger.api import load_config as load_config
 from wharfinger.api import load_policies as load_policies
 from wharfinger.api import load_snapshot as load_snapshot
 from wharfinger.api import place as place
+from wharfinger.api import rebalance as rebalance
 from wharfinger.compiler.program import CompiledPolicy as CompiledPolicy
 from wharfinger.errors import InvalidObject as InvalidObject
 from wharfinger.errors import UnknownObject as UnknownObject

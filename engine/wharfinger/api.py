@@ -20,6 +20,7 @@ from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.language import load
 from wharfinger.language.report.diagnostics import PolicyError
 from wharfinger.model import objects
+from wharfinger.model.objects import quantity
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.reading import decode
 from wharfinger.policies import candidate
@@ -29,9 +30,12 @@ from wharfinger.simulate.dry_run import DryRun, Mode, dry_run
 from wharfinger.what_if import capacity as counting
 from wharfinger.what_if import diff as comparing
 from wharfinger.what_if import drain as draining
+from wharfinger.what_if import rebalance as rebalancing
 from wharfinger.what_if.capacity import Capacity, NodesLike
 from wharfinger.what_if.diff import Diff
 from wharfinger.what_if.drain import Drain
+from wharfinger.what_if.movable import Limits
+from wharfinger.what_if.rebalance import Rebalance, Wishes
 from wharfinger.what_if.replacement import replaced_pods
 
 Pod = PodView | Mapping[str, Any]
@@ -171,6 +175,37 @@ def drain(  # noqa: PLR0913 — the keywords are independent choices
         remove=remove,
         waiting=[_view(pod) for pod in pods],
     )
+
+
+def rebalance(  # noqa: PLR0913 — the keywords are independent choices
+    policies: Sequence[CompiledPolicy],
+    cluster: Cluster,
+    goals: Sequence[str],
+    *,
+    cost: float = 0.0,
+    most_moves: int = 100,
+    most_cordons: int | None = None,
+    whole: Mapping[str, str] | None = None,
+    namespaces: Sequence[str] = (),
+    min_age: float = 300.0,
+    config: ChainConfig | None = None,
+) -> Rebalance:
+    """An ordered plan of moves of running pods by which the cluster comes nearer to goals.
+
+    Goals are `violations`, `free-nodes`, `free-gpus` and `points`; each move must gain `cost` at least, in units of its goal. `whole` is
+    what one whole GPU takes, as quantities by resource. Only pods of `namespaces` move (without any all but those of kube-system) that are
+    at least `min_age` seconds old. Pending pods that have a place are placed first. The cluster's state is left as the plan leaves it.
+    Raises UsageError for an unknown goal, and a resource that no node offers; InvalidObject for a quantity that is none.
+    """
+    wishes = Wishes(
+        goals=rebalancing.goals_named(goals),
+        cost=cost,
+        most_moves=most_moves,
+        most_cordons=most_cordons,
+        unit={name: quantity.amount_at(name, amount) for name, amount in (whole or {}).items()},
+        limits=Limits(namespaces=frozenset(namespaces), youngest=min_age),
+    )
+    return rebalancing.rebalance(chain.assemble(policies, config), cluster.state, wishes, cluster.pending)
 
 
 def _view(pod: Pod) -> PodView:

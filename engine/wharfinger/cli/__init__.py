@@ -39,6 +39,7 @@ ORDER = (
     "diff",
     "capacity",
     "drain",
+    "rebalance",
     "snapshot",
     "explain",
     "replay",

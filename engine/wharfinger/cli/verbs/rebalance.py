@@ -1,0 +1,173 @@
+"""`wharf rebalance`: an ordered plan of moves, as a table, JSON or YAML. The same input gives the same bytes on every machine."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from wharfinger.cli import question, streams, usage
+from wharfinger.cli.question import Format, QuestionFlags, with_flags
+from wharfinger.cli.verbs.drain import NO_BUDGETS
+from wharfinger.errors import UsageError
+from wharfinger.explain import layout
+from wharfinger.model import objects
+from wharfinger.model.objects import quantity
+from wharfinger.simulate.cluster import Cluster
+from wharfinger.what_if.movable import CRITICAL, Limits
+from wharfinger.what_if.rebalance import NOUNS, Goal, Move, Reached, Rebalance, Wishes, rebalance
+
+
+def table(found: Rebalance) -> str:
+    """The report for people: a line per step, then what is reached and why the other pods stay."""
+    rows = [(f"{number:,}", *_row(move)) for number, move in enumerate(found.moves, 1)]
+    listed = layout.columns([("STEP", "POD", "FROM", "TO", "WHY"), *rows], right=frozenset({0})) if rows else ""
+    return "\n".join(part for part in (listed, "\n".join(_summary(found)) + "\n") if part)
+
+
+def _row(move: Move) -> tuple[str, str, str, str]:
+    ties = f" (or {layout.count(move.ties - 1, 'equal node')})" if move.ties > 1 else ""
+    return move.pod, move.source, f"{move.target}{ties}", move.why
+
+
+def _summary(found: Rebalance) -> Iterator[str]:
+    for reached in found.goals:
+        yield f"{NOUNS[reached.goal]}: {_reached(reached)} by {layout.count(reached.moves, 'move')}"
+    if found.moves:
+        yield f"at most {layout.count(found.most_cordoned, 'node')} cordoned at a time; all are opened again at the end"
+    if found.placed_first:
+        yield f"{layout.count(len(found.placed_first), 'pending pod')} placed before the first move: {', '.join(found.placed_first)}"
+    yield from (f"not ended: {sentence}" for sentence in found.left)
+    yield f"{layout.count(found.movable, 'pod')} may move"
+    rows = [(f"{count:,}", f"may not: {reason}") for reason, count in found.staying.items()]
+    if rows:
+        yield from layout.columns(rows, right=frozenset({0}), indent="  ").splitlines()
+    yield from usage.lines(found.before, found.after)
+
+
+def _reached(reached: Reached) -> str:
+    if reached.goal is Goal.POINTS:
+        return layout.number(reached.after)
+    return f"{layout.number(reached.before)} → {layout.number(reached.after)}"
+
+
+def _value(found: Rebalance, cluster: Cluster) -> dict[str, Any]:
+    return {
+        "goals": [{"goal": each.goal.value, "before": each.before, "after": each.after, "moves": each.moves} for each in found.goals],
+        "cost": found.wishes.cost,
+        "revisions": {"policies": found.chain.policy_revision, "chain": found.chain.revision},
+        "moves": [{**asdict(move), "goal": move.goal.value} for move in found.moves],
+        "uncordon": list(found.uncordon),
+        "summary": {
+            "moves": len(found.moves),
+            "most_cordoned": found.most_cordoned,
+            "movable": found.movable,
+            "staying": dict(found.staying),
+            "not_ended": list(found.left),
+            "placed_first": list(found.placed_first),
+            "before": usage.value(found.before),
+            "after": usage.value(found.after),
+        },
+        "skipped": list(cluster.skipped),
+    }
+
+
+@with_flags
+def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+    flags: QuestionFlags,
+    goal: Annotated[
+        list[Goal] | None,
+        typer.Option("--goal", help="What to make better; several are worked off in order, and a later one undoes nothing of an earlier."),
+    ] = None,
+    cost: Annotated[
+        float, typer.Option("--cost", min=0, help="What each move must gain at least, in units of the goal: pods, nodes, GPUs, points.")
+    ] = 0.0,
+    most_moves: Annotated[int, typer.Option("--most-moves", min=1, help="The most moves of the plan.")] = 100,
+    most_cordons: Annotated[
+        int | None, typer.Option("--most-cordons", min=1, help="The most nodes that may be cordoned at a time; default: any number.")
+    ] = None,
+    whole: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--whole",
+            metavar="RESOURCE=AMOUNT",
+            help="What one whole GPU takes on a node: nvidia.com/gpu=8 counts eights; may be given several times.",
+        ),
+    ] = None,
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option("--namespace", "-n", metavar="NAME", help="Move pods of these namespaces only; default: all but kube-system."),
+    ] = None,
+    min_age: Annotated[str, typer.Option("--min-age", metavar="DURATION", help="Leave younger pods where they are: 10m, 1h30m.")] = "5m",
+    most_priority: Annotated[
+        int, typer.Option("--most-priority", metavar="PRIORITY", help="Leave pods of a higher priority where they are.")
+    ] = CRITICAL - 1,
+    pods_of: Annotated[
+        str | None, typer.Option("--pods-of", metavar="NAME", help="Move only pods whose spec.schedulerName this is.")
+    ] = None,
+    output: question.Output = Format.TABLE,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when the plan has moves.")] = False,
+) -> int:
+    """Plan moves of running pods that make the cluster better by some goals. Changes nothing anywhere."""
+    _refuse(flags, goal, cost)
+    limits = Limits(namespaces=frozenset(namespace or ()), youngest=_seconds(min_age), most_priority=most_priority, scheduler=pods_of)
+    wishes = Wishes(
+        goals=tuple(dict.fromkeys(goal or ())),
+        cost=cost,
+        most_moves=most_moves,
+        most_cordons=most_cordons,
+        unit=_unit(whole or ()),
+        limits=limits,
+    )
+    asked = question.read(flags, lambda found: found.pending)
+    _known_namespaces(limits.namespaces, asked.cluster)
+    n_pods = int(asked.cluster.state.snapshot().pod_count.sum())
+    with streams.bar(sys.stderr, "planning", n_pods) as advance:
+        found = rebalance(asked.chain, asked.cluster.state, wishes, asked.pods, advance)
+    if not asked.cluster.state.objects.all(objects.PodDisruptionBudget) and asked.cluster.objects.taken_at is None:
+        streams.warn([NO_BUDGETS])
+    streams.out(question.rendered(output, lambda: table(found), lambda: _value(found, asked.cluster)))
+    return 1 if exit_code and found.moves else 0
+
+
+def _refuse(flags: QuestionFlags, goals: list[Goal] | None, cost: float) -> None:
+    """Raises UsageError for flags that make no question."""
+    if flags.pods:
+        raise UsageError("--pods has no meaning here: a rebalance moves pods that are running")
+    if not goals:
+        raise UsageError(f"which goal? Give one or several with --goal: {', '.join(goal.value for goal in Goal)}")
+    if not math.isfinite(cost):
+        raise UsageError(f"--cost {cost}: expected a number")
+
+
+def _known_namespaces(names: frozenset[str], cluster: Cluster) -> None:
+    """Raises UsageError for a namespace without pods."""
+    there = {pod.metadata.namespace or "default" for pod in cluster.objects.pods}
+    for name in sorted(names - there):
+        raise UsageError(f"--namespace {name}: the cluster has no pod there")
+
+
+def _unit(given: list[str] | tuple[str, ...]) -> Mapping[str, int]:
+    """Amounts by resource; UsageError for a text that is none."""
+    found: dict[str, int] = {}
+    for text in given:
+        resource, equals, amount = text.partition("=")
+        if not equals or not resource:
+            raise UsageError(f"--whole {text}: expected RESOURCE=AMOUNT, such as nvidia.com/gpu=8")
+        found[resource] = quantity.amount_at(resource, amount)
+        if found[resource] <= 0:
+            raise UsageError(f"--whole {text}: the amount must be above 0")
+    return found
+
+
+def _seconds(text: str) -> float:
+    from wharfinger.daemon.settings_fields import seconds  # noqa: PLC0415 — imports that few verbs need
+
+    try:
+        return float(seconds(text))
+    except ValueError as error:
+        raise UsageError(f"--min-age: {error}") from None

@@ -1,0 +1,201 @@
+"""A cluster on which moves are tried: what was done can be taken back.
+
+A move takes a pod off its node and places it where the chain decides, as the scheduler will after an eviction. The scheduler cannot be told
+where to place a pod, but a cordoned node gets none. So a move that must not end on some nodes cordons them first, and the chain decides
+again. Each move keeps which nodes were cordoned for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from dataclasses import replace as with_changes
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from wharfinger.errors import UnknownObject
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.framework.verdict import Mask
+from wharfinger.what_if.drain import UNSCHEDULABLE, cordoned
+from wharfinger.what_if.recreated import recreated
+
+if TYPE_CHECKING:
+    from wharfinger.framework.chain import Chain
+    from wharfinger.framework.evaluation.decision import Decision
+    from wharfinger.model import objects
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.cluster_state import ClusterState
+    from wharfinger.model.state.snapshot import Snapshot
+
+Acceptable = Callable[["Snapshot"], Mask]
+"""The nodes on which a pod that is taken off its node may end, `(n_nodes,) bool`."""
+Choice = Callable[["Decision", "Snapshot", Mask], str | None]
+"""The node wanted among the acceptable ones that the chain ranks highest; None for the first of them."""
+
+LOOKED_AT = 32
+"""How many of the best nodes a choice looks at; where none is acceptable, more and more are."""
+ROUNDS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A pod that was moved, from a node to a node, while `cordoned` were cordoned; `ties`: nodes equally good, the target among them.
+
+    `why` is the purpose in a few words, `gain` what it added to the value of its goal.
+    """
+
+    pod: PodView
+    source: str
+    target: str
+    cordoned: frozenset[str]
+    ties: int
+    why: str = ""
+    gain: float = 0.0
+
+
+class Draft:
+    """The state of a cluster, which it changes and restores; `moves` are those that have not been taken back.
+
+    `decisions` counts what the chain was asked, and `most_cordons` limits the nodes that are cordoned at a time.
+    """
+
+    def __init__(self, chain: Chain, state: ClusterState, most_cordons: int | None = None) -> None:
+        self.state = state
+        self.moves: list[Moved] = []
+        self.decisions = 0
+        self.most_cordons = most_cordons
+        self._decider = Decider(chain)
+        self._open: dict[str, tuple[int, objects.Node]] = {}  # the rows of cordoned nodes, and these as they were
+        self._undo: list[Callable[[], object]] = []
+        self._again: dict[str, PodView] = {}
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The cluster as the moves have left it, until the next change."""
+        return self.state.snapshot()
+
+    @property
+    def cordoned(self) -> frozenset[str]:
+        """The nodes that are cordoned now, without those that were from the start."""
+        return frozenset(self._open)
+
+    def mark(self) -> int:
+        """A point to which `back_to` returns."""
+        return len(self._undo)
+
+    def back_to(self, mark: int) -> None:
+        """Takes back everything since the mark, the last first."""
+        while len(self._undo) > mark:
+            self._undo.pop()()
+
+    def cordon(self, name: str) -> bool:
+        """Cordons a node; False if it was cordoned already, unknown, or one too many."""
+        snapshot = self.snapshot
+        row = snapshot.row(name)
+        if row is None or name in self._open or snapshot.unschedulable[row] or self._is_full():
+            return False
+        node = snapshot.node(row).object
+        self._close(name, row, node)
+        self._undo.append(partial(self._reopen, name))
+        return True
+
+    def uncordon(self, names: Iterable[str]) -> None:
+        """Undoes `cordon` for some nodes."""
+        for name in names:
+            row, node = self._open[name]
+            self._reopen(name)
+            self._undo.append(partial(self._close, name, row, node))
+
+    def lift(self, name: str) -> None:
+        """Opens a node that is cordoned, by whomever; what `cordoned` says stays as it is."""
+        snapshot = self.snapshot
+        row = snapshot.row(name)
+        if row is None or not snapshot.unschedulable[row]:
+            return
+        node = snapshot.node(row).object
+        taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE.key)
+        self.state.update_node(structs.replace(node, spec=structs.replace(node.spec, unschedulable=False, taints=taints)))
+        self._undo.append(partial(self.state.update_node, node))
+
+    def _is_full(self) -> bool:
+        return self.most_cordons is not None and len(self._open) >= self.most_cordons
+
+    def _close(self, name: str, row: int, node: objects.Node) -> None:
+        self._open[name] = row, node
+        self.state.update_node(cordoned(node))
+
+    def _reopen(self, name: str) -> None:
+        _, node = self._open.pop(name)
+        self.state.update_node(node)
+
+    def decide(self, pod: PodView) -> Decision:
+        """The decision about a pod that is not placed."""
+        self.decisions += 1
+        return self._decider.decide(self.snapshot, pod)
+
+    def again(self, pod: PodView) -> PodView:
+        """The pod as its controller creates it again."""
+        found = self._again.get(pod.uid)
+        if found is None:
+            found = self._again[pod.uid] = recreated(pod)
+        return found
+
+    def evict(self, pod: PodView) -> str:
+        """Takes a placed pod off its node; returns the node."""
+        placed = self.snapshot.placed(pod.uid)
+        if placed is None:
+            raise UnknownObject(f"pod {pod.key} is on no node")
+        row, own = placed
+        source = self.snapshot.names[row]
+        self.state.remove_pod(own)
+        self._undo.append(lambda: self.state.add_pod(own.placed_on(source)))
+        return source
+
+    def move(self, pod: PodView, acceptable: Acceptable, kept: frozenset[str], wanted: Choice | None = None) -> Moved | None:
+        """Moves a pod to an acceptable node; None if there is none, and then nothing has changed.
+
+        The nodes of `kept` stay cordoned, and the pod's own node is cordoned while it moves. Other nodes that are cordoned are opened if
+        they are acceptable. `wanted` chooses among the acceptable nodes, and the chain's own choice is taken where it cannot be had.
+        """
+        mark = self.mark()
+        source = self.evict(pod)
+        snapshot = self.snapshot
+        mask = acceptable(snapshot)
+        self.uncordon([name for name, (row, _) in self._open.items() if mask[row] and name not in kept and name != source])
+        self.cordon(source)
+        pending = self.again(pod)
+        for number in range(ROUNDS):
+            decision = self.decide(pending)
+            if decision.node is None or decision.row is None:
+                break
+            target = None if wanted is None else wanted(decision, self.snapshot, mask)
+            if decision.node == target or (target is None and mask[decision.row]):
+                return self._placed(pod, pending, source, decision, decision.node)
+            closing = list(_above(decision, self.snapshot, target, mask, LOOKED_AT << 2 * number))
+            if sum([self.cordon(name) for name in closing]) < len(closing):
+                break
+        self.back_to(mark)
+        return None
+
+    def _placed(self, pod: PodView, pending: PodView, source: str, decision: Decision, target: str) -> Moved:
+        self.state.assume(pending, target)
+        self._undo.append(lambda: self.state.remove_pod(pending))
+        moved = Moved(pod=pod, source=source, target=target, cordoned=self.cordoned, ties=decision.ties)
+        self.moves.append(moved)
+        self._undo.append(self.moves.pop)
+        return moved
+
+    def explain(self, since: int, why: str, gain: float) -> None:
+        """Gives the moves from the index `since` on their purpose, and the last of them the gain of all."""
+        self.moves[since:] = [with_changes(move, why=why) for move in self.moves[since:]]
+        self.moves[-1] = with_changes(self.moves[-1], gain=gain)
+
+
+def _above(decision: Decision, snapshot: Snapshot, target: str | None, mask: Mask, most: int) -> Iterator[str]:
+    """The best nodes, at most so many, before the target; without a target those before the first acceptable one."""
+    for ranked in decision.ranking(most):
+        if ranked.node == target or (target is None and mask[snapshot.row(ranked.node)]):
+            return
+        yield ranked.node

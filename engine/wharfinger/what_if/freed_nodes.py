@@ -1,0 +1,160 @@
+"""What consolidation gains: whole nodes, or whole GPUs, that are free.
+
+The value of a cluster is a sum over its nodes, so a move changes it at two nodes only. A bundle is the smallest set of pods of one node
+whose leaving gains something there. Nodes that were cordoned from the start count for nothing: nobody could use what is freed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wharfinger.framework.verdict import Mask
+from wharfinger.what_if.drain import staying
+
+if TYPE_CHECKING:
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+GPU = "nvidia.com/gpu"
+SHARED_GPU = "alibabacloud.com/gpu-milli"
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Pods of one node that move together, and what their leaving gains at the node."""
+
+    node: str
+    pods: tuple[PodView, ...]
+    gain: float
+
+
+class NodeValue(Protocol):
+    """A value of each node that depends on its pods."""
+
+    def total(self, snapshot: Snapshot, closed: frozenset[str]) -> float:
+        """The value of all nodes but `closed`."""
+
+    def falls(self, snapshot: Snapshot, pod: PodView) -> Mask:
+        """True for each node whose value would fall with this pod on it, `(n_nodes,) bool`."""
+
+    def bundles(self, snapshot: Snapshot, row: int, movable: Sequence[PodView]) -> Iterator[Bundle]:
+        """The bundles of a node whose movable pods are these."""
+
+
+class FreeNodes:
+    """1 for each node without pods other than those that stay anyway."""
+
+    def total(self, snapshot: Snapshot, closed: frozenset[str]) -> float:
+        """The number of free nodes."""
+        free = self._others(snapshot) == 0
+        free[_rows(snapshot, closed)] = False
+        return float(np.count_nonzero(free))
+
+    def falls(self, snapshot: Snapshot, pod: PodView) -> Mask:  # noqa: ARG002 — any pod makes it fall
+        """True for each free node."""
+        return np.asarray(self._others(snapshot) == 0)
+
+    def bundles(self, snapshot: Snapshot, row: int, movable: Sequence[PodView]) -> Iterator[Bundle]:
+        """All pods of the node, if all may move."""
+        if movable and len(movable) == self._others(snapshot)[row]:
+            yield Bundle(snapshot.names[row], tuple(movable), 1.0)
+
+    @staticmethod
+    def _others(snapshot: Snapshot) -> NDArray[np.float64]:
+        """The number of pods on each node that do not stay anyway."""
+        return snapshot.selection(("FreeNodes", "others"), lambda pod: not staying(pod)).by_node
+
+
+class FreeUnits:
+    """The number of whole units that are free on each node; a unit is amounts of resources, such as one GPU, or eight of them.
+
+    Where GPUs are shared, a whole one is free only if nobody has a share of it: it takes the resource of shares too.
+    """
+
+    def __init__(self, unit: Mapping[str, int]) -> None:
+        self._unit = {name: amount for name, amount in unit.items() if amount > 0}
+
+    def total(self, snapshot: Snapshot, closed: frozenset[str]) -> float:
+        """The number of free units."""
+        found = self._free(snapshot, {})
+        found[_rows(snapshot, closed)] = 0
+        return float(found.sum())
+
+    def falls(self, snapshot: Snapshot, pod: PodView) -> Mask:
+        """True for each node that would have fewer whole units free with the pod on it."""
+        return np.asarray(self._free(snapshot, pod.requests) < self._free(snapshot, {}))
+
+    def bundles(self, snapshot: Snapshot, row: int, movable: Sequence[PodView]) -> Iterator[Bundle]:
+        """For each further unit the fewest pods that make it free, the smallest such pods."""
+        sharing = [pod for pod in movable if any(pod.requests.get(name) for name in self._unit)]
+        now = self._at(snapshot, row, {})
+        sharing.sort(key=lambda pod: (-self._share(pod), pod.key))
+        for more in range(1, len(sharing) + 1):
+            chosen = self._fewest(snapshot, row, now + more, sharing)
+            if chosen is None:
+                return
+            yield Bundle(snapshot.names[row], tuple(chosen), float(more))
+
+    def _fewest(self, snapshot: Snapshot, row: int, units: int, pods: Sequence[PodView]) -> list[PodView] | None:
+        """The pods whose leaving makes that many units free: the largest first, and then smaller ones in their place where these do."""
+        if units > self._limit(snapshot, row):
+            return None
+        chosen: list[PodView] = []
+        for pod in pods:
+            if self._without(snapshot, row, chosen) >= units:
+                break
+            chosen.append(pod)
+        if self._without(snapshot, row, chosen) < units:
+            return None
+        for place, _ in enumerate(chosen):
+            others = chosen[:place] + chosen[place + 1 :]
+            smaller = (pod for pod in reversed(pods) if pod not in others and self._without(snapshot, row, [*others, pod]) >= units)
+            chosen[place] = next(smaller, chosen[place])
+        return chosen
+
+    def _limit(self, snapshot: Snapshot, row: int) -> int:
+        return min(_at(snapshot, snapshot.allocatable, name, row) // amount for name, amount in self._unit.items())
+
+    def _without(self, snapshot: Snapshot, row: int, pods: Sequence[PodView]) -> int:
+        return self._at(snapshot, row, {name: -sum(pod.requests.get(name, 0) for pod in pods) for name in self._unit})
+
+    def _share(self, pod: PodView) -> float:
+        return max(pod.requests.get(name, 0) / amount for name, amount in self._unit.items())
+
+    def _at(self, snapshot: Snapshot, row: int, more: Mapping[str, int]) -> int:
+        """The units that are free on a node with requests for more (or, below zero, less)."""
+        free = (
+            (_at(snapshot, snapshot.allocatable, name, row) - _at(snapshot, snapshot.requested, name, row) - more.get(name, 0)) // amount
+            for name, amount in self._unit.items()
+        )
+        return max(0, min(free))
+
+    def _free(self, snapshot: Snapshot, more: Mapping[str, int]) -> NDArray[np.int64]:
+        """The same for each node, (n_nodes,) int64."""
+        free = np.full(snapshot.n_nodes, np.iinfo(np.int64).max)
+        for name, amount in self._unit.items():
+            index = snapshot.resource_index(name)
+            left = np.zeros(snapshot.n_nodes, np.int64) if index is None else snapshot.allocatable[index] - snapshot.requested[index]
+            free = np.minimum(free, (left - more.get(name, 0)) // amount)
+        return np.asarray(np.maximum(free, 0))
+
+
+def _at(snapshot: Snapshot, amounts: NDArray[np.int64], name: str, row: int) -> int:
+    index = snapshot.resource_index(name)
+    return 0 if index is None else int(amounts[index, row])
+
+
+def _rows(snapshot: Snapshot, names: frozenset[str]) -> list[int]:
+    return [row for name in names if (row := snapshot.row(name)) is not None]
+
+
+def one_gpu(snapshot: Snapshot) -> dict[str, int]:
+    """What one whole GPU of this cluster takes: `nvidia.com/gpu: 1`, and 1000 milli where nodes offer shares of GPUs by the milli."""
+    index = snapshot.resource_index(SHARED_GPU)
+    shared = index is not None and bool(snapshot.allocatable[index].any())
+    return {GPU: 1, SHARED_GPU: 1000} if shared else {GPU: 1}

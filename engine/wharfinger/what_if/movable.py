@@ -1,0 +1,90 @@
+"""Which placed pods a plan may move, and why the others stay.
+
+A move is an eviction, after which the controller of the pod creates it again. So a pod without a controller never moves, and neither does a
+pod that would come back to its node (DaemonSet, mirror pod) or begin its work again (Job). Rules of policies about victims, budgets,
+priorities, ages and namespaces keep further pods where they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from wharfinger.scheduler.profiles import DEFAULT_SCHEDULER
+from wharfinger.what_if.drain import staying
+from wharfinger.what_if.evictions import Evictions
+
+if TYPE_CHECKING:
+    from wharfinger.framework.chain import Chain
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.snapshot import Snapshot
+
+SYSTEM = "kube-system"
+NOT_SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+CRITICAL = 2_000_000_000
+"""The priority of system-cluster-critical; no PriorityClass of a user is above 1,000,000,000."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The pods that a user lets a plan move.
+
+    `namespaces`: only pods of these, without any all but those of kube-system. `youngest`: pods must be at least that many seconds old.
+    `most_priority`: the highest priority that may move. `scheduler`: only pods with this schedulerName.
+    """
+
+    namespaces: frozenset[str] = field(default_factory=frozenset)
+    youngest: float = 0.0
+    most_priority: int = CRITICAL - 1
+    scheduler: str | None = None
+
+
+class Movable:
+    """Says of each placed pod whether it may move; asked while the snapshot is current."""
+
+    def __init__(self, chain: Chain, snapshot: Snapshot, limits: Limits) -> None:
+        self._chain = chain
+        self._now = snapshot.now
+        self._limits = limits
+        self._evictions = Evictions(snapshot.objects)
+
+    def reason_to_stay(self, pod: PodView) -> str | None:
+        """Why the pod must stay, in words that many pods share; None if it may move."""
+        return self._not_by_kind(pod) or self._not_by_limits(pod) or self._not_now(pod)
+
+    @staticmethod
+    def _not_by_kind(pod: PodView) -> str | None:
+        """Why a pod like this never moves."""
+        owner = pod.controller
+        if staying(pod):
+            return staying(pod)
+        if owner is None:
+            return "no controller would create it again"
+        if owner.kind == "Job":
+            return "the work of a Job would begin again"
+        if any(volume.empty_dir is not None for volume in pod.object.spec.volumes):
+            return "its emptyDir would be deleted with it"
+        return f"it has the annotation {NOT_SAFE}: false" if pod.annotations.get(NOT_SAFE) == "false" else None
+
+    def _not_by_limits(self, pod: PodView) -> str | None:
+        """Why the user does not want the pod to move."""
+        limits = self._limits
+        if limits.namespaces and pod.namespace not in limits.namespaces:
+            return "it is of another namespace"
+        if not limits.namespaces and pod.namespace == SYSTEM:
+            return f"it is of namespace {SYSTEM}"
+        if limits.scheduler is not None and (pod.object.spec.scheduler_name or DEFAULT_SCHEDULER) != limits.scheduler:
+            return "it has another scheduler"
+        if pod.priority > limits.most_priority:
+            return f"its priority is above {limits.most_priority}"
+        young = pod.created is not None and self._now - pod.created < limits.youngest
+        return f"it is younger than {limits.youngest:g} s" if young else None
+
+    def _not_now(self, pod: PodView) -> str | None:
+        """Why the pod cannot move as things are."""
+        if pod.terminating:
+            return "it is being deleted"
+        if not self._chain.lineup(pod, self._now).evictable(pod, self._now).among([pod]):
+            return "a policy protects it (never_evict or only_evict)"
+        refusal = self._evictions.refusal(pod)
+        return None if refusal is None else refusal.message

@@ -1,0 +1,374 @@
+"""A plan of moves that makes a cluster better by some goals, in which every moved pod has a place when its turn comes.
+
+The goals are worked off in the order given, each on the cluster that the moves of the ones before leave; a later goal never undoes what an
+earlier one has gained. Nobody is evicted by preemption for a moved pod, and a pod moves at most once. Pods that wait and have a place get
+it before the first move, as the running scheduler will see to.
+
+While a pod moves, its old node is cordoned: it does not come back, and nobody takes the room that it leaves. Nodes that are freed stay
+cordoned until the end, and so do, during a move, the nodes on which it must not end. All are opened again after the last move.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from wharfinger.errors import UsageError
+from wharfinger.simulate.dry_run import Utilisation, bind_claims, queue_order, utilisation
+from wharfinger.what_if.consolidation import Consolidation, Terms
+from wharfinger.what_if.draft import Draft, Moved
+from wharfinger.what_if.freed_nodes import GPU, FreeNodes, FreeUnits, NodeValue, one_gpu
+from wharfinger.what_if.movable import Limits, Movable
+
+if TYPE_CHECKING:
+    from wharfinger.framework.chain import Chain
+    from wharfinger.framework.evaluation.decision import Decision
+    from wharfinger.framework.verdict import Mask
+    from wharfinger.model.objects.pod_view import PodView
+    from wharfinger.model.state.cluster_state import ClusterState
+    from wharfinger.model.state.snapshot import Snapshot
+
+LEAST = 1e-9
+
+
+class Goal(Enum):
+    """What a plan makes better: fewer pods on nodes that rules reject, more free nodes, more whole free GPUs, more points."""
+
+    VIOLATIONS = "violations"
+    FREE_NODES = "free-nodes"
+    FREE_GPUS = "free-gpus"
+    POINTS = "points"
+
+
+def goals_named(names: Iterable[str]) -> tuple[Goal, ...]:
+    """The goals of these names, each once; UsageError for another name, and without any."""
+    known = {goal.value: goal for goal in Goal}
+    chosen = tuple(dict.fromkeys(names))
+    if not chosen or not known.keys() >= set(chosen):
+        raise UsageError(f"which goal? There are {', '.join(known)}; not {', '.join(chosen) or 'none'}")
+    return tuple(known[name] for name in chosen)
+
+
+CONSOLIDATING = frozenset({Goal.FREE_NODES, Goal.FREE_GPUS})
+NOUNS = {
+    Goal.VIOLATIONS: "pods on nodes that rules reject",
+    Goal.FREE_NODES: "free nodes",
+    Goal.FREE_GPUS: "whole free GPUs",
+    Goal.POINTS: "points gained",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a plan is asked for.
+
+    `cost`: what each move must gain at least, in units of its goal (pods, nodes, GPUs, points). `unit`: the resources that one whole GPU
+    takes; empty for what the nodes offer. `most_cordons`: the most nodes that may be cordoned at a time.
+    """
+
+    goals: tuple[Goal, ...]
+    cost: float = 0.0
+    most_moves: int = 100
+    most_cordons: int | None = None
+    unit: Mapping[str, int] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One step: `cordon` and `uncordon` these nodes, evict the pod, and wait until the scheduler has placed it again, on `target`.
+
+    `gain` is what the step adds to the value of its goal: where several pods have to leave a node, the last one gains it. `ties` is the
+    number of nodes that are equally good for the pod; a pod that is created again has another uid, which may lead it to any of them.
+    """
+
+    pod: str
+    uid: str
+    source: str
+    target: str
+    goal: Goal
+    why: str
+    gain: float
+    ties: int
+    cordon: tuple[str, ...]
+    uncordon: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """The value of a goal before its moves and after them."""
+
+    goal: Goal
+    before: float
+    after: float
+    moves: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalance:
+    """A plan. `uncordon` are the nodes to open after the last move.
+
+    `staying` counts the placed pods that may not move by the reason, `left` has a sentence for each violation that no move ends, and
+    `placed_first` are the waiting pods that have a place already.
+    """
+
+    chain: Chain
+    wishes: Wishes
+    moves: tuple[Move, ...]
+    uncordon: tuple[str, ...]
+    goals: tuple[Reached, ...]
+    movable: int
+    staying: Mapping[str, int]
+    left: tuple[str, ...]
+    placed_first: tuple[str, ...]
+    before: Utilisation
+    after: Utilisation
+
+    @property
+    def most_cordoned(self) -> int:
+        """The most nodes that are cordoned at a time."""
+        most = now = 0
+        for move in self.moves:
+            now += len(move.cordon) - len(move.uncordon)
+            most = max(most, now)
+        return most
+
+
+def rebalance(
+    chain: Chain,
+    state: ClusterState,
+    wishes: Wishes,
+    waiting: Sequence[PodView] = (),
+    advance: Callable[[], None] = lambda: None,
+) -> Rebalance:
+    """The plan. `state` is left as the plan leaves the cluster; `advance` is called now and then.
+
+    Raises UsageError for a unit that no node offers, and for whole GPUs that moves cannot change.
+    """
+    return _Planning(chain, state, wishes, advance).plan(waiting)
+
+
+class _Planning:
+    def __init__(self, chain: Chain, state: ClusterState, wishes: Wishes, advance: Callable[[], None]) -> None:
+        self._chain = chain
+        self._wishes = wishes
+        self._advance = advance
+        self._draft = Draft(chain, state, wishes.most_cordons)
+        self._staying: dict[str, str | None] = {}
+        self._goal_of: list[Goal] = []  # of each move
+        self._reached: list[tuple[Consolidation, float]] = []
+        self._left: tuple[str, ...] = ()
+
+    def plan(self, waiting: Sequence[PodView]) -> Rebalance:
+        """The plan; see `rebalance`."""
+        draft = self._draft
+        first = place_first(draft, self._chain, waiting)
+        rules = Movable(self._chain, draft.snapshot, self._wishes.limits)
+        self._staying = {pod.uid: rules.reason_to_stay(pod) for pod in placed_pods(draft)}
+        before = utilisation(draft.snapshot)
+        goals = tuple(self._pursue(goal) for goal in self._wishes.goals)
+        reasons = Counter(reason for reason in self._staying.values() if reason is not None)
+        moves, uncordon = _steps(draft.moves, self._goal_of)
+        return Rebalance(
+            chain=self._chain,
+            wishes=self._wishes,
+            moves=moves,
+            uncordon=uncordon,
+            goals=goals,
+            movable=len(self._staying) - reasons.total(),
+            staying=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+            left=self._left,
+            placed_first=first,
+            before=before,
+            after=utilisation(draft.snapshot),
+        )
+
+    def _pursue(self, goal: Goal) -> Reached:
+        began = len(self._draft.moves)
+        if goal is Goal.VIOLATIONS:
+            before, after = self._end_violations()
+        elif goal is Goal.POINTS:
+            before, after = self._gain_points()
+        else:
+            before, after = self._consolidate(goal)
+        moves = len(self._draft.moves) - began
+        self._goal_of += [goal] * (len(self._draft.moves) - len(self._goal_of))
+        return Reached(goal=goal, before=before, after=after, moves=moves)
+
+    def _may_move(self, pod: PodView) -> bool:
+        return self._staying.get(pod.uid, "") is None
+
+    def _holds(self) -> bool:
+        """True while nothing that an earlier goal has gained is lost."""
+        return all(search.total() >= reached - LEAST for search, reached in self._reached)
+
+    def _consolidate(self, goal: Goal) -> tuple[float, float]:
+        value, verb = value_of(goal, self._wishes, self._draft.snapshot)
+        terms = Terms(cost=self._wishes.cost, most_moves=self._wishes.most_moves)
+        search = Consolidation(self._draft, value, terms, self._may_move, verb, self._holds, self._advance)
+        before = search.total()
+        search.run()
+        after = search.total()
+        self._reached.append((search, after))
+        return before, after
+
+    def _end_violations(self) -> tuple[float, float]:
+        """Moves pods from nodes that rules reject for them, again and again until none of these has a place."""
+        before = None
+        while True:
+            found = [(pod, why) for pod in placed_pods(self._draft) if (why := self._violation(pod)) is not None]
+            before = len(found) if before is None else before
+            moved = [self._move_alone(pod, f"ends: {why}", 1.0) for pod, why in found if self._violation(pod) is not None]
+            if not any(moved):
+                self._left = tuple(self._sentence(pod, why) for pod, why in found)
+                return float(before), float(len(found))
+
+    def _violation(self, pod: PodView) -> str | None:
+        self._advance()
+        return asked_without(self._draft, pod, violation)
+
+    def _sentence(self, pod: PodView, why: str) -> str:
+        return f"{pod.key} ({why}) {self._staying.get(pod.uid) or 'stays: no place elsewhere, or no move is left'}"
+
+    def _gain_points(self) -> tuple[float, float]:
+        """Moves the pod that gains most, then the next; a gain is computed again when its pod's turn comes."""
+        pods = {pod.uid: pod for pod in placed_pods(self._draft) if self._may_move(pod)}
+        heap = [(-gained, pod.key, uid) for uid, pod in pods.items() if (gained := self._points(pod)) > self._least]
+        heapq.heapify(heap)
+        total = 0.0
+        while heap and len(self._draft.moves) < self._wishes.most_moves:
+            _, key, uid = heapq.heappop(heap)
+            gained = self._points(pods[uid])
+            if gained <= self._least:
+                continue
+            if heap and -heap[0][0] > gained + LEAST:
+                heapq.heappush(heap, (-gained, key, uid))
+            elif self._move_alone(pods[uid], f"{gained:+.1f} points", gained):
+                total += gained
+        return 0.0, total
+
+    @property
+    def _least(self) -> float:
+        return max(self._wishes.cost, LEAST)
+
+    def _points(self, pod: PodView) -> float:
+        self._advance()
+        return asked_without(self._draft, pod, points_gained)
+
+    def _move_alone(self, pod: PodView, why: str, gain: float) -> bool:
+        """Moves one pod to wherever the chain says; False if it may not or cannot move, or is not worth it."""
+        draft = self._draft
+        if not self._may_move(pod) or gain <= self._wishes.cost or len(draft.moves) >= self._wishes.most_moves:
+            return False
+        if any(move.pod.uid == pod.uid for move in draft.moves):
+            return False
+        mark, began = draft.mark(), len(draft.moves)
+        freed = frozenset(move.source for move, goal in zip(draft.moves, self._goal_of, strict=False) if goal in CONSOLIDATING)
+        if draft.move(pod, anywhere, freed) is None:
+            return False
+        if not self._holds():
+            draft.back_to(mark)
+            return False
+        draft.explain(began, why, gain)
+        return True
+
+
+def value_of(goal: Goal, wishes: Wishes, snapshot: Snapshot) -> tuple[NodeValue, str]:
+    """What a goal about nodes counts, and the verb of its moves. Raises UsageError for a unit that no node offers."""
+    if goal is Goal.FREE_NODES:
+        return FreeNodes(), "frees"
+    unit = wishes.unit or one_gpu(snapshot)
+    for name in unit:
+        index = snapshot.resource_index(name)
+        if index is None or not snapshot.allocatable[index].any():
+            raise UsageError(f"goal {goal.value}: no node offers {name}; say with --whole which resources one whole GPU takes")
+    if not wishes.unit and set(unit.values()) == {1}:
+        raise UsageError(
+            f"goal {goal.value}: every free {GPU} here is a whole one, so moves gain none; --whole {GPU}=8 counts eights on one node"
+        )
+    return FreeUnits(unit), "frees GPUs of"
+
+
+def place_first(draft: Draft, chain: Chain, waiting: Iterable[PodView]) -> tuple[str, ...]:
+    """Places the waiting pods that have a place, without preemption, in the order of the queue; returns their keys."""
+    placed = []
+    for pod in queue_order(chain, waiting):
+        if chain.gate(pod) is None and (node := draft.decide(pod).node) is not None:
+            bind_claims(draft.state, pod, node)
+            draft.state.assume(pod, node)
+            placed.append(pod.key)
+    return tuple(placed)
+
+
+def placed_pods(draft: Draft) -> list[PodView]:
+    """All pods on known nodes, by key."""
+    snapshot = draft.snapshot
+    return sorted((pod for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)), key=lambda pod: pod.key)
+
+
+Found = TypeVar("Found")
+
+
+def asked_without(draft: Draft, pod: PodView, question: Callable[[Decision, str], Found]) -> Found:
+    """The answer to a question about the decision for the pod, made anew, and its present node, as if this were open; nothing changes."""
+    mark = draft.mark()
+    source = draft.evict(pod)
+    draft.lift(source)
+    found = question(draft.decide(draft.again(pod)), source)
+    draft.back_to(mark)
+    return found
+
+
+def violation(decision: Decision, source: str) -> str | None:
+    """Why the pod's own node would be rejected for it now; None if it would not be."""
+    return next(iter(decision.rejections_at(source)), None)
+
+
+def points_gained(decision: Decision, source: str) -> float:
+    """How many more points the chosen node has than the pod's own, in the first tier in which they differ.
+
+    0 if they are the same node, the pod has no place, or the own node is rejected.
+    """
+    if decision.node is None or decision.node == source:
+        return 0.0
+    own, chosen = (_totals(decision, node) for node in (source, decision.node))
+    return next((there - here for here, there in zip(own, chosen, strict=False) if abs(there - here) > LEAST), 0.0)
+
+
+def _totals(decision: Decision, node: str) -> list[float]:
+    """The totals of a node by tier; empty if it is rejected."""
+    parts = decision.scores_at(node)
+    return [sum(part.weighted for part in parts if part.tier == tier) for tier in decision.tiers] if parts else []
+
+
+def anywhere(snapshot: Snapshot) -> Mask:
+    """True for every node."""
+    return np.ones(snapshot.n_nodes, np.bool_)
+
+
+def _steps(moves: Sequence[Moved], goals: Sequence[Goal]) -> tuple[tuple[Move, ...], tuple[str, ...]]:
+    """The moves with the cordons to change before each, and the nodes to open after the last."""
+    steps, closed = [], frozenset[str]()
+    for moved, goal in zip(moves, goals, strict=True):
+        steps.append(
+            Move(
+                pod=moved.pod.key,
+                uid=moved.pod.uid,
+                source=moved.source,
+                target=moved.target,
+                goal=goal,
+                why=moved.why,
+                gain=moved.gain,
+                ties=moved.ties,
+                cordon=tuple(sorted(moved.cordoned - closed)),
+                uncordon=tuple(sorted(closed - moved.cordoned)),
+            )
+        )
+        closed = moved.cordoned
+    return tuple(steps), tuple(sorted(closed))

@@ -1,0 +1,90 @@
+"""`wharf rebalance`: reports, goals, exit codes and bad input."""
+
+import json
+
+import pytest
+import yaml
+
+import wharfinger
+
+CLUSTER = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: node-a}, status: {allocatable: {cpu: "4", pods: "9"}}}
+- {apiVersion: v1, kind: Node, metadata: {name: node-b}, status: {allocatable: {cpu: "4", pods: "9"}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: web, ownerReferences: [{kind: ReplicaSet, name: web-5d, controller: true}]}
+  spec: {nodeName: node-a, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: alone}
+  spec: {nodeName: node-b, containers: [{name: c}]}
+"""
+
+
+@pytest.fixture
+def snapshot(tmp_path):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    return path
+
+
+def test_a_line_says_what_each_step_does_and_the_summary_what_is_reached(wharf, snapshot):
+    code, out, err = wharf("rebalance", "--goal", "free-nodes", "--snapshot", snapshot)
+    assert code == 0
+    assert out.splitlines()[:2] == ["STEP  POD          FROM    TO      WHY", "   1  default/web  node-a  node-b  frees node-a"]
+    assert "free nodes: 0 → 1 by 1 move\n" in out
+    assert "1  may not: no controller would create it again" in out
+    assert "holds no PodDisruptionBudget" in err
+
+
+def test_the_exit_code_tells_of_moves(wharf, snapshot):
+    assert wharf("rebalance", "--goal", "free-nodes", "--exit-code", "--snapshot", snapshot)[0] == 1
+    assert wharf("rebalance", "--goal", "violations", "--exit-code", "--snapshot", snapshot)[0] == 0
+
+
+def test_json_and_yaml_say_the_same_and_everything(wharf, snapshot):
+    _, out, _ = wharf("rebalance", "--goal", "free-nodes", "--goal", "points", "--cost", "0.5", "--format", "json", "--snapshot", snapshot)
+    _, other, _ = wharf(
+        "rebalance", "--goal", "free-nodes", "--goal", "points", "--cost", "0.5", "--format", "yaml", "--snapshot", snapshot
+    )
+    value = json.loads(out)
+    assert yaml.safe_load(other) == value
+    assert [goal["goal"] for goal in value["goals"]] == ["free-nodes", "points"]
+    (move,) = value["moves"]
+    assert (move["pod"], move["source"], move["target"], move["cordon"], value["uncordon"]) == (
+        "default/web",
+        "node-a",
+        "node-b",
+        ["node-a"],
+        ["node-a"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ((), "which goal? Give one or several with --goal: violations, free-nodes"),
+        (("--goal", "free-gpus"), "no node offers nvidia.com/gpu"),
+        (("--goal", "free-gpus", "--whole", "cpu"), "--whole cpu: expected RESOURCE=AMOUNT"),
+        (("--goal", "free-gpus", "--whole", "cpu=0"), "the amount must be above 0"),
+        (("--goal", "free-gpus", "--whole", "cpu=x"), "cpu: "),
+        (("--goal", "points", "--min-age", "soon"), "--min-age: expected a duration"),
+        (("--goal", "points", "--namespace", "shop"), "--namespace shop: the cluster has no pod there"),
+        (("--goal", "points", "--cost", "nan"), "--cost"),
+        (("--goal", "points", "-f", "pod.yaml"), "--pods has no meaning here"),
+    ],
+)
+def test_wrong_input_is_named(wharf, snapshot, flags, message):
+    code, out, err = wharf("rebalance", *flags, "--snapshot", snapshot)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_the_function_gives_what_the_verb_prints(snapshot):
+    found = wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["free-nodes"])
+    assert [(move.pod, move.target) for move in found.moves] == [("default/web", "node-b")]
+    with pytest.raises(wharfinger.UsageError, match="which goal"):
+        wharfinger.rebalance((), wharfinger.load_snapshot(snapshot), ["more"])
