@@ -14,7 +14,6 @@ from wharfinger.cli import question, streams, usage
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.cli.verbs.drain import NO_BUDGETS
 from wharfinger.errors import UsageError
-from wharfinger.explain import layout
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.simulate.cluster import Cluster
