@@ -14,6 +14,7 @@ from wharfinger.cli import question, streams, usage
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.cli.verbs.drain import NO_BUDGETS
 from wharfinger.errors import UsageError
+from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
 from wharfinger.simulate.cluster import Cluster
@@ -24,34 +25,34 @@ from wharfinger.what_if.rebalance import NOUNS, Goal, Move, Reached, Rebalance, 
 def table(found: Rebalance) -> str:
     """The report for people: a line per step, then what is reached and why the other pods stay."""
     rows = [(f"{number:,}", *_row(move)) for number, move in enumerate(found.moves, 1)]
-    listed = layout.columns([("STEP", "POD", "FROM", "TO", "WHY"), *rows], right=frozenset({0})) if rows else ""
+    listed = wording.columns([("STEP", "POD", "FROM", "TO", "WHY"), *rows], right=frozenset({0})) if rows else ""
     return "\n".join(part for part in (listed, "\n".join(_summary(found)) + "\n") if part)
 
 
 def _row(move: Move) -> tuple[str, str, str, str]:
-    ties = f" (or {layout.count(move.ties - 1, 'equal node')})" if move.ties > 1 else ""
+    ties = f" (or {wording.count(move.ties - 1, 'equal node')})" if move.ties > 1 else ""
     return move.pod, move.source, f"{move.target}{ties}", move.why
 
 
 def _summary(found: Rebalance) -> Iterator[str]:
     for reached in found.goals:
-        yield f"{NOUNS[reached.goal]}: {_reached(reached)} by {layout.count(reached.moves, 'move')}"
+        yield f"{NOUNS[reached.goal]}: {_reached(reached)} by {wording.count(reached.moves, 'move')}"
     if found.moves:
-        yield f"at most {layout.count(found.most_cordoned, 'node')} cordoned at a time; all are opened again at the end"
+        yield f"at most {wording.count(found.most_cordoned, 'node')} cordoned at a time; all are opened again at the end"
     if found.placed_first:
-        yield f"{layout.count(len(found.placed_first), 'pending pod')} placed before the first move: {', '.join(found.placed_first)}"
+        yield f"{wording.count(len(found.placed_first), 'pending pod')} placed before the first move: {', '.join(found.placed_first)}"
     yield from (f"not ended: {sentence}" for sentence in found.left)
-    yield f"{layout.count(found.movable, 'pod')} may move"
+    yield f"{wording.count(found.movable, 'pod')} may move"
     rows = [(f"{count:,}", f"may not: {reason}") for reason, count in found.staying.items()]
     if rows:
-        yield from layout.columns(rows, right=frozenset({0}), indent="  ").splitlines()
+        yield from wording.columns(rows, right=frozenset({0}), indent="  ").splitlines()
     yield from usage.lines(found.before, found.after)
 
 
 def _reached(reached: Reached) -> str:
     if reached.goal is Goal.POINTS:
-        return layout.number(reached.after)
-    return f"{layout.number(reached.before)} → {layout.number(reached.after)}"
+        return wording.number(reached.after)
+    return f"{wording.number(reached.before)} → {wording.number(reached.after)}"
 
 
 def _value(found: Rebalance, cluster: Cluster) -> dict[str, Any]:
