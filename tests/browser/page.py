@@ -27,6 +27,7 @@ from wharfinger.model.reading.decode import convert
 from wharfinger.policies.folder import FolderSource
 from wharfinger.policies.ledger import Supply
 from wharfinger.policies.store import PolicyStore
+from wharfinger.scheduler.live_explanation import LiveExplanations
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.simulate.workloads import node_manifests
@@ -131,7 +132,11 @@ class SchedulerPage:
         )
         told = policies_shown(store, known)
         self.page = live_page(known, told, self.recent, reloads, clock=clock, emit=subscribers.emit, to_anybody=False)
-        routes = [*policies.routes(told), *decisions.routes(decisions_shown(self.recent, known, clock)), *pages.routes(self.page)]
+        routes = [
+            *policies.routes(told),
+            *decisions.routes(decisions_shown(self.recent, known, LiveExplanations(clock))),
+            *pages.routes(self.page),
+        ]
         async with Server(application(Checks(), CollectorRegistry(), None, routes)) as self._server:
             self.cluster.connect(self.scheduler.sink)
             await self._run(store)

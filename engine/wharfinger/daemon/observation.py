@@ -122,9 +122,8 @@ def _series(daemon: Daemon) -> Values:
     return values
 
 
-def decisions_shown(recent: RecentDecisions, health: Health, clock: Clock, *, to_anybody: bool = False) -> Decisions:
+def decisions_shown(recent: RecentDecisions, health: Health, explanations: LiveExplanations, *, to_anybody: bool = False) -> Decisions:
     """The data of the pages about decisions."""
-    explanations = LiveExplanations(clock)
 
     async def explain(pod: str, nodes: list[str]) -> tuple[Mapping[str, Any], str]:
         daemon = health.daemon

@@ -7,22 +7,27 @@ not answer, or while a kind may not be listed: pods are still placed then, but a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wharfinger.framework.policy_status import MetricStatus
+from wharfinger.errors import WharfingerError
+from wharfinger.framework.policy_status import MetricStatus, Mode, PolicyStatus
 from wharfinger.kube import wire
 from wharfinger.kube.connection import Connection
 from wharfinger.kube.wire import NODES, PODS, Resource
+from wharfinger.language.report.wording import count
 from wharfinger.model import objects
+from wharfinger.model.objects.metadata import time_text
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.policies.shadow import ShadowReport
 from wharfinger.policies.store import PolicyStore
 from wharfinger.scheduler.cache_comparison import compare
+from wharfinger.scheduler.live_explanation import LiveExplanations
+from wharfinger.web import policies
 from wharfinger.web.app import Checks
-from wharfinger.web.policies import Policies
+from wharfinger.web.policies import ExplainPolicy, Policies
 
 if TYPE_CHECKING:
     from wharfinger.daemon.compose import Daemon
@@ -57,8 +62,10 @@ class Health:
         return "; ".join(f"{kind}: {said}" for kind, said in sorted(refused.items())) or None
 
 
-def policies_shown(store: PolicyStore, health: Health, *, to_anybody: bool = False) -> Policies:
-    """The data of the pages about policies."""
+def policies_shown(
+    store: PolicyStore, health: Health, explanations: LiveExplanations | None = None, *, to_anybody: bool = False
+) -> Policies:
+    """The data of the pages about policies; without `explanations` no page explains a policy."""
 
     def shadows() -> Mapping[str, Mapping[str, Any]]:
         daemon = health.daemon
@@ -67,7 +74,48 @@ def policies_shown(store: PolicyStore, health: Health, *, to_anybody: bool = Fal
     def metrics() -> Sequence[MetricStatus]:
         return () if health.daemon is None else health.daemon.signals.metrics
 
-    return Policies(metrics=metrics, statuses=lambda: store.statuses, sources=lambda: store.sources, shadows=shadows, to_anybody=to_anybody)
+    return Policies(
+        metrics=metrics,
+        statuses=lambda: store.statuses,
+        sources=lambda: store.sources,
+        shadows=shadows,
+        explain=None if explanations is None else _explain_policy(store, health, explanations),
+        to_anybody=to_anybody,
+    )
+
+
+def _explain_policy(store: PolicyStore, health: Health, explanations: LiveExplanations) -> ExplainPolicy:
+    async def explain(name: str) -> tuple[Mapping[str, Any], str]:
+        daemon = health.daemon
+        if daemon is None or daemon.scheduler.missing_kinds:
+            raise WharfingerError("the cluster is not known yet")
+        profile, found = await explanations.of_policy(daemon.scheduler, store.active, name)
+        status = next((status for status in store.statuses if status.name == name and status.revision == found.revision), None)
+        report = daemon.shadows.reports.get(name) if status is not None and status.mode is Mode.SHADOW else None
+        metrics = [metric for metric in daemon.signals.metrics if metric.policy == name]
+        told = [*_told(profile, status, report), *(f"  {metric}" for metric in metrics)]
+        plain = {
+            "profile": profile,
+            "status": None if status is None else policies.plain(status, metrics),
+            "shadow": None if report is None else _plain(report),
+            **found.plain(),
+        }
+        return plain, str(found) + "".join(f"{line}\n" for line in told)
+
+    return explain
+
+
+def _told(profile: str, status: PolicyStatus | None, report: ShadowReport | None) -> Iterator[str]:
+    """The state of a policy in sentences."""
+    if status is not None:
+        since = "" if status.since is None else f" since {time_text(status.since)}"
+        yield f"  {status.state} in profile {profile}{since}, from {status.source}: {status.key}"
+    if status is not None and status.suspended:
+        yield f"  suspended: {status.suspended}"
+    if report is not None:
+        compared = report.agreed + report.disagreed
+        otherwise = f"{report.disagreed:,} of {count(compared, 'decision')} otherwise"
+        yield f"  as a shadow it would have decided {otherwise}; {report.unseen:,} not compared"
 
 
 def _plain(report: ShadowReport) -> Mapping[str, Any]:

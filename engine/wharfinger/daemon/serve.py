@@ -31,6 +31,7 @@ from wharfinger.kube.refusals import Backoff
 from wharfinger.language.semantics.authority import TenantRights
 from wharfinger.operator.compose import Operator
 from wharfinger.policies.store import PolicyStore
+from wharfinger.scheduler.live_explanation import LiveExplanations
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import requests_seen, reviews_seen
 from wharfinger.telemetry.timing import LoopSteps
@@ -137,11 +138,12 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
 ) -> None:
     """Serves health, metrics and all pages until the context ends."""
     debug = Debug(cache=partial(_cache, health, connection), from_anywhere=settings.remote_debugging)
-    told = policies_shown(store, health, to_anybody=settings.remote_ui)
+    explanations = LiveExplanations(clock)
+    told = policies_shown(store, health, explanations, to_anybody=settings.remote_ui)
     page = live_page(
         health, told, observation.recent, observation.reloads, clock=clock, emit=observation.subscribers.emit, to_anybody=settings.remote_ui
     )
-    shown = decisions_shown(observation.recent, health, clock, to_anybody=settings.remote_ui)
+    shown = decisions_shown(observation.recent, health, explanations, to_anybody=settings.remote_ui)
     pages = [*policies.routes(told), *decisions.routes(shown), *ui.routes(page)]
     app = application(health.checks, observation.metrics.registry, debug, pages)
     server = await opened.enter_async_context(Server(app, settings.bind_address, settings.port))

@@ -65,24 +65,31 @@ class Cause:
     after: Said
 
     def __str__(self) -> str:
+        return self.sentence()
+
+    def sentence(self, before: str = "before") -> str:
+        """The cause in words; `before` is what the side before is called."""
         if self.kind is Kind.FILTER:
-            return f"{self.rule} {self._filter()}"
+            return f"{self.rule} {self._filter(before)}"
         if self.kind is Kind.SCORE:
-            return f"{self.rule}: {self._points(self.after)}; before {self._points(self.before)}"
+            return f"{self.rule}: {self._points(self.after)}; {before} {self._points(self.before)}"
         if self.kind is Kind.ORDER:
             return f"{self.nodes[0]} and {self.nodes[1]} are equally good: the {self.rule} decides"
         return "preemption makes room elsewhere"
 
-    def _filter(self) -> str:
-        rejecting, other, then, now = (
-            (self.after, self.before, "rejects", "before") if self.after.sentences else (self.before, self.after, "rejected", "now")
-        )
-        return f"{then} {self.node}: {'; '.join(rejecting.sentences)}; {now} {'it passes' if other.present else NO_RULE}"
+    def _filter(self, before: str) -> str:
+        if self.after.sentences:
+            return f"rejects {self.node}: {'; '.join(self.after.sentences)}; {before} {_passes(self.before)}"
+        return f"rejected {self.node}: {'; '.join(self.before.sentences)}; now {_passes(self.after)}"
 
     def _points(self, said: Said) -> str:
         if said.points is None:
             return NO_RULE
         return ", ".join(f"{wording.number(points)} at {node}" for points, node in zip(said.points, self.nodes, strict=True))
+
+
+def _passes(said: Said) -> str:
+    return "it passes" if said.present else NO_RULE
 
 
 def causes(before: Decision, after: Decision, snapshot: Snapshot, commentaries: tuple[PolicyCommentary, PolicyCommentary]) -> list[Cause]:

@@ -71,7 +71,7 @@ def explained(chain: Chain, state: ClusterState, pod: PodView, now: float, nodes
     `state` is changed: a pod that is placed in it is taken out. Raises UnknownObject for a node that is not there.
     """
     bound_to = pod.node_name
-    waiting = _waiting(pod)
+    waiting = unbound(pod)
     if state.is_placed(pod.uid):
         state.remove_pod(pod)
     snapshot = state.snapshot(now)
@@ -83,7 +83,7 @@ def explained(chain: Chain, state: ClusterState, pod: PodView, now: float, nodes
     )
 
 
-def _waiting(pod: PodView) -> PodView:
+def unbound(pod: PodView) -> PodView:
     """The pod as it was before it was bound."""
     return pod if not pod.object.spec.node_name else PodView(replace(pod.object, spec=replace(pod.object.spec, node_name="")))
 

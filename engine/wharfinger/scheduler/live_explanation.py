@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from wharfinger.errors import UnknownObject, UsageError, WharfingerError
 from wharfinger.event_loop import BuildThread, in_slices
 from wharfinger.explain.explained_pod import ExplainedPod, explained
+from wharfinger.explain.explained_policy import ExplainedPolicy, explained_policy
+from wharfinger.framework.chain import Chain, with_policies
 from wharfinger.language.report import wording
 from wharfinger.model.state.cluster_state import copied
+from wharfinger.policies.active import ActivePolicies
 
 if TYPE_CHECKING:
-    from wharfinger.framework.chain import Chain
     from wharfinger.framework.ports import Clock
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.scheduler.scheduler import Scheduler
@@ -31,7 +33,7 @@ class ExplanationBusy(WharfingerError):
 
 
 class LiveExplanations:
-    """Explains the pods of one scheduler."""
+    """Explains the pods and policies of one scheduler."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -50,7 +52,47 @@ class LiveExplanations:
                 state = await in_slices(copied(scheduler.state.snapshot(now)), self._clock)
                 return await self._thread.run(explained, chain, state, pod, now, nodes)
         except TimeoutError:
-            raise ExplanationBusy(f"no explanation within {PATIENCE:g} s; too many are asked for, ask again later") from None
+            raise ExplanationBusy(_BUSY) from None
+
+    async def of_policy(self, scheduler: Scheduler, active: ActivePolicies, name: str) -> tuple[str, ExplainedPolicy]:
+        """(profile, the report about the policy of that name as it stands now); of one that decides rather than of a shadow policy.
+
+        UnknownObject for a policy that is not in force, ExplanationBusy after `PATIENCE`.
+        """
+        profile, chain, without = _in_force(active, name)
+        try:
+            async with asyncio.timeout(PATIENCE), self._turn:
+                now = float(int(self._clock.now()))
+                waiting = [pod for pod in scheduler.known_pods if _waits(scheduler, pod, profile)]
+                state = await in_slices(copied(scheduler.state.snapshot(now)), self._clock)
+                return profile, await self._thread.run(explained_policy, chain, without, state, name, waiting)
+        except TimeoutError:
+            raise ExplanationBusy(_BUSY) from None
+
+
+_BUSY = f"no explanation within {PATIENCE:g} s; too many are asked for, ask again later"
+
+
+def _in_force(active: ActivePolicies, name: str) -> tuple[str, Chain, Chain]:
+    """(the first profile with a policy of that name, its chain with the policy, the chain without it)."""
+    for profile, chain in active.chains.items():
+        if any(policy.name == name for policy in chain.policies):
+            return profile, chain, with_policies(chain, [policy for policy in chain.policies if policy.name != name])
+    for profile, shadows in active.shadows.items():
+        if name in shadows:
+            return profile, shadows[name], active.chains[profile]
+    known = {policy.name for chain in active.chains.values() for policy in chain.policies}
+    known |= {shadow for shadows in active.shadows.values() for shadow in shadows}
+    meant = wording.closest(name, known)
+    raise UnknownObject(f"no policy {name} is in force" + (f"; did you mean {meant}?" if meant else ""))
+
+
+def _waits(scheduler: Scheduler, pod: PodView, profile: str) -> bool:
+    """True if the pod waits for a node from that profile."""
+    if pod.node_name or pod.finished or pod.terminating or scheduler.state.is_placed(pod.uid):
+        return False
+    own = scheduler.profiles.of(pod)
+    return own is not None and own.name == profile
 
 
 def _question(scheduler: Scheduler, key: str) -> tuple[PodView, Chain]:

@@ -1,12 +1,13 @@
-"""`/policies` and `/policies/<name>/shadow`: the state of each policy, as JSON for programs and as a page for people.
+"""`/policies`, `/policies/<name>/shadow` and `/policies/<name>/explain`: the state of each policy, and what it does.
 
-A browser gets the page; with another `Accept`, or `?format=json`, the answer is JSON. Texts of others on the page are escaped.
+`/policies` is JSON for programs and a page for people: a browser gets the page; with another `Accept`, or `?format=json`, the answer is
+JSON. Texts of others on the page are escaped. An explanation is JSON, or text with `?format=text`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 from urllib.parse import quote
@@ -16,14 +17,21 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.policy_status import Finding, MetricStatus, PolicyStatus, SourceStatus
 from wharfinger.model.objects.metadata import time_text
-from wharfinger.web.debug import guarded
+from wharfinger.web.debug import Answer, guarded
+
+ExplainPolicy = Callable[[str], Awaitable[tuple[Mapping[str, Any], str]]]
+"""What the policy of a name does on the cluster now: as plain values, and as text.
+
+UnknownObject when no such policy is in force, another WharfingerError if it cannot be said now.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """The data: the policies, their sources, and the report of each shadow policy as plain values by name.
+    """The data: the policies, their sources, the report of each shadow policy as plain values by name, and explanations.
 
     Shown to this machine only, unless `to_anybody`: findings quote texts, and name labels and pods of all namespaces.
     """
@@ -32,6 +40,7 @@ class Policies:
     sources: Callable[[], Sequence[SourceStatus]]
     shadows: Callable[[], Mapping[str, Mapping[str, Any]]]
     metrics: Callable[[], Sequence[MetricStatus]] = tuple
+    explain: ExplainPolicy | None = None
     to_anybody: bool = False
 
 
@@ -50,8 +59,21 @@ def routes(policies: Policies) -> list[Route]:
             return PlainTextResponse(f"there is no shadow policy {name}; {others}\n", 404)
         return _json(shadows[name])
 
-    found = {"/policies": listed, "/policies/{name:path}/shadow": shadow}
+    found: dict[str, Answer] = {"/policies": listed, "/policies/{name:path}/shadow": shadow}
+    if policies.explain is not None:
+        found["/policies/{name:path}/explain"] = _explanation(policies.explain)
     return [Route(path, answer if policies.to_anybody else guarded(answer, "remoteUi")) for path, answer in found.items()]
+
+
+def _explanation(explain: ExplainPolicy) -> Answer:
+    async def explained(request: Request) -> Response:
+        try:
+            found, said = await explain(request.path_params["name"])
+        except WharfingerError as error:
+            return PlainTextResponse(f"{error}\n", 404 if isinstance(error, UnknownObject) else 503)
+        return PlainTextResponse(said) if request.query_params.get("format") == "text" else _json(found)
+
+    return explained
 
 
 def all_of(policies: Policies) -> list[dict[str, Any]]:

@@ -105,7 +105,7 @@ def test_what_holds_a_pod_back_comes_before_what_would_be_decided(wharf, cluster
     [
         (("pod", "bigg"), "there is no pod default/bigg; did you mean default/big?"),
         (("pod", "done"), "has ended (Succeeded)"),
-        (("node", "n1"), "only pods can be explained"),
+        (("node", "n1"), "a pod or a policy can be explained"),
         (("pod", "a/b/c"), "expected NAME or NAMESPACE/NAME"),
         (("pod", "/c"), "expected NAME or NAMESPACE/NAME"),
         (("pod", "big", "--node", "n9"), "there is no node n9"),
@@ -149,3 +149,43 @@ def test_what_a_running_scheduler_is_not_told_is_refused(wharf, flag, says):
     code, _, err = wharf("explain", "pod", "web", flag, "x")
     assert code == 2
     assert says in err
+
+
+POLICY = 'policy "roomy"\nfor pods where pod.namespace == "shop"\nfilter big { require node.allocatable.cpu > 3cpu else "too small" }\n'
+
+
+@pytest.fixture
+def policy(tmp_path):
+    path = tmp_path / "roomy.policy"
+    path.write_text(POLICY)
+    return str(path)
+
+
+def test_a_policy_is_explained_on_a_snapshot(wharf, cluster, policy):
+    code, out, _ = wharf("explain", "policy", "roomy", "--snapshot", cluster, "--policy", policy)
+    assert code == 0
+    assert '  governs 1 of 3 pods, 0 of them waiting, e.g. shop/fits\n    for pods where pod.namespace == "shop"\n' in out
+    assert "        1     1  roomy/big, e.g. n1 for shop/fits: too small\n" in out
+
+    code, out, _ = wharf("explain", "policy", "roomy", "--snapshot", cluster, "--policy", policy, "--format", "json")
+    assert (code, json.loads(out)["filters"][0]["example"]) == (0, ["shop/fits", "n1"])
+
+
+def test_a_running_scheduler_is_asked_about_a_policy(wharf, scheduler):
+    url, answers = scheduler
+    answers["/policies/a%2Fb/explain?format=text"] = (200, "told\n")
+    assert wharf("explain", "policy", "a/b", "--url", url) == (0, "told\n", "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["rommy"], "there is no policy rommy; did you mean roomy?"),
+        (["elsewhere"], "there is no policy elsewhere; there are roomy"),
+        (["roomy", "--node", "n1"], "--node is about a pod"),
+    ],
+)
+def test_what_is_refused_about_a_policy(wharf, cluster, policy, flags, said):
+    code, out, err = wharf("explain", "policy", *flags, "--snapshot", cluster, "--policy", policy)
+    assert (code, out) == (2, "")
+    assert said in err

@@ -14,11 +14,12 @@ from wharfinger.daemon.settings import DecisionLogSettings, Settings, TracingSet
 from wharfinger.emit import ignore
 from wharfinger.errors import UsageError, WharfingerError
 from wharfinger.event_loop import SystemClock
+from wharfinger.scheduler.live_explanation import LiveExplanations
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 
 
 def test_nothing_is_explained_before_the_cluster_is_known():
-    shown = decisions_shown(RecentDecisions(lambda: 0.0, Timer()), Health(), SystemClock())
+    shown = decisions_shown(RecentDecisions(lambda: 0.0, Timer()), Health(), LiveExplanations(SystemClock()))
     with pytest.raises(WharfingerError, match="the cluster is not known yet"):
         asyncio.run(shown.explain("default/a", []))
 
@@ -115,7 +116,7 @@ def test_an_explanation_begins_with_what_was_decided_last():
 
     async def ask():
         running.cluster.connect(running.scheduler.sink)
-        shown = decisions_shown(recent, health, running.clock)
+        shown = decisions_shown(recent, health, LiveExplanations(running.clock))
         before = await shown.explain("default/a", [])
         subscribed(recent.handlers).emit(attempt(view("a"), result="unschedulable", node=None, message="0/0 nodes"))
         return before, await shown.explain("default/a", [])

@@ -7,6 +7,7 @@ from tests.unit.scheduler.running import Running, node, pod
 from tests.unit.simulate.clusters import policy
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.framework.chain import assemble
+from wharfinger.policies.active import ActivePolicies
 from wharfinger.scheduler.live_explanation import LiveExplanations
 
 TEXT = """
@@ -131,3 +132,36 @@ def test_pods_that_nothing_can_be_said_about(key, error, says):
 def test_a_node_that_is_not_there_is_named():
     with pytest.raises(UnknownObject, match="there is no node n2"):
         explained(running_on(node("n"), pod("web")), "default/web", ["n2"])
+
+
+CLOSED = 'policy "mix"\nfor pods where pod.namespace == "default"\nfilter off { reject node.name == "a" else "closed" }'
+
+
+def explained_policy(running, active, name):
+    async def ask():
+        scheduling = asyncio.ensure_future(running.scheduler.run())
+        await running.calm()
+        try:
+            return await LiveExplanations(running.clock).of_policy(running.scheduler, active, name)
+        finally:
+            running.scheduler.stop()
+            await running.calm()
+            scheduling.cancel()
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("shadow", [False, True])
+def test_a_policy_in_force_is_explained_on_a_copy_of_the_state(shadow):
+    with_it, plain = assemble([policy(CLOSED)]), assemble()
+    chain = plain if shadow else with_it
+    running = running_on(node("a", cpu="4"), pod("old", cpu="1", nodeName="a"), pod("new", cpu="9"), chain=chain)
+    shadows = {"wharfinger": {"mix": with_it}} if shadow else {"wharfinger": {}}
+    active = ActivePolicies(chains={"wharfinger": chain}, shadows=shadows)
+    profile, found = explained_policy(running, active, "mix")
+    assert profile == "wharfinger"
+    assert (found.governed.pods, found.governed.waiting) == (2, 1)
+    assert [(each.pod, each.without, each.chosen) for each in found.differing] == [("default/old", "a", None)]
+    assert running.scheduler.state.is_placed(running.scheduler.known_pod("default/old").uid)
+    with pytest.raises(UnknownObject, match="no policy mixx is in force; did you mean mix"):
+        explained_policy(running, active, "mixx")

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from tests.unit.web.asking import FAR, asking
+from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.policy_status import Finding, Mode, PolicyStatus, Result, SourceStatus
 from wharfinger.web.policies import Policies, routes
 
@@ -91,3 +92,33 @@ def test_only_the_machine_itself_may_ask_unless_it_is_opened(path):
     assert [client.get(path).status_code for client in (near, far, opened)] == [answer, 403, answer]
     assert "remoteUi: true" in far.get(path).text
     assert near.get(path, headers={"host": "rebound.example"}).status_code == 403
+
+
+def explaining(answer):
+    async def explain(name):
+        if isinstance(answer, Exception):
+            raise answer
+        return {"policy": name}, f"{name} does this\n"
+
+    policies = Policies(statuses=list, sources=list, shadows=dict, explain=explain)
+    return asking(extra_routes=routes(policies))
+
+
+def test_a_policy_is_explained_as_values_and_as_text():
+    client = explaining(None)
+    assert client.get("/policies/team/a/explain").json() == {"policy": "team/a"}
+    assert client.get("/policies/team%2Fa/explain?format=text").text == "team/a does this\n"
+
+
+@pytest.mark.parametrize(("error", "status"), [(UnknownObject("no policy a is in force"), 404), (WharfingerError("later"), 503)])
+def test_a_policy_that_cannot_be_explained_is_a_sentence(error, status):
+    answer = explaining(error).get("/policies/a/explain")
+    assert (answer.status_code, answer.text) == (status, f"{error}\n")
+
+
+def test_explanations_are_shown_to_this_machine_only():
+    async def explain(name):
+        return {}, name
+
+    policies = Policies(statuses=list, sources=list, shadows=dict, explain=explain)
+    assert asking(extra_routes=routes(policies), client=FAR).get("/policies/a/explain").status_code == 403

@@ -1,4 +1,4 @@
-"""`wharf explain pod`: why a pod is where it is, or is nowhere, and what would have to change."""
+"""`wharf explain`: why a pod is where it is, or is nowhere; whom a policy governs, and what it rejects and changes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ import typer
 from wharfinger.cli import chosen_policies, live_cluster, options, running_process, streams
 from wharfinger.errors import UnknownObject, UsageError
 from wharfinger.explain.explained_pod import ExplainedPod, explained
-from wharfinger.framework.chain import assemble
+from wharfinger.explain.explained_policy import ExplainedPolicy, explained_policy
+from wharfinger.framework.chain import Chain, assemble, with_policies
 from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate.cluster import Cluster
+
+PODS = ("pod", "pods", "po")
+POLICIES = ("policy", "policies")
 
 
 class Format(Enum):
@@ -27,8 +31,8 @@ class Format(Enum):
 
 
 def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
-    kind: Annotated[str, typer.Argument(metavar="pod", help="What to explain: pod.")],
-    name: Annotated[str, typer.Argument(metavar="[NAMESPACE/]NAME", help="Which one; without a namespace, the one called default.")],
+    kind: Annotated[str, typer.Argument(metavar="pod|policy", help="What to explain: pod or policy.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which one; a pod of a namespace other than default is NAMESPACE/NAME.")],
     url: running_process.Url = running_process.HERE,
     snapshot: Annotated[list[str] | None, options.SNAPSHOT] = None,
     live: Annotated[bool, typer.Option("--live", help="Decide here, on the cluster that the kubeconfig names.")] = False,
@@ -49,24 +53,41 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     ] = None,
     output: Annotated[Format, typer.Option("--format", help="How the explanation is printed.")] = Format.TEXT,
 ) -> int:
-    """Say why a pod is on its node, why not on others, and what would have to change. Changes nothing anywhere.
+    """Say why a pod is on its node, why not on others, and what would have to change; or what a policy does. Changes nothing anywhere.
 
-    Asks the scheduler that runs at --url. With --snapshot or --live the decision is made here, by the policies given with --policy.
+    Of a policy: whom it governs, which nodes it rejects for them now, for whom it makes a difference, and what it costs. Asks the scheduler
+    that runs at --url. With --snapshot or --live the decisions are made here, by the policies given with --policy.
     """
-    if kind not in {"pod", "pods", "po"}:
-        raise UsageError(f"{kind}: only pods can be explained: wharf explain pod NAMESPACE/NAME")
-    key = _key(name)
+    if kind not in {*PODS, *POLICIES}:
+        raise UsageError(f"{kind}: a pod or a policy can be explained: wharf explain pod NAMESPACE/NAME, wharf explain policy NAME")
+    if kind in POLICIES and node:
+        raise UsageError("--node is about a pod: wharf explain pod NAMESPACE/NAME --node NODE")
+    path = f"/explain/{quote(_key(name))}" if kind in PODS else f"/policies/{quote(name, safe='')}/explain"
     if not (snapshot or live):
         _refuse_policies(policy, param, config, scheduler_name)
         _refuse_ways_in(kubeconfig, context)
-        streams.out(_asked(url, key, node or [], output))
+        streams.out(_asked(url, path, node or [], output))
         return 0
     chain = assemble(chosen_policies.compiled(policy, param), chosen_policies.chosen(config, scheduler_name))
+    if kind in POLICIES:
+        _known(chain, name)
     found = live_cluster.cluster_of(snapshot or [], kubeconfig, context, live=live, skip_invalid=False)
-    pod = _pod(found, key)
-    told = explained(chain, found.state, pod, found.state.snapshot().now, node or [])
-    streams.out(_shown(told, output))
+    if kind in PODS:
+        pod = _pod(found, _key(name))
+        streams.out(_shown(explained(chain, found.state, pod, found.state.snapshot().now, node or []), output))
+    else:
+        without = with_policies(chain, [each for each in chain.policies if each.name != name])
+        streams.out(_shown(explained_policy(chain, without, found.state, name, found.pending), output))
     return 0
+
+
+def _known(chain: Chain, name: str) -> None:
+    """Raises UnknownObject unless the chain has a policy of that name."""
+    names = [policy.name for policy in chain.policies]
+    if name not in names:
+        meant = wording.closest(name, names)
+        others = f"there are {', '.join(names)}" if names else "give some with --policy"
+        raise UnknownObject(f"there is no policy {name}; " + (f"did you mean {meant}?" if meant else others))
 
 
 def _key(name: str) -> str:
@@ -89,9 +110,9 @@ def _refuse_ways_in(*given: str | None) -> None:
         raise UsageError("--kubeconfig and --context say which cluster --live is about; a running scheduler is asked at its --url")
 
 
-def _asked(url: str, key: str, nodes: list[str], output: Format) -> str:
+def _asked(url: str, path: str, nodes: list[str], output: Format) -> str:
     query = "&".join([f"format={output.value}", *(f"node={quote(node, safe='')}" for node in nodes)])
-    return running_process.text(url, f"/explain/{quote(key)}?{query}")
+    return running_process.text(url, f"{path}?{query}")
 
 
 def _pod(found: Cluster, key: str) -> PodView:
@@ -104,5 +125,5 @@ def _pod(found: Cluster, key: str) -> PodView:
     return pods[key]
 
 
-def _shown(told: ExplainedPod, output: Format) -> str:
+def _shown(told: ExplainedPod | ExplainedPolicy, output: Format) -> str:
     return str(told) if output is Format.TEXT else json.dumps(told.plain(), indent=2, ensure_ascii=False, default=str) + "\n"
