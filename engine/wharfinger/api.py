@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,10 @@ from wharfinger.what_if.drain import Drain
 from wharfinger.what_if.movable import Limits
 from wharfinger.what_if.rebalance import Rebalance, Wishes
 from wharfinger.what_if.replacement import replaced_pods
+from wharfinger.what_if.tune import knobs, workloads
+from wharfinger.what_if.tune.objectives import objective
+from wharfinger.what_if.tune.search import Tuned, tuned
+from wharfinger.what_if.tune.trials import processes
 
 Pod = PodView | Mapping[str, Any]
 
@@ -206,6 +211,30 @@ def rebalance(  # noqa: PLR0913 — the keywords are independent choices
         limits=Limits(namespaces=frozenset(namespaces), youngest=min_age),
     )
     return rebalancing.rebalance(chain.assemble(policies, config), cluster.state, wishes, cluster.pending)
+
+
+def tune(  # noqa: PLR0913 — the keywords are independent choices
+    policies: Sequence[CompiledPolicy],
+    cluster: Cluster,
+    objectives: Sequence[str],
+    *,
+    search: Sequence[str] = (),
+    held_out: float = 0.5,
+    trials: int = 200,
+    seed: int = 0,
+    jobs: int = 1,
+    config: ChainConfig | None = None,
+) -> Tuned:
+    """The numbers of policies that make the objectives small when the cluster's pending pods are placed; needs the extra `tune`.
+
+    `search` names params and weights, `NAME` or `NAME=LOW..HIGH`; without any, all are searched. A part of the nodes and pods is held out
+    of the search. With more than one of `jobs`, the trials run in processes, which import the main module of the program.
+    """
+    workload = workloads.waiting("cluster", cluster.state, cluster.pending, config)
+    searched, kept = workloads.parted([workload], held_out, seed)
+    numbers = knobs.chosen(knobs.found(policies, chain.assemble(policies, config)), search, policies)
+    goals = [objective(text) for text in objectives]
+    return tuned(policies, numbers, goals, searched, kept, partial(processes, jobs=jobs), most=trials, seed=seed)
 
 
 def _view(pod: Pod) -> PodView:

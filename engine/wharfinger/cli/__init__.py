@@ -40,6 +40,7 @@ ORDER = (
     "capacity",
     "drain",
     "rebalance",
+    "tune",
     "snapshot",
     "explain",
     "replay",

@@ -53,9 +53,9 @@ WORTH_A_BAR = 500
 
 
 @contextmanager
-def bar(stream: TextIO, title: str, total: int) -> Iterator[Callable[[], None]]:
-    """A function to call once per step done; it draws on `stream` if that is a terminal and there is enough to do."""
-    if not stream.isatty() or total < WORTH_A_BAR:
+def bar(stream: TextIO, title: str, total: int, worth: int = WORTH_A_BAR) -> Iterator[Callable[[], None]]:
+    """A function to call once per step done; it draws on `stream` if that is a terminal and there are at least `worth` steps."""
+    if not stream.isatty() or total < worth:
         yield lambda: None
         return
     from rich.console import Console  # noqa: PLC0415 — 40 ms that only a terminal is worth

@@ -146,25 +146,25 @@ def place_pod(  # noqa: PLR0913 — the keywords are independent choices
     watch: Callable[[Decision, Snapshot, tuple[PodView, ...]], Seen],
     mode: Mode = Mode.SEQUENTIAL,
     tried: Tried = ignore,
+    now: float | None = None,
 ) -> Outcome[Seen]:
-    """The outcome for one pod; in SEQUENTIAL mode victims of preemption leave `state`, and the pod is assumed on its node."""
-    decision = decider.decide(state.snapshot(), pod)
-    tried(decision, state.snapshot())
+    """The outcome for one pod at the time `now` (by default the state's).
+
+    In SEQUENTIAL mode victims of preemption leave `state`, and the pod is assumed on its node.
+    """
+    decision = decider.decide(state.snapshot(now), pod)
+    tried(decision, state.snapshot(now))
     evicted: tuple[PodView, ...] = ()
     if decision.nominated is not None and mode is Mode.SEQUENTIAL:
         evicted = decision.victims
-        decision = _decide_without(evicted, decider, state, pod)
-    outcome = Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(), evicted))
+        for victim in evicted:
+            state.remove_pod(victim)
+        decision = decider.decide(state.snapshot(now), pod)
+    outcome = Outcome(decision=decision, evicted=evicted, seen=watch(decision, state.snapshot(now), evicted))
     if decision.node is not None and mode is Mode.SEQUENTIAL:
         bind_claims(state, pod, decision.node)
         state.assume(pod, decision.node)
     return outcome
-
-
-def _decide_without(victims: Iterable[PodView], decider: Decider, state: ClusterState, pod: PodView) -> Decision:
-    for victim in victims:
-        state.remove_pod(victim)
-    return decider.decide(state.snapshot(), pod)
 
 
 def bind_claims(state: ClusterState, pod: PodView, node: str) -> None:

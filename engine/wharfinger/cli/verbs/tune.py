@@ -1,0 +1,252 @@
+"""`wharf tune`: which numbers of the policies suit a cluster best.
+
+Trials are dry runs, or decision logs made again, with other numbers in the policies. The best numbers are printed as a change of the files.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
+from functools import partial
+from os import cpu_count
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wharfinger.cli import chosen_policies, question, streams
+from wharfinger.cli.question import Format, QuestionFlags, with_flags
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.errors import UsageError
+from wharfinger.explain import layout
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.simulate.cluster import load_cluster
+from wharfinger.what_if.tune import knobs, picture, search, trials, workloads
+from wharfinger.what_if.tune.objectives import objective
+from wharfinger.what_if.tune.picture import called, shown
+from wharfinger.what_if.tune.search import Trial, Tuned
+from wharfinger.what_if.tune.trials import Matter, Workload
+from wharfinger.what_if.tune.workloads import Recorded
+
+MOST_TRIALS = 100_000
+MOST_LOAD = 100
+
+
+def table(found: Tuned) -> str:
+    """The report for people: the front, what was held out, and the change of the files."""
+    return "\n".join(
+        part
+        for part in ("\n".join(_data(found)) + "\n", _front(found), _compared(found), "\n".join(_said(found)) + "\n", found.change)
+        if part
+    )
+
+
+def _data(found: Tuned) -> Iterator[str]:
+    unusable = f" ({found.unusable} of them with numbers that no policy can have)" if found.unusable else ""
+    yield f"{layout.count(len(found.trials) + found.unusable, 'trial')}{unusable} of {layout.count(len(found.knobs), 'number')} on"
+    yield from (f"  {workload}" for workload in found.searched)
+    if found.held_out_workloads:
+        yield "held out:"
+        yield from (f"  {workload}" for workload in found.held_out_workloads)
+
+
+def _front(found: Tuned) -> str:
+    """The Pareto front; numbers that are as shipped in all of it are left out."""
+    changed = [place for place, knob in enumerate(found.knobs) if any(trial.values[place] != knob.shipped for trial in found.front)]
+    shown_trials = list(dict.fromkeys((found.ships, *found.front)))
+    names = [found.knobs[place].name if found.several_policies else found.knobs[place].own_name for place in changed]
+    rows = [("", *(goal.text for goal in found.objectives), *names)]
+    for trial in shown_trials:
+        mark = " *" if trial.number == found.best.number else ""
+        numbers = [found.knobs[place].text(trial.values[place]) for place in changed]
+        rows.append((called(trial) + mark, *map(shown, trial.objectives), *numbers))
+    return layout.columns(rows, right=frozenset(range(1, len(rows[0]))))
+
+
+def _compared(found: Tuned) -> str:
+    if not found.is_better:
+        return ""
+    name = called(found.best)
+    rows = [("", "ships", name), *_pairs(found, found.ships.objectives, found.best.objectives, "searched")]
+    if found.held_out is not None:
+        rows += _pairs(found, *found.held_out, "held out")
+    return layout.columns(rows, right=frozenset({1, 2}))
+
+
+def _pairs(found: Tuned, old: Sequence[float], new: Sequence[float], where: str) -> Iterator[tuple[str, str, str]]:
+    for goal, before, after in zip(found.objectives, old, new, strict=True):
+        yield f"{goal.text}, {where}", shown(before), shown(after)
+
+
+def _said(found: Tuned) -> Iterator[str]:
+    if not found.is_better:
+        yield "no trial is better than the policies as they ship"
+        return
+    name = called(found.best)
+    if found.held_out is None:
+        yield f"nothing was held out, so it is not known whether {name} is better elsewhere too"
+    else:
+        said = [f"{word} in {', '.join(goals)}" for word, goals in (("better", found.better), ("worse", found.worse)) if goals]
+        yield f"on what was held out, {name} is {' and '.join(said) or 'as good as'} {'than ' if said else ''}the policies as they ship"
+    yield from (f"a test of the policies fails with these numbers: {title}" for title in found.failing)
+
+
+def _value(found: Tuned) -> dict[str, Any]:
+    goals = [goal.text for goal in found.objectives]
+    held_out = None
+    if found.held_out is not None:
+        old, new = (dict(zip(goals, values, strict=True)) for values in found.held_out)
+        held_out = {"ships": old, "best": new, "worse": list(found.worse)}
+    return {
+        "searched": list(found.searched),
+        "held_out_data": list(found.held_out_workloads),
+        "trials": len(found.trials) + found.unusable,
+        "unusable": found.unusable,
+        "ships": _trial(found, found.ships),
+        "best": _trial(found, found.best),
+        "front": [_trial(found, trial) for trial in found.front],
+        "held_out": held_out,
+        "failing_tests": list(found.failing),
+        "change": found.change,
+    }
+
+
+def _trial(found: Tuned, trial: Trial) -> dict[str, Any]:
+    return {
+        "trial": called(trial),
+        "objectives": {goal.text: value for goal, value in zip(found.objectives, trial.objectives, strict=True)},
+        "numbers": {knob.name: knob.text(value) for knob, value in zip(found.knobs, trial.values, strict=True)},
+    }
+
+
+@with_flags
+def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
+    flags: QuestionFlags,
+    objectives: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--objective",
+            metavar="EXPR",
+            help="What to make small: unplaced, gpu_unallocated, unallocated:RESOURCE, nodes_touched, imbalance:LABEL, moves, evicted, or "
+            "an expression over them. Of several, the first counts most.",
+        ),
+    ] = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option("--on", metavar="FILE", help="Search on this too: another snapshot, a trace, or a decision log of `wharf run`."),
+    ] = None,
+    held_out: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--held-out",
+            metavar="SHARE|FILE",
+            help="What to keep from the search: a share of all data (default 50%), or snapshots and logs of their own.",
+        ),
+    ] = None,
+    wanted: Annotated[
+        list[str] | None,
+        typer.Option("--search", metavar="NAME[=LOW..HIGH]", help="Search only these params and weights, in this range; default: all."),
+    ] = None,
+    kubernetes: Annotated[bool, typer.Option("--kubernetes", help="Search the weights of Kubernetes' scores too.")] = False,
+    replace: Annotated[
+        list[str] | None,
+        typer.Option("--replace", metavar="PODS", help="Place running pods anew too: all, namespace=NAME or selector=LABELS."),
+    ] = None,
+    load: Annotated[str, typer.Option("--load", metavar="PERCENT", help="How many pods to place: 130% adds copies of some.")] = "100%",
+    n_trials: Annotated[int, typer.Option("--trials", min=1, max=MOST_TRIALS, help="How many trials.")] = 200,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the search, of what is held out, and of --load.")] = 0,
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Processes for the trials; default: one per core.")] = None,
+    dask: Annotated[
+        str | None, typer.Option("--dask", metavar="ADDRESS", help="Run the trials on the Dask cluster with this scheduler.")
+    ] = None,
+    patch: Annotated[str | None, typer.Option("--patch", metavar="FILE", help="Write the change of the policies to this file.")] = None,
+    draw: Annotated[str | None, typer.Option("--picture", metavar="FILE", help="Write the trials as an SVG picture to this file.")] = None,
+    output: question.Output = Format.TABLE,
+) -> int:
+    """Search numbers of the policies that make objectives small, and print the best ones as a change of the files. Changes no policy."""
+    if not objectives:
+        raise UsageError("--objective is missing: what is to be small? for example --objective unplaced --objective nodes_touched")
+    goals = [objective(text) for text in objectives]
+    policies, own, config = _question(flags)
+    numbers = knobs.chosen(knobs.found(policies, assemble(policies, config), kubernetes=kubernetes), wanted or (), policies)
+    given = [*own, *(_workload(path, config) for path in on or ())]
+    if not given:
+        raise UsageError("there is nothing to search on; give a cluster with --snapshot or --live, or decision logs with --on")
+    factor = _share("--load", load, MOST_LOAD)
+    searched = [_prepared(workload, factor, seed, replace=replace or ()) for workload in given]
+    shares = [text for text in held_out or ["50%"] if text.endswith("%")]
+    kept = [_prepared(_workload(path, config), factor, seed + 1, replace=replace or ()) for path in held_out or () if path not in shares]
+    if (shares and kept) or len(shares) > 1:
+        raise UsageError("--held-out is one share of all data, or files; give one of the two")
+    if shares:
+        searched, kept = workloads.parted(searched, _share("--held-out", shares[0], 1), seed)
+    for path in (patch, draw):
+        if path is not None and not Path(path).absolute().parent.is_dir():
+            raise UsageError(f"{path}: there is no such folder")
+    with streams.bar(sys.stderr, "trials", n_trials, worth=1) as advance:
+        found = search.tuned(policies, numbers, goals, searched, kept, _where(dask, jobs), most=n_trials, seed=seed, advance=advance)
+    if patch is not None:
+        Path(patch).write_text(found.change, encoding="utf-8")
+    if draw is not None:
+        Path(draw).write_text(picture.svg(found), encoding="utf-8")
+    streams.out(question.rendered(output, lambda: table(found), lambda: _value(found)))
+    return 0
+
+
+def _question(flags: QuestionFlags) -> tuple[Sequence[CompiledPolicy], list[Workload], ChainConfig | None]:
+    """(the policies, the cluster of the flags as a workload if there is one, the settings of --config)."""
+    if not flags.policy:
+        raise UsageError("which policies are to be tuned? give them with --policy")
+    if flags.snapshot or flags.live or flags.pods:
+        asked = question.read(flags, lambda found: found.pending)
+        title = ", ".join(flags.snapshot or ["the live cluster"])
+        return asked.policies, [workloads.waiting(title, asked.cluster.state, asked.pods, asked.settings)], asked.settings
+    policies = chosen_policies.compiled(flags.policy, flags.param)
+    return policies, [], chosen_policies.chosen(flags.config, flags.scheduler_name)
+
+
+def _workload(path: str, config: ChainConfig | None) -> Workload:
+    """What a file holds: a decision log, or a cluster with the pods that wait in it."""
+    if workloads.is_log(path):
+        found, notes = workloads.recorded(path)
+        streams.warn(notes)
+        return found
+    cluster = load_cluster([path])
+    streams.warn(cluster.skipped)
+    return workloads.waiting(path, cluster.state, cluster.pending, config)
+
+
+def _prepared(workload: Workload, load: float, seed: int, *, replace: Sequence[str]) -> Workload:
+    """The workload as `--replace` and `--load` want it; UsageError for one that has nothing to place."""
+    if isinstance(workload, Recorded):
+        if replace or load != 1:
+            raise UsageError(
+                f"{workload.title} is a decision log, which says itself what came when; --replace and --load are for snapshots"
+            )
+        return workload
+    whole = workloads.placed_anew(workload, replace) if replace else workload
+    if not whole.pods:
+        hint = "its running pods are placed anew with --replace all" if not replace else "nor running ones that could be placed anew"
+        raise UsageError(f"{whole.title}: there are no pods to place; {hint}")
+    return whole.loaded(load, seed)
+
+
+def _share(option: str, text: str, most: float) -> float:
+    """A percentage as a fraction."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text.strip())
+    if found is None or not float(found[1]) / 100 < most:
+        raise UsageError(f"{option} {text}: expected a percentage below {100 * most:g}%, as 50%")
+    return float(found[1]) / 100
+
+
+def _where(dask: str | None, jobs: int | None) -> Callable[[Matter], AbstractContextManager[Executor]]:
+    """Where the trials run."""
+    if dask is None:
+        return partial(trials.processes, jobs=jobs or cpu_count() or 1)
+    if jobs is not None:
+        raise UsageError("--jobs is for this machine; with --dask the cluster has as many processes as it has")
+    return partial(trials.dask, address=dask)

@@ -1,0 +1,264 @@
+"""The numbers of policies that a search may change, and the texts of the policies with other numbers.
+
+A number is edited where it stands, through the places of the syntax tree, so comments and layout stay as they are. A weight that is not
+written (1 by default), or that of a plugin of Kubernetes, is written where the author would have written it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from wharfinger.compiler.program import CompiledPolicy, resolve
+from wharfinger.errors import UnknownObject, UsageError
+from wharfinger.framework.chain import Chain
+from wharfinger.framework.extension import ScorePlugin
+from wharfinger.language.parse.parser import parse
+from wharfinger.language.report import wording
+from wharfinger.language.report.diagnostics import Diagnostics, Source
+from wharfinger.language.semantics import types
+from wharfinger.language.semantics.types import Kind
+from wharfinger.language.syntax import ast
+
+FEWEST_STEPS = 100
+MOST_STEPS = 100_000
+LEAST_TOP = 10
+"""A weight is searched up to twice itself, and at least up to this."""
+EXPLICIT = "="
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """A number of a policy: `low + step * k` in base units for k from 0 to `steps`; `start` to `end` are its place in the text of `source`.
+
+    `lead` is written before a weight where that is not there yet. `in_block`: the number needs a `base kubernetes` block around it.
+    """
+
+    name: str
+    policy: str
+    source: str
+    kind: Kind
+    shipped: float
+    low: float
+    step: float
+    steps: int
+    start: int
+    end: int
+    is_weight: bool = False
+    lead: str = ""
+    in_block: bool = False
+
+    @property
+    def own_name(self) -> str:
+        """The name without that of the policy."""
+        return self.name.removeprefix(f"{self.policy}.")
+
+    def value(self, place: int) -> float:
+        """The value at a place of the grid."""
+        return round(self.low + self.step * place, 9)
+
+    def nearest(self, value: float) -> int:
+        """The place of the grid that is nearest to a value."""
+        return min(max(round((value - self.low) / self.step), 0), self.steps)
+
+    def text(self, value: float) -> str:
+        """A value as it is written in a policy."""
+        return str(value == 1).lower() if self.kind is Kind.BOOL else types.literal(value, self.kind)
+
+
+def found(policies: Sequence[CompiledPolicy], chain: Chain, *, kubernetes: bool = False) -> tuple[Knob, ...]:
+    """The numbers of the policies, in the order of their texts.
+
+    These are params with a range and a default that is not overridden, truths, and weights that are written as numbers or not at all; with
+    `kubernetes` also the weights of Kubernetes' scores. What a policy imports is left alone.
+    """
+    knobs: list[Knob] = []
+    hosts = {policy.name: _file(policy) for policy in policies}
+    for policy in policies:
+        knobs += [*_params(policy, hosts[policy.name]), *_weights(policy, hosts[policy.name])]
+    if kubernetes and policies:
+        knobs += _plugins(policies, hosts, chain)
+    return tuple(knobs)
+
+
+def chosen(knobs: Sequence[Knob], wanted: Sequence[str], policies: Sequence[CompiledPolicy]) -> tuple[Knob, ...]:
+    """The knobs that are wanted, each `NAME` or `NAME=LOW..HIGH`; all without any.
+
+    A name may leave the policy out where that is clear. UnknownObject for a name that is not there, UsageError for a range that cannot be.
+    """
+    if not wanted:
+        return tuple(knobs)
+    picked: dict[str, Knob] = {}
+    of = {policy.name: policy for policy in policies}
+    for text in wanted:
+        name, given, ends = text.partition(EXPLICIT)
+        named = [knob for knob in knobs if name.strip() in {knob.name, knob.own_name}]
+        if not named:
+            near = wording.closest(name, [name for knob in knobs for name in (knob.own_name, knob.name)])
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(knob.name for knob in knobs)}"
+            raise UnknownObject(f"--search {name}: there is no such number to search; {hint}")
+        picked |= {knob.name: _between(knob, ends, of[knob.policy]) if given else knob for knob in named}
+    return tuple(picked.values())
+
+
+def edited(sources: Iterable[Source], knobs: Sequence[Knob], values: Mapping[str, float]) -> dict[str, str]:
+    """The text of each source by name, with the values of knobs by name; what has its shipped value stays as it was written."""
+    return {source.name: _edited(source, [knob for knob in knobs if knob.source == source.name], values) for source in sources}
+
+
+def change(sources: Iterable[Source], texts: Mapping[str, str]) -> str:
+    """The difference between sources and texts in the unified format."""
+    return "".join(_change(source, texts[source.name]) for source in sources)
+
+
+def _change(source: Source, text: str) -> str:
+    lines = difflib.unified_diff(source.text.splitlines(keepends=True), text.splitlines(keepends=True), source.name, source.name)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _edited(source: Source, knobs: Sequence[Knob], values: Mapping[str, float]) -> str:
+    changed = [knob for knob in knobs if values[knob.name] != knob.shipped]
+    edits = [(knob.start, knob.end, knob.lead + knob.text(values[knob.name])) for knob in changed if not knob.in_block]
+    entries = [knob for knob in changed if knob.in_block]
+    if entries:
+        lines = "".join(f"{knob.lead}{knob.text(values[knob.name])}" for knob in entries)
+        edits.append((entries[0].start, entries[0].end, f"\n\nbase kubernetes {{{lines}\n}}"))
+    text, rest = [], 0
+    for start, end, new in sorted(edits, key=lambda edit: edit[0]):
+        text += [source.text[rest:start], new]
+        rest = end
+    return "".join([*text, source.text[rest:]])
+
+
+def _file(policy: CompiledPolicy) -> ast.Policy:
+    """The syntax tree of a policy."""
+    file = parse(policy.policy.source, Diagnostics())
+    if file is None or file.policy is None:
+        raise UsageError(f"{policy.policy.source.name} holds no policy any more")
+    return file.policy
+
+
+# ── params ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _params(policy: CompiledPolicy, tree: ast.Policy) -> Iterator[Knob]:
+    typed = {param.name: param for param in policy.policy.params}
+    for item in tree.items:
+        if not isinstance(item, ast.Param) or item.default is None or typed[item.name].default != policy.params[item.name]:
+            continue
+        param = typed[item.name]
+        kind = param.type.kind
+        low, high, shipped = (0.0, 1.0, float(param.default)) if kind is Kind.BOOL else (param.low, param.high, param.default)
+        if low is None or high is None or low == high or not isinstance(shipped, float):
+            continue
+        step = _step(kind, high - low)
+        yield Knob(
+            name=f"{policy.name}.{item.name}",
+            policy=policy.name,
+            source=policy.policy.source.name,
+            kind=kind,
+            shipped=shipped,
+            low=low,
+            step=step,
+            steps=math.floor((high - low) / step + 1e-9),
+            start=item.default.span.start,
+            end=item.default.span.end,
+        )
+
+
+def _step(kind: Kind, width: float) -> float:
+    """The step of a grid: round in the unit of the kind, so that its values are short to write, and fine enough for the range."""
+    if kind in {Kind.BOOL, Kind.COUNT}:
+        return max(1.0, float(math.ceil(width / MOST_STEPS)))
+    if kind is Kind.MEMORY:
+        return max(1.0, 2.0 ** math.floor(math.log2(width / FEWEST_STEPS)))
+    return 10.0 ** math.floor(math.log10(width / FEWEST_STEPS) + 1e-9)
+
+
+# ── weights ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _weights(policy: CompiledPolicy, tree: ast.Policy) -> Iterator[Knob]:
+    for item in tree.items:
+        if isinstance(item, ast.Score):
+            named = item.tier.span.end if item.tier is not None else item.name_span.end
+            yield from _weight(policy, item.name, item.weight, named)
+        elif isinstance(item, ast.Base):
+            for entry in item.entries:
+                if entry.weight is not None:
+                    yield from _weight(policy, entry.plugin, entry.weight, entry.plugin_span.end)
+
+
+def _weight(policy: CompiledPolicy, rule: str, written: ast.Expr | None, after: int) -> Iterator[Knob]:
+    """The knob of a weight; none for one that is an expression."""
+    if written is None:
+        yield _of_weight(policy, rule, 1.0, (after, after), " weight ")
+    elif isinstance(written, ast.Number):
+        yield _of_weight(policy, rule, float(written.digits), (written.span.start, written.span.end), "")
+
+
+def _of_weight(  # noqa: PLR0913 — a knob has these parts
+    policy: CompiledPolicy, rule: str, shipped: float, place: tuple[int, int], lead: str, *, in_block: bool = False
+) -> Knob:
+    return Knob(
+        name=f"{policy.name}.{rule}",
+        policy=policy.name,
+        source=policy.policy.source.name,
+        kind=Kind.NUMBER,
+        shipped=shipped,
+        low=0.0,
+        step=1.0,
+        steps=max(LEAST_TOP, math.ceil(2 * shipped)),
+        start=place[0],
+        end=place[1],
+        is_weight=True,
+        lead=lead,
+        in_block=in_block,
+    )
+
+
+def _plugins(policies: Sequence[CompiledPolicy], trees: Mapping[str, ast.Policy], chain: Chain) -> Iterator[Knob]:
+    """The weights of Kubernetes' scores that no policy sets: in the first `base kubernetes` block, or in a new one in the first policy."""
+    blocks = [(policy, item) for policy in policies for item in trees[policy.name].items if isinstance(item, ast.Base)]
+    taken = {entry.plugin for _, block in blocks for entry in block.entries}
+    for link in chain.links:
+        if link.weight is None or link.name in taken or not isinstance(link.plugin, ScorePlugin):
+            continue
+        lead = f"\n  {link.name} weight "
+        if blocks:
+            policy, block = blocks[0]
+            end = block.entries[-1].span.end if block.entries else block.span.end - 1
+            yield _of_weight(policy, link.name, float(link.weight), (end, end), lead)
+        else:
+            policy = policies[0]
+            rules = [item.span.end for item in trees[policy.name].items if not isinstance(item, ast.Test)]
+            tests = [item.span.start for item in trees[policy.name].items if isinstance(item, ast.Test)]
+            end = max((end for end in rules if end < min(tests, default=math.inf)), default=len(policy.policy.source.text.rstrip()))
+            yield _of_weight(policy, link.name, float(link.weight), (end, end), lead, in_block=True)
+
+
+# ── ranges that are given ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _between(knob: Knob, ends: str, policy: CompiledPolicy) -> Knob:
+    """The knob with another range, written as in a policy: `0%..20%`."""
+    texts = [end.strip() for end in ends.split("..")]
+    if len(texts) != 2 or knob.kind is Kind.BOOL:
+        raise UsageError(f"--search {knob.name}={ends}: expected LOW..HIGH, as {knob.text(knob.low)}..{knob.text(knob.value(knob.steps))}")
+    low, high = (_end(knob, text, policy) for text in texts)
+    if low >= high:
+        raise UsageError(f"--search {knob.name}={ends}: the range is empty; write the smaller end first")
+    step = min(1.0, _step(Kind.NUMBER, high - low)) if knob.is_weight else _step(knob.kind, high - low)
+    return replace(knob, low=low, step=step, steps=math.floor((high - low) / step + 1e-9))
+
+
+def _end(knob: Knob, text: str, policy: CompiledPolicy) -> float:
+    """One end of a range; UsageError for one that is not a value of the knob."""
+    if not knob.is_weight:
+        return float(resolve(policy.policy, {**policy.params, knob.own_name: text})[knob.own_name])
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+        raise UsageError(f"--search {knob.name}: {text!r} is not a weight; a weight is a plain number, 0 or more")
+    return float(text)

@@ -1,0 +1,261 @@
+"""The search: asks Optuna for numbers, has trials run, and says what came of it.
+
+Deterministic with any number of processes. A trial is asked for when the answers of all but the last `AHEAD` trials before it are known,
+and answers are told in the order of the trials. What the sampler knows at each question is thus the same, whichever trial ends first.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.errors import UsageError
+from wharfinger.language.report.diagnostics import Source
+from wharfinger.policies import policy_tests
+from wharfinger.what_if.tune import knobs as policy_numbers
+from wharfinger.what_if.tune import trials
+from wharfinger.what_if.tune.knobs import Knob
+from wharfinger.what_if.tune.objectives import Objective
+from wharfinger.what_if.tune.trials import Matter, Workload
+from wharfinger.what_if.tune.workloads import Measures
+
+if TYPE_CHECKING:
+    import optuna
+
+AHEAD = 16
+"""Trials that may run at once."""
+SHIPS = -1
+"""The number of the trial with the policies as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The values of the knobs and of the objectives, both in their order."""
+
+    number: int
+    values: tuple[float, ...]
+    objectives: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """The outcome of a search.
+
+    `front` are the trials (with `ships`, the policies as they are) that no other one beats: as good in every objective, and better in one.
+    `best` is the first of them by the objectives in their order, with those numbers as shipped that make no difference; it has the values
+    of `ships` where no trial is better. `held_out` are the
+    objectives of `ships` and of `best` on what was kept from the search, None where nothing was. `change` is a unified diff of the files;
+    `failing` are the titles of the policies' tests that fail with it and not without. `unusable` counts trials that no policy came of.
+    """
+
+    knobs: tuple[Knob, ...]
+    objectives: tuple[Objective, ...]
+    searched: tuple[str, ...]
+    held_out_workloads: tuple[str, ...]
+    trials: tuple[Trial, ...]
+    unusable: int
+    ships: Trial
+    best: Trial
+    held_out: tuple[tuple[float, ...], tuple[float, ...]] | None
+    change: str
+    failing: tuple[str, ...]
+
+    @property
+    def front(self) -> tuple[Trial, ...]:
+        """The trials that no other beats, by their objectives; of equal ones the earliest."""
+        first = {trial.objectives: trial for trial in reversed(self.every)}
+        return tuple(trial for _, trial in sorted(first.items()) if not any(_beats(other, trial.objectives) for other in first))
+
+    @property
+    def every(self) -> tuple[Trial, ...]:
+        """The policies as they are, and all trials in order; the best one with its final numbers."""
+        return (self.ships, *(self.best if trial.number == self.best.number else trial for trial in self.trials))
+
+    @property
+    def several_policies(self) -> bool:
+        """True if the numbers are of more than one policy."""
+        return len({knob.policy for knob in self.knobs}) > 1
+
+    @property
+    def is_better(self) -> bool:
+        """True if the best trial is better than what ships, on what was searched."""
+        return self.best.values != self.ships.values
+
+    @property
+    def worse(self) -> tuple[str, ...]:
+        """The objectives in which the best trial is worse than what ships on what was held out."""
+        return tuple(goal.text for goal, old, new in self._held_out if new > old)
+
+    @property
+    def better(self) -> tuple[str, ...]:
+        """The objectives in which the best trial is better than what ships on what was held out."""
+        return tuple(goal.text for goal, old, new in self._held_out if new < old)
+
+    @property
+    def _held_out(self) -> Sequence[tuple[Objective, float, float]]:
+        return () if self.held_out is None else tuple(zip(self.objectives, *self.held_out, strict=True))
+
+
+def tuned(  # noqa: PLR0913, PLR0917 — the keywords are independent choices
+    policies: Sequence[CompiledPolicy],
+    knobs: Sequence[Knob],
+    objectives: Sequence[Objective],
+    searched: Sequence[Workload],
+    held_out: Sequence[Workload],
+    where: Callable[[Matter], AbstractContextManager[Executor]],
+    *,
+    most: int = 200,
+    seed: int = 0,
+    advance: Callable[[], None] = lambda: None,
+) -> Tuned:
+    """The outcome of `most` trials, run on the executor of `where`; `advance` is called after each.
+
+    Raises UsageError where there is nothing to search, the extra is missing, or the policies as they are cannot decide.
+    """
+    if not knobs:
+        raise UsageError("the policies have no number to search: no param with a range, no weight that is a number")
+    study = _study(len(objectives), seed)
+    search = _Search(policies, tuple(knobs), tuple(objectives), _matter(policies, objectives, searched, held_out))
+    with where(search.matter) as executor:
+        return search.run(executor, study, most, advance)
+
+
+def _study(n_objectives: int, seed: int) -> optuna.Study:
+    try:
+        import optuna  # noqa: PLC0415 — an extra
+    except ImportError as error:
+        raise UsageError("`wharf tune` needs Optuna: pip install 'wharfinger[tune]'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
+    return optuna.create_study(directions=["minimize"] * n_objectives, sampler=sampler)
+
+
+def _matter(
+    policies: Sequence[CompiledPolicy], objectives: Sequence[Objective], searched: Sequence[Workload], held_out: Sequence[Workload]
+) -> Matter:
+    given = []
+    for policy in policies:
+        defaults = {param.name: param.default for param in policy.policy.params}
+        own = {name: value for name, value in policy.params.items() if defaults[name] != value}
+        given.append((policy.policy.source.name, own))
+    return Matter(
+        policies=tuple(given),
+        imports={source.name: source.text for policy in policies for source in policy.policy.imports},
+        searched=tuple(searched),
+        held_out=tuple(held_out),
+        measures=tuple(dict.fromkeys(name for goal in objectives for name in goal.measures)),
+    )
+
+
+class _Search:
+    """One search; equal numbers are tried once."""
+
+    def __init__(
+        self, policies: Sequence[CompiledPolicy], knobs: tuple[Knob, ...], objectives: tuple[Objective, ...], matter: Matter
+    ) -> None:
+        self.matter = matter
+        self._sources: Sequence[Source] = [policy.policy.source for policy in policies]
+        self._knobs = knobs
+        self._objectives = objectives
+        self._asked: dict[tuple[float, ...], Future[Measures | str]] = {}
+
+    def run(self, executor: Executor, study: optuna.Study, most: int, advance: Callable[[], None]) -> Tuned:
+        """The outcome of so many trials of the study."""
+        shipped = tuple(knob.shipped for knob in self._knobs)
+        first = self._submit(executor, shipped)
+        found = list(self._trials(executor, study, most, advance))
+        measures = first.result()
+        if isinstance(measures, str):
+            raise UsageError(f"the policies cannot decide as they are: {measures}")
+        ships = Trial(number=SHIPS, values=shipped, objectives=self._judged(measures))
+        usable = [trial for trial in found if trial is not None]
+        best = self._reduced(executor, min((ships, *usable), key=lambda trial: (trial.objectives, trial.number)))
+        texts = self._texts(best.values)
+        return Tuned(
+            knobs=self._knobs,
+            objectives=self._objectives,
+            searched=tuple(map(str, self.matter.searched)),
+            held_out_workloads=tuple(map(str, self.matter.held_out)),
+            trials=tuple(usable),
+            unusable=len(found) - len(usable),
+            ships=ships,
+            best=best,
+            held_out=self._held_out(executor, ships, best) if self.matter.held_out else None,
+            change=policy_numbers.change(self._sources, texts),
+            failing=self._failing(texts),
+        )
+
+    def _trials(self, executor: Executor, study: optuna.Study, most: int, advance: Callable[[], None]) -> Iterator[Trial | None]:
+        """The trials in order; None for one that no policy came of."""
+        import optuna  # noqa: PLC0415 — `_study` has found it
+
+        grid: dict[str, optuna.distributions.BaseDistribution] = {}
+        grid |= {knob.name: optuna.distributions.IntDistribution(0, knob.steps) for knob in self._knobs}
+        study.enqueue_trial({knob.name: knob.nearest(knob.shipped) for knob in self._knobs})
+        running: deque[tuple[optuna.Trial, tuple[float, ...], Future[Measures | str]]] = deque()
+        for number in range(most + AHEAD):
+            if len(running) == AHEAD or (number >= most and running):
+                asked, values, answer = running.popleft()
+                measures = answer.result()
+                if isinstance(measures, str):
+                    study.tell(asked, state=optuna.trial.TrialState.FAIL)
+                    yield None
+                else:
+                    judged = self._judged(measures)
+                    study.tell(asked, judged)
+                    yield Trial(number=asked.number, values=values, objectives=judged)
+                advance()
+            if number < most:
+                asked = study.ask(grid)
+                values = tuple(knob.value(asked.params[knob.name]) for knob in self._knobs)
+                running.append((asked, values, self._submit(executor, values)))
+
+    def _reduced(self, executor: Executor, best: Trial) -> Trial:
+        """The trial with every number as shipped that can be so without making it worse, by the objectives in their order."""
+        for place, knob in enumerate(self._knobs):
+            values = (*best.values[:place], knob.shipped, *best.values[place + 1 :])
+            measures = self._submit(executor, values).result()
+            if not isinstance(measures, str) and self._judged(measures) <= best.objectives:
+                best = Trial(number=best.number, values=values, objectives=self._judged(measures))
+        return best
+
+    def _submit(self, executor: Executor, values: tuple[float, ...]) -> Future[Measures | str]:
+        if values not in self._asked:
+            self._asked[values] = executor.submit(trials.run, self._texts(values), False)
+        return self._asked[values]
+
+    def _texts(self, values: tuple[float, ...]) -> dict[str, str]:
+        named = {knob.name: value for knob, value in zip(self._knobs, values, strict=True)}
+        return policy_numbers.edited(self._sources, self._knobs, named)
+
+    def _judged(self, measures: Measures) -> tuple[float, ...]:
+        return tuple(goal.of(measures) for goal in self._objectives)
+
+    def _held_out(self, executor: Executor, *compared: Trial) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The objectives of two trials on what was held out."""
+        answers = [executor.submit(trials.run, self._texts(trial.values), True) for trial in compared]
+        old, new = (answer.result() for answer in answers)
+        if isinstance(old, str) or isinstance(new, str):
+            raise UsageError(f"the policies cannot decide on what is held out: {old if isinstance(old, str) else new}")
+        return self._judged(old), self._judged(new)
+
+    def _failing(self, texts: Mapping[str, str]) -> tuple[str, ...]:
+        """The tests of the policies that fail with these texts, and not with the shipped ones."""
+        before, after = (
+            {f"{result.policy}: {result.title}" for result in policy_tests.run(self.matter.typed(written)).results if not result.passed}
+            for written in ({source.name: source.text for source in self._sources}, texts)
+        )
+        return tuple(sorted(after - before))
+
+
+def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """True if the first is as good in every objective and better in one."""
+    return one != other and all(left <= right for left, right in zip(one, other, strict=True))

@@ -1,0 +1,152 @@
+"""Runs trials, here or elsewhere: in processes of this machine, on a Dask cluster, or in this process.
+
+A process gets the workloads once; a trial is then the texts of the policies, and its answer the measures. A Dask cluster is reached through
+the interface of `concurrent.futures`, so a search does not know where its trials run.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+from wharfinger.builtins import CATALOGUE
+from wharfinger.compiler import cost
+from wharfinger.compiler.program import CompiledPolicy, compile_policy
+from wharfinger.errors import UsageError, WharfingerError
+from wharfinger.language.load import TextSet
+from wharfinger.language.report.diagnostics import Diagnostics, PolicyError
+from wharfinger.language.semantics import typed
+from wharfinger.what_if.tune.workloads import Measures, Recorded, Waiting
+
+PLUGIN = "wharfinger-tune"
+Workload = Waiting | Recorded
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matter:
+    """What all trials of a search have in common.
+
+    `policies` are (name of the source, values of params that are given); `imports` the texts of libraries by name; `measures` names.
+    """
+
+    policies: tuple[tuple[str, Mapping[str, Any]], ...]
+    imports: Mapping[str, str]
+    searched: tuple[Workload, ...]
+    held_out: tuple[Workload, ...]
+    measures: tuple[str, ...]
+
+    def typed(self, texts: Mapping[str, str]) -> list[typed.Policy]:
+        """The typed policies of these texts; raises PolicyError for one that does not compile."""
+        known = {name: text.encode() for name, text in {**self.imports, **texts}.items()}
+        return [_checked(TextSet(texts=known), name) for name, _ in self.policies]
+
+    def compiled(self, texts: Mapping[str, str]) -> list[CompiledPolicy]:
+        """The policies of these texts, ready to decide; raises PolicyError or UsageError."""
+        given = [params for _, params in self.policies]
+        return [cost.affordable(compile_policy(policy, params)) for policy, params in zip(self.typed(texts), given, strict=True)]
+
+    def measured(self, texts: Mapping[str, str], *, held_out: bool) -> Measures:
+        """The means of the measures over the workloads."""
+        policies = self.compiled(texts)
+        found = [workload.measured(policies, self.measures) for workload in (self.held_out if held_out else self.searched)]
+        return {name: sum(measures[name] for measures in found) / len(found) for name in self.measures}
+
+
+def _checked(texts: TextSet, name: str) -> typed.Policy:
+    diagnostics = Diagnostics()
+    policy = texts.check(name, CATALOGUE, diagnostics).policy
+    if policy is None or diagnostics.has_errors:
+        raise PolicyError(diagnostics)
+    return policy
+
+
+_kept: list[Matter] = []  # in a process that runs trials: the matter of its search
+
+
+def keep(matter: bytes) -> None:
+    """Prepare this process for trials."""
+    _kept[:] = [pickle.loads(matter)]  # noqa: S301 — from the process that started this one
+
+
+def _keep_in_child(matter: bytes) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-c is for the process that asks
+    keep(matter)
+
+
+def run(texts: Mapping[str, str], held_out: bool) -> Measures | str:
+    """The measures of a trial, or a sentence that says why these policies cannot decide."""
+    try:
+        return _kept[0].measured(texts, held_out=held_out)
+    except WharfingerError as error:
+        return str(error)
+
+
+class Here(Executor):
+    """Runs what is submitted at once, in this process."""
+
+    def submit(self, fn: Callable[Given, Answer], /, *args: Given.args, **kwargs: Given.kwargs) -> Future[Answer]:
+        """A future that has its answer."""
+        future: Future[Answer] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 — whoever asks for the result gets it
+            future.set_exception(error)
+        return future
+
+
+@contextmanager
+def processes(matter: Matter, jobs: int) -> Iterator[Executor]:
+    """An executor for `run` with so many processes; this one alone for 1."""
+    if jobs == 1:
+        keep(pickle.dumps(matter))
+        yield Here()
+        _kept.clear()
+        return
+    context = multiprocessing.get_context("spawn")
+    executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_keep_in_child, initargs=(pickle.dumps(matter),))
+    try:
+        yield executor
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def dask(matter: Matter, address: str) -> Iterator[Executor]:
+    """An executor for `run` on a Dask cluster; UsageError if the extra is missing or no scheduler can be reached."""
+    try:
+        import distributed  # noqa: PLC0415 — an extra
+    except ImportError as error:
+        raise UsageError("--dask needs Dask: pip install 'wharfinger[dask]'") from error
+    try:
+        client = distributed.Client(address, timeout=10)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise UsageError(f"--dask {address}: there is no Dask scheduler: {error}") from error
+    with client:
+        client.register_plugin(_kept_on_workers(pickle.dumps(matter)), name=PLUGIN)
+        try:
+            with client.get_executor() as executor:
+                yield executor
+        finally:
+            client.unregister_worker_plugin(PLUGIN)
+
+
+def _kept_on_workers(matter: bytes) -> Any:
+    """The plugin that prepares each worker, also those that join later."""
+    from distributed import WorkerPlugin  # noqa: PLC0415 — an extra
+
+    class Keeping(WorkerPlugin):
+        def setup(self, worker: Any) -> None:  # noqa: ARG002 — the signature is the plugin's
+            keep(matter)
+
+        def teardown(self, worker: Any) -> None:  # noqa: ARG002 — likewise
+            _kept.clear()
+
+    return Keeping()

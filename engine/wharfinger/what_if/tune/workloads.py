@@ -1,0 +1,275 @@
+"""What a trial places: pods on a cluster (a snapshot or a trace), or what a decision log recorded; and what is kept from a search.
+
+A cluster is parted by nodes and pods: alike nodes are dealt out to both parts, and so are alike pods; placed pods go with their nodes. A
+log is parted by time: the later decisions are held out, on the cluster as it was recorded up to then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Container, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from msgspec.structs import replace as replace_struct
+
+from wharfinger.compiler.program import CompiledPolicy
+from wharfinger.framework.chain import Chain, assemble, with_policies
+from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.framework.evaluation.cycle import Decider
+from wharfinger.language.report.wording import count
+from wharfinger.model import objects as kubernetes
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import Checkpoint, ClusterState, checkpoint_of, put_back
+from wharfinger.scheduler.decision_log.lines import HEAD, Line
+from wharfinger.scheduler.decision_log.reading import BrokenLog, LogReader, Playback
+from wharfinger.simulate.dry_run import by_age, dry_run, place_pod, queue_order
+from wharfinger.what_if.recreated import recreated
+from wharfinger.what_if.replacement import replaced_pods
+from wharfinger.what_if.tune import objectives
+
+Measures = dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A cluster at the time `now` and the pods that are to be placed on it; `former` has the nodes of those that were placed before."""
+
+    title: str
+    cluster: Checkpoint
+    now: float
+    pods: tuple[PodView, ...]
+    config: ChainConfig | None = None
+    former: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.title}: {count(len(self.cluster.nodes), 'node')}, {count(len(self.pods), 'pod')} to place"
+
+    def measured(self, policies: Sequence[CompiledPolicy], names: Sequence[str]) -> Measures:
+        """The measures by name once the pods are placed by these policies."""
+        state = _state(self.cluster, self.now)
+        run = dry_run(assemble(policies, self.config), state, self.pods, order=by_age if self.former else queue_order)
+        snapshot = state.snapshot()
+        nodes = {pod.uid: None if (placed := snapshot.placed(pod.uid)) is None else snapshot.names[placed[0]] for pod in self.pods}
+        counts = {
+            objectives.UNPLACED: sum(node is None for node in nodes.values()),
+            objectives.EVICTED: run.evicted,
+            objectives.MOVES: sum(nodes[uid] != node for uid, node in self.former.items()),
+        }
+        return objectives.measured(names, snapshot, counts)
+
+    def loaded(self, factor: float, seed: int) -> Waiting:
+        """The workload with `factor` times as many pods: copies of pods that wait, drawn at random, each next to its original."""
+        drawn = random.Random(seed).choices(self.pods, k=max(0, round(len(self.pods) * (factor - 1)))) if self.pods else []
+        return replace(self, pods=(*self.pods, *(_copy(pod, number) for number, pod in enumerate(drawn))))
+
+    def parted(self, share: float, seed: int) -> tuple[Waiting, Waiting]:
+        """(the part to search on, the part that is held out); the second has this share of the nodes and of the pods."""
+        nodes = self.cluster.nodes
+        kept = _dealt([(node.metadata.name, _size(node)) for node in nodes], share, seed)
+        pods = _dealt([(pod.uid, sorted(pod.requests.items())) for pod in self.pods if pod.uid not in self.former], share, seed)
+        pods |= {uid for uid, node in self.former.items() if node in kept}
+        names = {node.metadata.name for node in nodes}
+        return self._part(names - kept, {pod.uid for pod in self.pods} - pods), self._part(kept, pods)
+
+    def _part(self, nodes: AbstractSet[str], pods: AbstractSet[str]) -> Waiting:
+        whole = self.cluster
+        elsewhere = {pod.uid for pod, name in zip(whole.pods, whole.names, strict=True) if name not in nodes}
+        cluster = replace(
+            _without(whole, elsewhere),
+            nodes=tuple(node for node in whole.nodes if node.metadata.name in nodes),
+            nominations=tuple((pod, node) for pod, node in whole.nominations if node in nodes),
+        )
+        former = {uid: node for uid, node in self.former.items() if uid in pods}
+        return replace(self, cluster=cluster, pods=tuple(pod for pod in self.pods if pod.uid in pods), former=former)
+
+
+def waiting(title: str, state: ClusterState, pods: Sequence[PodView], config: ChainConfig | None) -> Waiting:
+    """The pods that wait on a cluster."""
+    return Waiting(title=title, cluster=checkpoint_of(state), now=state.snapshot().now, pods=tuple(pods), config=config)
+
+
+def placed_anew(workload: Waiting, words: Sequence[str]) -> Waiting:
+    """The workload with running pods to be placed anew too, in order of age; `words` as of `replaced_pods`, which raises for some."""
+    whole = workload.cluster
+    replaced = {pod.uid: pod for pod in replaced_pods(_state(whole, workload.now), words)}
+    former = {pod.uid: name for pod, name in zip(whole.pods, whole.names, strict=True) if pod.uid in replaced}
+    pods = (*workload.pods, *map(recreated, replaced.values()))
+    return replace(workload, pods=pods, former={**workload.former, **former}, cluster=_without(whole, replaced))
+
+
+def _without(cluster: Checkpoint, pods: Container[str]) -> Checkpoint:
+    """The cluster without the placed pods of these uids."""
+    kept = [placed for placed in zip(cluster.pods, cluster.names, cluster.assumed, strict=True) if placed[0].uid not in pods]
+    return replace(cluster, pods=[pod for pod, _, _ in kept], names=[name for _, name, _ in kept], assumed=[own for _, _, own in kept])
+
+
+def _copy(pod: PodView, number: int) -> PodView:
+    metadata = replace_struct(pod.object.metadata, name=f"{pod.name}-copy-{number}", uid=f"{pod.uid}-copy-{number}")
+    return PodView(replace_struct(pod.object, metadata=metadata), pod.template)
+
+
+def _state(cluster: Checkpoint, now: float) -> ClusterState:
+    state = ClusterState(now)
+    for node in cluster.nodes:
+        state.add_node(node)
+    for obj in cluster.others:
+        state.put(obj)
+    for pod, name, assumed in zip(cluster.pods, cluster.names, cluster.assumed, strict=True):
+        put_back(state, pod, name, assumed=assumed)
+    for pod, name in cluster.nominations:
+        state.nominate(pod, name)
+    for metric, samples in cluster.metrics.items():
+        state.set_metric(metric, samples)
+    return state
+
+
+def _size(node: kubernetes.Node) -> list[tuple[str, str]]:
+    return sorted((resource, str(amount)) for resource, amount in node.status.allocatable.items())
+
+
+def _dealt(members: Iterable[tuple[str, Sequence[object]]], share: float, seed: int) -> set[str]:
+    """A share of the members (name, size), dealt out so that both parts have the same sizes as far as possible."""
+    ordered = sorted(members, key=lambda member: (list(map(str, member[1])), hashlib.sha256(f"{seed} {member[0]}".encode()).digest()))
+    return {name for place, (name, _) in enumerate(ordered) if int((place + 1) * share) > int(place * share)}
+
+
+# ── decision logs ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """The decisions `first` to `last` (exclusive) of a log. Before them, everything is as it was recorded.
+
+    From then on the pods go where other policies put them, and stay until the log says that they are gone; nodes, objects and metrics
+    change as they did.
+    """
+
+    title: str
+    lines: tuple[Line, ...]
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.title}: {count(self.last - self.first, 'decision')}"
+
+    def measured(self, policies: Sequence[CompiledPolicy], names: Sequence[str]) -> Measures:
+        """The measures by name after the last decision."""
+        again = _Again(policies)
+        number = 0
+        for line in self.lines:
+            if line.t == "decision":
+                if number >= self.last:
+                    break
+                if number >= self.first:
+                    again.decide(line)
+                else:
+                    again.playback.pod(line)  # later lines may name it by its uid alone
+                number += 1
+            elif number >= self.first:
+                again.take(line)
+            else:
+                again.playback.take(line)
+        return again.measured(names)
+
+    def parted(self, share: float, _seed: int) -> tuple[Recorded, Recorded]:
+        """(the earlier decisions, the later ones, which are this share)."""
+        middle = self.last - int((self.last - self.first) * share)
+        return replace(self, last=middle), replace(self, first=middle)
+
+
+def recorded(path: str) -> tuple[Recorded, list[str]]:
+    """(the decisions of a log, sentences about what is missing in it). UsageError for a log that is not there or is broken."""
+    reader = LogReader(path=Path(path))
+    lines = tuple(line for _, line in reader.lines())
+    decisions = sum(line.t == "decision" for line in lines)
+    if not decisions:
+        raise BrokenLog(f"{path}: no decision has been written to this decision log yet")
+    return Recorded(title=path, lines=lines, first=0, last=decisions), reader.notes
+
+
+def is_log(path: str) -> bool:
+    """True if a file begins as a decision log does."""
+    try:
+        with Path(path).open("rb") as stream:
+            return stream.read(len(HEAD)) == HEAD
+    except OSError:
+        return False  # whoever reads it says why
+
+
+def parted(workloads: Sequence[Waiting | Recorded], share: float, seed: int) -> tuple[list[Waiting | Recorded], list[Waiting | Recorded]]:
+    """(the parts to search on, the parts that are held out); nothing is held out for a share of 0."""
+    if not share:
+        return list(workloads), []
+    parts = [workload.parted(share, seed) for workload in workloads]
+    return [part for part, _ in parts], [part for _, part in parts]
+
+
+class _Again:
+    """The decisions of a log made by other policies, each on the cluster that the ones before have made."""
+
+    def __init__(self, policies: Sequence[CompiledPolicy]) -> None:
+        self.playback = Playback()
+        self._policies = policies
+        self._deciders: dict[str, tuple[Chain, Decider]] = {}
+        self._placed: set[str] = set()
+        self._waiting: dict[str, tuple[PodView, str]] = {}
+        self._now = 0.0
+        self._moves = self._evicted = 0
+        self._room = False
+
+    def take(self, line: Line) -> None:
+        """Apply a line that is no decision, unless it is about where a pod went that is decided about here."""
+        if bytes(line.object) and line.t in {"pod", "assume", "nominate"}:
+            self.playback.pod(line)  # later lines may name it by its uid alone
+        if line.t == "pod gone":
+            self._placed.discard(line.uid)
+            self._waiting.pop(line.uid, None)
+        elif line.uid in self._placed or line.uid in self._waiting or line.t in {"assume", "nominate"}:
+            return
+        self._room = self._room or line.t in {"pod gone", "node"}
+        self.playback.take(line)
+
+    def decide(self, line: Line) -> None:
+        """Place the pod of a decision, after those that waited for the room that there is now."""
+        pod, asked, told = self.playback.pod(line), line.asked, line.told
+        if asked is None or told is None or not self.playback.complete or asked.profile not in self.playback.chains:
+            raise BrokenLog("a decision of which something is missing")
+        self._now = asked.now
+        if self._room:
+            self._room = False
+            self._try_waiting()
+        if not self.playback.state.is_placed(pod.uid):
+            node = self._place(pod, asked.profile)
+            self._moves += node != told.node
+
+    def measured(self, names: Sequence[str]) -> Measures:
+        """The measures at the end."""
+        self._try_waiting()
+        counts = {objectives.UNPLACED: len(self._waiting), objectives.EVICTED: self._evicted, objectives.MOVES: self._moves}
+        return objectives.measured(names, self.playback.state.snapshot(), counts)
+
+    def _try_waiting(self) -> None:
+        for pod, profile in list(self._waiting.values()):
+            self._place(pod, profile)
+
+    def _place(self, pod: PodView, profile: str) -> str | None:
+        """The node of a pod, which is placed there; without one it waits."""
+        outcome = place_pod(self._decider(profile), self.playback.state, pod, watch=lambda *_: None, now=self._now)
+        self._evicted += len(outcome.evicted)
+        if outcome.decision.node is None:
+            self._waiting[pod.uid] = pod, profile
+        else:
+            self._waiting.pop(pod.uid, None)
+            self._placed.add(pod.uid)
+        return outcome.decision.node
+
+    def _decider(self, profile: str) -> Decider:
+        """A decider by the profile's plugins as they were recorded, and the policies that are tried."""
+        recorded = self.playback.chains[profile]
+        known = self._deciders.get(profile)
+        if known is None or known[0] is not recorded:
+            known = self._deciders[profile] = recorded, Decider(with_policies(recorded, self._policies))
+        return known[1]

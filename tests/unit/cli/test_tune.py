@@ -1,0 +1,98 @@
+"""`wharf tune`: the report, the files it writes, and bad input."""
+
+import json
+import subprocess
+
+import pytest
+
+from tests.unit.scheduler.decision_log.recording import FIRST, recorded
+from tests.unit.what_if.tune.test_search import TEXT
+from wharfinger.simulate import workloads
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pack.policy").write_text(TEXT)
+    nodes = [{"apiVersion": "v1", "kind": "Node", **node} for node in workloads.node_manifests(6)]
+    for name, pods in (("busy.json", workloads.running_manifests(6, 6)), ("six.json", workloads.pod_manifests(9))):
+        items = [*nodes, *({"apiVersion": "v1", "kind": "Pod", **pod} for pod in pods)]
+        (tmp_path / name).write_text(json.dumps({"kind": "List", "items": items}))
+    return tmp_path
+
+
+TUNE = ("tune", "--policy", "pack.policy", "--snapshot", "six.json", "--trials", "8", "--jobs", "1", "--objective", "nodes_touched")
+
+
+def test_the_patch_applies_and_is_what_the_report_shows(wharf, folder):
+    code, out, err = wharf(*TUNE, "--patch", "best.patch", "--picture", "front.svg")
+    assert (code, err) == (0, "")
+    patch = (folder / "best.patch").read_text()
+    assert patch
+    assert out.endswith(patch)
+    assert "nodes_touched, held out" in out
+    assert (folder / "front.svg").read_text().startswith("<svg")
+    before = (folder / "pack.policy").read_text()
+    subprocess.run(["git", "apply", "-p0", "best.patch"], check=True, cwd=folder)
+    assert (folder / "pack.policy").read_text() != before
+    assert wharf("check", "pack.policy")[0] == 0
+
+
+def test_json_has_all_of_it(wharf, folder):
+    code, out, _ = wharf(*TUNE, "--format", "json", "--held-out", "busy.json", "--replace", "all", "--kubernetes", "--load", "150%")
+    found = json.loads(out)
+    assert code == 0
+    assert found["searched"] == ["six.json: 6 nodes, 13 pods to place"]
+    assert found["held_out_data"] == ["busy.json: 6 nodes, 9 pods to place"]
+    assert found["trials"] == 8
+    assert found["best"]["objectives"]["nodes_touched"] <= found["ships"]["objectives"]["nodes_touched"]
+    assert set(found["held_out"]) == {"ships", "best", "worse"}
+    assert "pack.TaintToleration" in found["ships"]["numbers"]
+
+
+def test_a_decision_log_alone_is_enough(wharf, folder):
+    recorded(folder / "decisions.jsonl", rounds=6)
+    (folder / "mix.policy").write_text(FIRST.replace("count = 6", "count = 6 range 1..9"))
+    flags = [
+        "--policy",
+        "mix.policy",
+        "--on",
+        "decisions.jsonl",
+        "--objective",
+        "moves",
+        "--trials",
+        "3",
+        "--jobs",
+        "1",
+        "--search",
+        "most",
+    ]
+    code, out, _ = wharf("tune", *flags)
+    assert code == 0
+    assert "decisions.jsonl: " in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--snapshot", "six.json", "--objective", "unplaced"], "give them with --policy"),
+        (["-p", "pack.policy", "--snapshot", "six.json"], "--objective is missing"),
+        (["-p", "pack.policy", "--objective", "unplaced"], "there is nothing to search on"),
+        (["-p", "pack.policy", "-s", "six.json", "--objective", "unplacd"], "did you mean unplaced?"),
+        (["-p", "pack.policy", "-s", "busy.json", "--objective", "moves"], "busy.json: there are no pods to place; its running pods"),
+        (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--held-out", "100%"], "expected a percentage below 100%"),
+        (
+            ["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--held-out", "5%", "--held-out", "six.json"],
+            "one share of all data",
+        ),
+        (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--held-out", "none.json"], "none.json"),
+        (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--load", "much"], "--load much: expected a percentage"),
+        (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--search", "pak"], "did you mean pack?"),
+        (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--patch", "no/where"], "there is no such folder"),
+        (["-p", "pack.policy", "-s", "six.json", "--objective", "moves", "--jobs", "2", "--dask", "x"], "--jobs is for this machine"),
+    ],
+)
+def test_bad_input_says_what_and_where(wharf, folder, flags, says):
+    code, out, err = wharf("tune", *flags)
+    assert (code, out) == (2, "")
+    assert says in err

@@ -1,0 +1,153 @@
+"""The numbers of policies, and texts with other numbers: the rest of a text stays as it was."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.simulate.clusters import policy
+from wharfinger.errors import UnknownObject, UsageError
+from wharfinger.framework.chain import assemble
+from wharfinger.what_if.tune import knobs
+
+TEXT = """policy "web"  # a name
+
+param keep:percent = 10% range 0%..50%   # how much stays free
+param most: count=3 range 1..9
+param core: cpu = 500m range 100m..2cpu
+param slow: duration = 2min range 30s..1h
+param room: memory = 1Gi range 0B..8Gi
+param strict: bool = false
+param free: memory = 1Gi
+param names: set<string> = []
+
+filter headroom when strict {
+  require node.free.memory >= max(room, free) else "no room"
+  require node.free.cpu >= core else "no cpu"
+  require keep < 60% and most < 10 and slow < 2h and not (pod.name in names) else "never"
+}
+
+score a = 50
+score b tier 2 = 50
+score c weight   7 = 50   # kept
+score d weight most = 50
+
+base kubernetes {
+  NodeResourcesFit weight 0
+}
+
+test "later" {
+  node n { cpu: 4cpu, memory: 16Gi }
+  pod p { requests: { cpu: 1cpu, memory: 1Gi } }
+  place p
+  expect p on n
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def web():
+    return policy(TEXT)
+
+
+def found(web, **options):
+    return knobs.found([web], assemble([web]), **options)
+
+
+def test_params_with_a_range_and_weights_that_are_numbers_are_found(web):
+    assert {knob.own_name: (knob.text(knob.shipped), knob.text(knob.low), knob.text(knob.value(knob.steps))) for knob in found(web)} == {
+        "keep": ("10%", "0%", "50%"),
+        "most": ("3", "1", "9"),
+        "core": ("500m", "100m", "2cpu"),
+        "slow": ("2min", "30s", "1h"),
+        "room": ("1Gi", "0B", "8Gi"),
+        "strict": ("false", "false", "true"),
+        "a": ("1", "0", "10"),
+        "b": ("1", "0", "10"),
+        "c": ("7", "0", "14"),
+        "NodeResourcesFit": ("0", "0", "10"),
+    }
+
+
+def test_params_that_are_given_are_not(web):
+    given_params = policy(TEXT, keep="20%")
+    assert {knob.own_name for knob in found(web)} - {knob.own_name for knob in found(given_params)} == {"keep"}
+
+
+def test_kubernetes_weights_are_found_when_asked_for(web):
+    more = {knob.own_name for knob in found(web, kubernetes=True)} - {knob.own_name for knob in found(web)}
+    assert {"TaintToleration", "PodTopologySpread", "NodeAffinity"} <= more
+
+
+def test_numbers_are_edited_in_place(web):
+    all_knobs = found(web, kubernetes=True)
+    values = {knob.name: knob.shipped for knob in all_knobs}
+    assert knobs.edited([web.policy.source], all_knobs, values) == {web.policy.source.name: TEXT}
+
+    values |= {"web.keep": 0.125, "web.most": 4, "web.strict": 1.0, "web.a": 3, "web.b": 4, "web.c": 8, "web.NodeResourcesFit": 5}
+    values |= {"web.TaintToleration": 9}
+    [text] = knobs.edited([web.policy.source], all_knobs, values).values()
+    expected = TEXT
+    for old, new in [
+        ("percent = 10%", "percent = 12.5%"),
+        ("count=3", "count=4"),
+        ("bool = false", "bool = true"),
+        ("score a =", "score a weight 3 ="),
+        ("score b tier 2 =", "score b tier 2 weight 4 ="),
+        ("weight   7", "weight   8"),
+        ("NodeResourcesFit weight 0\n", "NodeResourcesFit weight 5\n  TaintToleration weight 9\n"),
+    ]:
+        expected = expected.replace(old, new)
+    assert text == expected
+
+    diff = knobs.change([web.policy.source], {web.policy.source.name: text})
+    assert "-score c weight   7 = 50   # kept\n" in diff
+    assert "+score c weight   8 = 50   # kept\n" in diff
+
+
+def test_a_block_is_made_where_there_is_none():
+    plain = policy('policy "plain"\n\nscore a = 50\n')
+    every = found(plain, kubernetes=True)
+    values = {knob.name: knob.shipped for knob in every} | {"plain.NodeResourcesFit": 4, "plain.TaintToleration": 2}
+    [text] = knobs.edited([plain.policy.source], every, values).values()
+    assert "score a = 50\n\nbase kubernetes {\n" in text
+    assert {(entry.plugin, entry.weight) for entry in policy(text).base} == {("NodeResourcesFit", 4.0), ("TaintToleration", 2.0)}
+
+
+@given(st.data())
+def test_every_edit_is_read_back_as_what_was_meant(data):
+    web = policy(TEXT)
+    every = found(web, kubernetes=True)
+    values = {knob.name: knob.value(data.draw(st.integers(0, knob.steps), label=knob.name)) for knob in every}
+    [text] = knobs.edited([web.policy.source], every, values).values()
+    again = policy(text)
+    read = {name: float(value) for name, value in again.params.items() if f"web.{name}" in values}
+    read |= {score.name: score.weight for score in again.scores if score.name != "d"}
+    read |= {entry.plugin: entry.weight for entry in again.base}
+    unwritten = {knob.own_name: knob.shipped for knob in every if knob.own_name not in read}  # weights of plugins that stay as they are
+    assert {knob.own_name: values[knob.name] for knob in every} == pytest.approx({**unwritten, **read})
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high"), [("keep=5%..6%", "5%", "6%"), ("web.c=2..4", "2", "4"), ("core=1cpu..2cpu", "1cpu", "2cpu"), ("c", "0", "14")]
+)
+def test_a_search_may_be_narrowed(web, text, low, high):
+    [knob] = knobs.chosen(found(web), [text], [web])
+    assert (knob.text(knob.low), knob.text(knob.value(knob.steps))) == (low, high)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "says"),
+    [
+        ("kep", UnknownObject, r"there is no such number to search; did you mean keep\?"),
+        ("zzz", UnknownObject, "there are web.keep, "),
+        ("keep=1cpu..2cpu", UsageError, "param keep of policy web is percent; '1cpu' is not"),
+        ("keep=0%..60%", UsageError, "outside of its range 0%..50%"),
+        ("keep=20%..10%", UsageError, "the range is empty"),
+        ("keep=20%", UsageError, r"expected LOW\.\.HIGH, as 0%\.\.50%"),
+        ("strict=false..true", UsageError, r"expected LOW\.\.HIGH"),
+        ("c=-1..4", UsageError, "'-1' is not a weight"),
+    ],
+)
+def test_what_cannot_be_searched_says_why(web, text, error, says):
+    with pytest.raises(error, match=says):
+        knobs.chosen(found(web), [text], [web])

@@ -1,0 +1,148 @@
+"""A search: deterministic however many processes run its trials, and better than what ships where there is something better."""
+
+from functools import partial
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.unit.simulate.clusters import pods_of, policy, state_of
+from wharfinger.api import load_policies
+from wharfinger.errors import UsageError
+from wharfinger.framework.chain import assemble
+from wharfinger.what_if.tune import knobs, picture, search, trials, workloads
+from wharfinger.what_if.tune.objectives import objective
+
+# The default spreads. Fewer nodes are touched with any weight of `pack` above that of `spread`.
+TEXT = """policy "pack"
+param reserve: percent = 10% range 0%..50%
+filter room { require node.free.memory - pod.requests.memory >= node.allocatable.memory * reserve else "no room" }
+score pack = most_allocated(cpu: 1, memory: 1)
+score spread weight 9 = least_allocated(cpu: 1, memory: 1)
+base kubernetes {
+  NodeResourcesFit weight 0
+  NodeResourcesBalancedAllocation weight 0
+  PodTopologySpread weight 0
+}
+test "spreads" {
+  node a { cpu: 4cpu, memory: 16Gi }
+  node b like a
+  pod p { requests: { cpu: 1cpu, memory: 1Gi } }
+  running q like p on a
+  place p
+  expect p on b
+}
+"""
+HERE = partial(trials.processes, jobs=1)
+GOALS = ("nodes_touched", "unplaced + 0")
+
+
+def tuned(executor=HERE, *, text=TEXT, most=12, seed=0, goals=GOALS, wanted=(), share=0.5):
+    shipped = policy(text)
+    whole = workloads.waiting("all", state_of(16), pods_of(24, 2), None)
+    searched, held_out = workloads.parted([whole], share, seed)
+    numbers = knobs.chosen(knobs.found([shipped], assemble([shipped])), wanted, [shipped])
+    return search.tuned([shipped], numbers, list(map(objective, goals)), searched, held_out, executor, most=most, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return tuned(wanted=("pack", "spread", "reserve"))
+
+
+def test_the_best_is_better_and_changes_no_more_than_it_must(found):
+    assert found.is_better
+    assert found.best.objectives < found.ships.objectives
+    changed = [knob.own_name for knob, value in zip(found.knobs, found.best.values, strict=True) if value != knob.shipped]
+    assert changed
+    assert "reserve" not in changed
+    assert found.failing == ("pack: spreads",)
+    assert found.better == ("nodes_touched",)
+    assert found.worse == ()
+    assert found.change.startswith("--- mix.policy\n+++ mix.policy\n")
+
+
+def test_the_change_is_what_was_tried(found):
+    texts = knobs.edited(
+        [policy(TEXT).policy.source], found.knobs, {knob.name: value for knob, value in zip(found.knobs, found.best.values, strict=True)}
+    )
+    workload, _ = workloads.waiting("all", state_of(16), pods_of(24, 2), None).parted(0.5, 0)
+    measures = workload.measured([policy(texts["mix.policy"])], ["nodes_touched"])
+    assert measures["nodes_touched"] == found.best.objectives[0]
+
+
+def test_the_front_is_what_no_other_trial_beats(found):
+    every = found.every
+    assert len(every) == 13
+    expected = {
+        trial.objectives
+        for trial in every
+        if not any(
+            other.objectives != trial.objectives and all(a <= b for a, b in zip(other.objectives, trial.objectives, strict=True))
+            for other in every
+        )
+    }
+    assert {trial.objectives for trial in found.front} == expected
+    assert len(found.front) == len(expected)
+
+
+def test_any_number_of_processes_finds_the_same(found):
+    assert tuned(partial(trials.processes, jobs=2), wanted=("pack", "spread", "reserve")) == found
+
+
+def test_another_seed_searches_elsewhere(found):
+    assert tuned(seed=1, wanted=("pack", "spread", "reserve")).trials != found.trials
+
+
+def test_a_dask_cluster_finds_the_same(found):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        assert tuned(partial(trials.dask, address=cluster.scheduler_address), wanted=("pack", "spread", "reserve")) == found
+
+
+def test_no_dask_scheduler_is_an_error():
+    with pytest.raises(UsageError, match="--dask nowhere://x: there is no Dask scheduler"):
+        tuned(partial(trials.dask, address="nowhere://x"))
+
+
+def test_where_nothing_is_better_nothing_changes():
+    found = tuned(goals=["0 * unplaced"], most=3)
+    assert (found.is_better, found.change, found.failing) == (False, "", ())
+    assert found.held_out is not None
+    assert found.worse == found.better == ()
+
+
+def test_numbers_that_policies_cannot_have_are_counted(tmp_path):
+    for name in ("one", "two"):  # that disagree unless their weights are equal
+        (tmp_path / f"{name}.policy").write_text(f'policy "{name}"\n\nbase kubernetes {{\n  NodeResourcesFit weight 1\n}}\n')
+    policies = load_policies(tmp_path)
+    numbers = knobs.chosen(knobs.found(policies, assemble(policies)), ["NodeResourcesFit=0..2"], policies)
+    whole = workloads.waiting("all", state_of(4), pods_of(4), None)
+    found = search.tuned(policies, numbers, [objective("unplaced")], [whole], [], HERE, most=12)
+    assert 0 < found.unusable < 12
+    assert len(found.trials) + found.unusable == 12
+    assert found.held_out is None
+
+
+def test_without_a_number_there_is_nothing_to_search():
+    with pytest.raises(UsageError, match="no number to search"):
+        tuned(text='policy "none"\nfilter all { reject false else "never" }\n')
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
+    with pytest.raises(UsageError, match=r"pip install 'wharfinger\[tune\]'"):
+        tuned()
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(UsageError, match=r"pip install 'wharfinger\[dask\]'"), trials.dask(None, "tcp://127.0.0.1:1"):
+        pass
+
+
+@pytest.mark.parametrize("goals", [["nodes_touched"], GOALS, ["nodes_touched", "unplaced", "imbalance:zone"]])
+def test_the_picture_has_a_point_for_each_trial(goals):
+    found = tuned(goals=goals, most=4)
+    root = ET.fromstring(picture.svg(found))
+    circles = list(root.iter("{http://www.w3.org/2000/svg}circle"))
+    assert len(circles) == 5 * max(1, len(goals) - 1)
+    assert {circle.get("class") for circle in circles} >= {"ships"}
+    assert all(circle.find("{http://www.w3.org/2000/svg}title").text for circle in circles)
+    assert not {element.tag.rpartition("}")[2] for element in root.iter()} & {"script", "image", "foreignObject"}
