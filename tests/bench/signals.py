@@ -23,8 +23,8 @@ from wharfinger.language.parse.parser import parse
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.language.semantics.types import Kind
 from wharfinger.model.state.cluster_state import ClusterState
-from wharfinger.signals.answer import vector
 from wharfinger.signals.fair_queue import Asker, Workers
+from wharfinger.signals.http import vector
 from wharfinger.signals.mapping import Mapped, NodeNames, in_turn, mapped
 from wharfinger.signals.query import Query
 from wharfinger.simulate import workloads

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wharfinger import shipped
 from wharfinger.compiler.interpreter import Interpreter
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.framework.chain import Chain
+from wharfinger.language.files import shown_place
 from wharfinger.language.report.diagnostics import Source
 from wharfinger.language.semantics import describe, typed, types
 from wharfinger.language.semantics.types import NUMERIC, Kind, Shape
@@ -152,7 +152,7 @@ class PolicyCommentary:
     def location(self, rule: str) -> str | None:
         """`file:line:column` of a policy's filter, None for any other."""
         found = self._filters.get(rule)
-        return None if found is None else shipped.shown(str(found[1].span))
+        return None if found is None else shown_place(str(found[1].span))
 
     def rejection(self, pod: PodView, snapshot: Snapshot, rule: str, row: int) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
         """(sentences with values filled in, lines that show the operands) of a policy's filter at a node; None for any other filter."""

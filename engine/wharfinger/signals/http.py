@@ -1,18 +1,22 @@
-"""HTTP requests to a Prometheus server: bounded in time and size as a whole, with a `Kind` for every failure.
+"""HTTP requests to a Prometheus server and their answers: bounded in time and size as a whole, with a `Kind` for every failure.
 
 A socket's timeout bounds the silence between two bytes, so a server that sends a byte now and then could hold a request forever. Here a
 connection's timeout is that of the whole answer. Secrets are read for every request, and no message contains them: not even what a server
 says about the headers that it received.
+
+The answer to an instant query is `{"status": "success", "data": {"resultType": "vector", "result": […]}}`. It is split at once into series,
+which are decoded one by one as they are read: that can be interrupted.
 """
 
 from __future__ import annotations
 
 import http.client
 import io
+import math
 import socket
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +30,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import DecodeError, HTTPError, InsecureRequestWarning, ReadTimeoutError
 
 from wharfinger.errors import on_one_line
-from wharfinger.signals.answer import UNREADABLE, vector
+from wharfinger.signals.mapping import Series
 from wharfinger.signals.ports import Kind, SignalFailed
 from wharfinger.signals.query import PrometheusServer
 
@@ -295,3 +299,87 @@ def _fault(content: str, raw: bytes, *, of_header: bool) -> str | None:
     if not content.isprintable() or (of_header and not content.isascii()):
         return "it has characters that no header may have"
     return None
+
+
+MOST_SERIES = 200_000
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The exceptions of decoding: no JSON or another shape, no UTF-8, too deep nesting."""
+
+_SHOWN = 300
+_INSTEAD = {
+    "matrix": "the query has a range at its end; take avg_over_time(…) or the like of it",
+    "scalar": "the query gives one number for all nodes; a metric has one per node",
+    "string": "the query gives a text; a metric is a number per node",
+}
+
+
+class _Found(msgspec.Struct):
+    resultType: str = ""  # noqa: N815 — as Prometheus writes it
+    result: msgspec.Raw = msgspec.Raw(b"[]")  # some servers write null for an empty result
+
+
+class _Body(msgspec.Struct):
+    status: str = ""
+    error: Any = None
+    data: _Found | None = None
+    warnings: Sequence[str] | None = None
+
+
+class _Series(msgspec.Struct):
+    value: tuple[float, str] = (math.nan, "")  # a native histogram has none
+    metric: dict[str, str] = {}
+
+
+_body = msgspec.json.Decoder(_Body)
+_parts = msgspec.json.Decoder(list[msgspec.Raw] | None)
+_series = msgspec.json.Decoder(_Series)
+
+
+class Vector(Sequence[Series]):
+    """The series of an answer, decoded as they are read, and the warnings of Prometheus."""
+
+    def __init__(self, parts: list[msgspec.Raw], warnings: Sequence[str] = ()) -> None:
+        self._parts = parts
+        self.warnings = warnings
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, index: Any) -> Any:
+        return series_of(self._parts[index])
+
+    def __iter__(self) -> Iterator[Series]:
+        return map(series_of, self._parts)
+
+
+def vector(content: bytes) -> Vector:
+    """The series of an answer; SignalFailed if it is not a vector."""
+    try:
+        body = _body.decode(content)
+        data = body.data or _Found()
+        if body.status != "success":
+            said = f": {body.error[:_SHOWN]}" if isinstance(body.error, str) else ""
+            raise SignalFailed(Kind.ANSWER, f"the answer's status is {body.status!r}{said}")
+        if data.resultType != "vector":
+            raise SignalFailed(Kind.ANSWER, _INSTEAD.get(data.resultType, f"the answer is no vector but {data.resultType[:_SHOWN]!r}"))
+        parts = _parts.decode(data.result) or []
+    except UNREADABLE as error:
+        raise SignalFailed(Kind.ANSWER, f"the answer cannot be read: {error}") from error
+    if len(parts) > MOST_SERIES:
+        raise SignalFailed(Kind.ANSWER, f"the answer has {len(parts):,} series, more than {MOST_SERIES:,}; aggregate in the query")
+    return Vector(parts, body.warnings or ())
+
+
+def series_of(raw: msgspec.Raw) -> Series:
+    """One series; a value that is not a number is NaN."""
+    try:
+        found = _series.decode(raw)
+    except UNREADABLE as error:
+        raise SignalFailed(Kind.ANSWER, f"a series cannot be read: {error}") from error
+    time, text = found.value
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    return Series(found.metric, value, time)

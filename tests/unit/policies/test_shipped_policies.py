@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from wharfinger import shipped
 from wharfinger.builtins import CATALOGUE
 from wharfinger.framework.chain import assemble
-from wharfinger.language import load
+from wharfinger.language import files, load
 from wharfinger.language.formatting import format as formatter
 from wharfinger.language.report.diagnostics import Diagnostics, Source
 from wharfinger.policies import candidate, policy_tests
@@ -19,9 +18,9 @@ FILES = sorted(FOLDER.glob("*.policy"))
 
 
 def test_the_shipped_folder_is_the_one_of_the_checkout():
-    assert shipped.policies() == FOLDER
-    assert shipped.shown(f"{FOLDER}/a.policy:1:2") == "policies/a.policy:1:2"
-    assert shipped.shown("elsewhere/a.policy:1:2") == "elsewhere/a.policy:1:2"
+    assert files.shipped_policies() == FOLDER
+    assert files.shown_place(f"{FOLDER}/a.policy:1:2") == "policies/a.policy:1:2"
+    assert files.shown_place("elsewhere/a.policy:1:2") == "elsewhere/a.policy:1:2"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from wharfinger import shipped
 from wharfinger.cli import chosen_policies, options, streams
 from wharfinger.framework.chain import Chain, assemble
+from wharfinger.language.files import shipped_policies
 from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.simulate import openb
@@ -28,7 +28,7 @@ def command(
     ] = openb.Variant.DEFAULT,
 ) -> int:
     """Place the OpenB trace twice and compare: Kubernetes' rules alone, then with a policy (yours, if you name one)."""
-    chosen = chosen_policies.compiled(policy or [str(shipped.policies() / POLICY)], param)
+    chosen = chosen_policies.compiled(policy or [str(shipped_policies() / POLICY)], param)
     streams.out(f"{_opening(trace)}\n\n")
     base = _show("Kubernetes", assemble(), trace)
     unplaced = {result.pod for result in base.run.results if result.node is None}
