@@ -1,14 +1,14 @@
 """The live page and its data, read from the running scheduler: nodes, summary, policies, recent decisions, pending pods.
 
-Pending pods are grouped by queue and reason, with a few pods of each group, since there may be many thousands of them.
+Pending pods are grouped by queue and by what is missing, with a few pods of each group, since there may be many thousands of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,11 @@ from wharfinger.daemon.node_colors import NodeColorings
 from wharfinger.daemon.pages import Health
 from wharfinger.emit import Emit
 from wharfinger.errors import UnknownObject, WharfingerError
+from wharfinger.framework.evaluation.diagnosis import reasons_of
 from wharfinger.scheduler.queued_pods import Place, QueuedPod
 from wharfinger.simulate.dry_run import utilisation
 from wharfinger.web import decisions, policies
-from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, Picture, Tiles
+from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, Picture, PodQuery, Tiles
 from wharfinger.web.ui.pages import Feed, LivePage
 
 if TYPE_CHECKING:
@@ -39,48 +40,61 @@ STEP = 1500
 MOST_GROUPS = 40
 MOST_PODS_OF_GROUP = 12
 """Most pods of a group that are listed."""
-MOST_DECISIONS = 2000
-"""Recent decisions that are searched for the reasons of pods."""
+MOST_NAMESPACES = 200
+"""Most namespaces that are offered to choose from."""
 
-Cause: TypeAlias = tuple[str, str, tuple[str, ...], str]  # profile, place, rejectors, gate
+
+class Cause(NamedTuple):
+    """What the pods of a group have in common. `missing` is the reason that rejected most nodes last time, or the gate; "" if not known."""
+
+    profile: str
+    queue: str
+    missing: str
+
+
 Steps: TypeAlias = Generator[None, None, Mapping[str, Any]]
 
 _QUEUES = {Place.ERROR_BACKOFF: "backoff", Place.IN_FLIGHT: "in flight"}
 
 
-def pending(scheduler: Scheduler, recent: RecentDecisions, clock: Clock) -> Steps:
+def pending(scheduler: Scheduler, query: PodQuery, clock: Clock) -> Steps:
     """The groups as plain values, the largest first, at the end of steps that take a few milliseconds each."""
     groups: dict[Cause, list[QueuedPod]] = {}
+    namespaces: set[str] = set()
     waiting = list(scheduler.queue)
     for start in range(0, len(waiting), STEP):
-        _sort(waiting[start : start + STEP], groups)
+        _sort(waiting[start : start + STEP], query, groups, namespaces)
         yield
-    said = {record.uid: record.message for record in islice(recent.latest(result="unschedulable"), MOST_DECISIONS)}
-    yield
     largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     since = clock.now() - clock.monotonic()
-    found = [_plain(cause, pods, said.get, since) for cause, pods in largest[:MOST_GROUPS]]
-    return {"total": len(waiting), "groups": found, "omitted": max(0, len(groups) - MOST_GROUPS)}
+    return {
+        "total": sum(map(len, groups.values())),
+        "groups": [_plain(cause, pods, since) for cause, pods in largest[:MOST_GROUPS]],
+        "omitted": max(0, len(groups) - MOST_GROUPS),
+        "namespaces": sorted(namespaces)[:MOST_NAMESPACES],
+    }
 
 
-def _sort(pods: list[QueuedPod], groups: dict[Cause, list[QueuedPod]]) -> None:
+def _sort(pods: list[QueuedPod], query: PodQuery, groups: dict[Cause, list[QueuedPod]], namespaces: set[str]) -> None:
     for queued in pods:
         if queued.place is Place.GONE:
             continue
-        rejectors = tuple(sorted(plugin.name for plugin in queued.rejectors))
-        gate = queued.gate.text if queued.place is Place.GATED and queued.gate is not None else ""
-        cause = queued.profile.name, _QUEUES.get(queued.place, queued.place.value), rejectors, gate
+        namespaces.add(queued.pod.namespace)
+        if query.namespace not in {"", queued.pod.namespace} or (query.policy and query.policy not in queued.policies):
+            continue
+        gated = queued.place is Place.GATED and queued.gate is not None
+        missing = queued.gate.text if gated else next(iter(reasons_of(queued.message)), "")
+        cause = Cause(queued.profile.name, _QUEUES.get(queued.place, queued.place.value), missing)
         groups.setdefault(cause, []).append(queued)
 
 
-def _plain(cause: Cause, pods: list[QueuedPod], said: Callable[[str], str | None], since: float) -> dict[str, Any]:
-    profile, place, rejectors, gate = cause
-    messages = (said(queued.uid) for queued in pods[:MOST_PODS_OF_GROUP])
+def _plain(cause: Cause, pods: list[QueuedPod], since: float) -> dict[str, Any]:
     return {
-        "profile": profile,
-        "queue": place,
-        "rejectors": list(rejectors),
-        "message": gate or next((message for message in messages if message), ""),
+        "profile": cause.profile,
+        "queue": cause.queue,
+        "missing": cause.missing,
+        "rejectors": sorted(plugin.name for plugin in pods[0].rejectors),
+        "message": pods[0].message,
         "count": len(pods),
         "pods": [
             {
@@ -123,15 +137,25 @@ class LiveBoard:
         )
 
     def parts(self) -> Iterator[tuple[str, Any] | None]:
-        """Everything else, in steps."""
+        """What all pages show alike, in steps."""
         yield "summary", self._summary()
         yield "policies", self._policies()
         yield "reloads", [dataclasses.asdict(reload) for reload in reversed(self._history.reloads)]
-        found = [decisions.plain(record) for record in islice(self._recent.latest(), DECISIONS)]
-        yield "decisions", {"seen": self._recent.n_seen, "latest": found}
+
+    def pods(self, query: PodQuery) -> Iterator[tuple[str, Any] | None]:
+        """Decisions and pending pods, in steps."""
+        chosen = self._recent.latest(namespace=query.namespace or None, result=query.result or None, policy=query.policy or None)
+        latest = [decisions.plain(record) for record in islice(chosen, DECISIONS)]
+        yield "decisions", {"seen": self._recent.n_seen, "latest": latest}
         if self._health.daemon is not None:
-            waiting = yield from pending(self._health.daemon.scheduler, self._recent, self._clock)
+            waiting = yield from pending(self._health.daemon.scheduler, query, self._clock)
             yield "pending", waiting
+
+    def find(self, text: str) -> Iterator[list[str]]:
+        """The pods that have a text in their names, in any case, in steps."""
+        wanted, known = text.lower(), [pod.key for pod in self._daemon().scheduler.known_pods]
+        for start in range(0, len(known), STEP):
+            yield [key for key in known[start : start + STEP] if wanted in key.lower()]
 
     def node(self, name: str) -> Mapping[str, Any]:
         """One node."""

@@ -45,6 +45,7 @@ class AttemptEnded(Struct, frozen=True, kw_only=True):
     feasible: int = 0
     n_nodes: int = 0
     plugins: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
     stages: Mapping[str, float] = {}
 
 
@@ -79,6 +80,7 @@ class DecisionSummary(Struct, frozen=True, kw_only=True):
     snapshot_revision: int
     policy_revision: str
     plugins: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, decision: Decision, plugins: tuple[str, ...] = ()) -> DecisionSummary:
@@ -91,6 +93,7 @@ class DecisionSummary(Struct, frozen=True, kw_only=True):
             snapshot_revision=decision.snapshot_revision,
             policy_revision=decision.policy_revision,
             plugins=plugins,
+            policies=decision.policies,
         )
 
 
@@ -115,5 +118,6 @@ def attempt_ended(queued: QueuedPod, result: str, ended: float, decided: Decisio
         feasible=decided.feasible,
         n_nodes=decided.n_nodes,
         plugins=decided.plugins,
+        policies=decided.policies,
         stages=dict(queued.stages),
     )

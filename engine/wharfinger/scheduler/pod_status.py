@@ -202,6 +202,7 @@ class Failures:
     def _report(  # noqa: PLR0913 — the pod, and what is written of it in three places
         self, queued: QueuedPod, *, result: str, reason: str, decided: DecisionSummary, message: str, nominated: str | None = None
     ) -> None:
+        queued.message, queued.policies = message, decided.policies
         if queued.uid in self._queue:  # else it was deleted meanwhile, or another scheduler has bound it
             self._write(queued.pod, reason, message, nominated)
         self._ports.emit(attempt_ended(queued, result, self._ports.clock.monotonic(), decided, message))

@@ -58,6 +58,7 @@ class RecentDecision(NamedTuple):
     feasible: int
     n_nodes: int
     plugins: tuple[str, ...]
+    policies: tuple[str, ...]
     seconds: Mapping[str, float]
     best: tuple[RankedNode, ...] | None
     n_bytes: int
@@ -119,6 +120,7 @@ class RecentDecisions:
                 attempt.feasible,
                 attempt.n_nodes,
                 attempt.plugins,
+                attempt.policies,
                 attempt.stages,
                 best,
                 n_bytes,
@@ -129,9 +131,13 @@ class RecentDecisions:
         while self.n_bytes > self._most_bytes:
             self.n_bytes -= self._records.popleft().n_bytes
 
-    def latest(self, *, namespace: str | None = None, result: str | None = None, pod: str | None = None) -> Iterator[RecentDecision]:
-        """The records, newest first; only those of a namespace, result, or pod (`namespace/name`) if it is given."""
+    def latest(
+        self, *, namespace: str | None = None, result: str | None = None, policy: str | None = None, pod: str | None = None
+    ) -> Iterator[RecentDecision]:
+        """The records, newest first; of a namespace, of a result, governed by a policy, or of a pod (`namespace/name`), where it is given."""
         prefix = "" if namespace is None else f"{namespace}/"
         for record in reversed(self._records):
-            if record.pod.startswith(prefix) and result in (None, record.result) and pod in (None, record.pod):
+            if not record.pod.startswith(prefix) or result not in (None, record.result) or pod not in (None, record.pod):
+                continue
+            if policy is None or policy in record.policies:
                 yield record

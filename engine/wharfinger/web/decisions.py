@@ -53,7 +53,7 @@ def routes(decisions: Decisions) -> list[Route]:
 
 def _list(recent: RecentDecisions) -> Answer:
     async def listed(request: Request) -> Response:
-        wanted = {name: request.query_params.get(name) for name in ("namespace", "result")}
+        wanted = {name: request.query_params.get(name) for name in ("namespace", "result", "policy")}
         if wanted["result"] not in (None, *RESULTS):
             return _refusal(f"result={wanted['result']}: expected one of {', '.join(RESULTS)}", 400)
         limit = request.query_params.get("limit", str(LISTED))
@@ -111,6 +111,7 @@ def plain(record: RecentDecision) -> dict[str, Any]:
         "feasible": record.feasible,
         "nodes": record.n_nodes,
         "rejectedBy": list(record.plugins),
+        "policies": list(record.policies),
         "milliseconds": {stage: round(1000 * seconds, 3) for stage, seconds in record.seconds.items()},
     }
 

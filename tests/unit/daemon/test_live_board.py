@@ -24,7 +24,7 @@ from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.telemetry.policies import MOST, ReloadHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.web.policies import Policies
-from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED
+from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, PodQuery
 
 ZONE = "topology.kubernetes.io/zone"
 MEASURED = """policy "load"
@@ -52,6 +52,9 @@ class Setting:
 
     def parts(self):
         return dict(part for part in self.board.parts() if part is not None)
+
+    def pods(self, **query):
+        return dict(part for part in self.board.pods(PodQuery(**query)) if part is not None)
 
 
 @pytest.fixture
@@ -128,10 +131,51 @@ def test_what_is_not_there_is_named(setting, coloring):
 def test_pods_that_wait_are_told_in_groups_and_steps(setting, monkeypatch):
     monkeypatch.setattr(waiting, "STEP", 10)
     setting.put(*(pod(f"new-{index}") for index in range(45)))
-    steps = list(setting.board.parts())
-    assert steps.count(None) >= 5
-    (group,) = setting.parts()["pending"]["groups"]
+    steps = list(setting.board.pods(PodQuery()))
+    assert steps.count(None) >= 4
+    (group,) = setting.pods()["pending"]["groups"]
     assert (group["count"], group["queue"], len(group["pods"])) == (45, "active", waiting.MOST_PODS_OF_GROUP)
+
+
+def waiting_pod(setting, name, message, namespace="default", policies=()):
+    """A pod that was tried once and fits nowhere."""
+    setting.put(pod(name, namespace=namespace))
+    queued = setting.scheduler.queue.pop()
+    queued.message, queued.policies = message, policies
+    setting.scheduler.queue.reject(queued, frozenset())
+
+
+@pytest.fixture
+def crowd(setting):
+    waiting_pod(setting, "a", "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu.", policies=("pools",))
+    waiting_pod(setting, "b", "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 no.", namespace="shop")
+    waiting_pod(setting, "c", "0/3 nodes are available: 1 Insufficient cpu, 2 Insufficient memory.")
+    return setting
+
+
+@pytest.mark.parametrize(
+    ("query", "groups"),
+    [
+        ({}, {"Insufficient cpu": 2, "Insufficient memory": 1}),
+        ({"namespace": "shop"}, {"Insufficient cpu": 1}),
+        ({"namespace": "none"}, {}),
+        ({"policy": "pools"}, {"Insufficient cpu": 1}),
+        ({"namespace": "shop", "policy": "pools"}, {}),
+    ],
+)
+def test_pods_that_wait_are_grouped_by_what_is_missing_on_most_nodes(crowd, query, groups):
+    found = crowd.pods(**query)["pending"]
+    assert {group["missing"]: group["count"] for group in found["groups"]} == groups
+    assert found["total"] == sum(groups.values())
+    assert found["namespaces"] == ["default", "shop"]  # whatever is chosen now
+
+
+def test_pods_are_found_by_a_part_of_their_names_in_steps(setting, monkeypatch):
+    monkeypatch.setattr(waiting, "STEP", 10)
+    setting.put(*(pod(f"new-{index}") for index in range(25)))
+    steps = list(setting.board.find("NEW-2"))
+    assert len(steps) == 3
+    assert sorted(key for step in steps for key in step) == ["default/new-2", *(f"default/new-2{digit}" for digit in range(5))]
 
 
 def test_one_node_is_told_with_its_pods(setting):
@@ -151,7 +195,7 @@ def test_before_there_is_a_connection_little_is_known(setting):
 
 def test_everything_can_be_written_as_json(setting):
     setting.put(pod("new"))
-    msgspec.json.encode([setting.parts(), setting.board.node("a")])
+    msgspec.json.encode([setting.parts(), setting.pods(), setting.board.node("a")])
 
 
 def test_the_history_of_reloads_is_bounded():

@@ -44,13 +44,14 @@ def names(records):
 def test_the_newest_come_first_and_can_be_chosen(recent):
     tell(recent, attempt(view("a")))
     tell(recent, attempt(view("b"), result="unschedulable", node=None, message="0/3 nodes"))
-    tell(recent, attempt(view("a"), result="error", message="lost"))
+    tell(recent, attempt(view("a"), result="error", message="lost", policies=("pools",)))
 
     assert names(recent.latest()) == ["default/a", "default/b", "default/a"]
     assert [record.result for record in recent.latest(pod="default/a")] == ["error", "scheduled"]
     assert names(recent.latest(result="unschedulable")) == ["default/b"]
     assert names(recent.latest(namespace="defa")) == []
     assert names(recent.latest(namespace="default", result="error")) == ["default/a"]
+    assert [record.result for record in recent.latest(policy="pools")] == ["error"]
 
 
 def test_a_decision_that_there_is_time_for_keeps_its_best_nodes(recent):

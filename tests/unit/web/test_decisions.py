@@ -53,6 +53,7 @@ def test_the_list_is_newest_first_and_can_be_narrowed(recent):
         "feasible": 2,
         "nodes": 3,
         "rejectedBy": [],
+        "policies": [],
         "milliseconds": {"queue": 1.0, "decide": 2.0},
     }
     for query, expected in (("result=scheduled", ["default/a"]), ("namespace=other", []), ("limit=1", ["default/b"])):

@@ -11,7 +11,7 @@ from tests.in_memory import ManualClock
 from tests.unit.web.asking import FAR, NEAR, asking
 from wharfinger.errors import UnknownObject
 from wharfinger.web.ui import pages as feeding
-from wharfinger.web.ui.board import Channel, Coloring, Picture, Tiles, steps
+from wharfinger.web.ui.board import Channel, Coloring, Picture, PodQuery, Tiles, steps
 from wharfinger.web.ui.pages import EventStream, Feed, LivePage, TooMany, routes
 
 
@@ -43,6 +43,13 @@ class Board:
             yield name, value
             yield None
 
+    def pods(self, query):
+        yield "pending", {"namespace": query.namespace}
+
+    def find(self, text):
+        yield [name for name in ("shop/web", "shop/api", "team/web") if text in name]
+        yield [f"many/web-{index}" for index in range(40)] if text == "web" else []
+
     def node(self, name):
         if name != "node-0":
             raise UnknownObject(f"there is no node {name}")
@@ -72,7 +79,7 @@ def test_the_page_is_for_the_machine_itself():
     assert client(client=FAR).get("/ui", headers={"host": "127.0.0.1"}).status_code == 403
 
 
-@pytest.mark.parametrize("path", ["/ui", "/ui/static/app.js", "/ui/events", "/ui/nodes/node-0"])
+@pytest.mark.parametrize("path", ["/ui", "/ui/static/app.js", "/ui/events", "/ui/nodes/node-0", "/ui/pods?find=a"])
 def test_a_name_that_others_give_away_leads_to_nothing(path):
     assert client(client=NEAR).get(path, headers={"host": "rebound.example"}).status_code == 403
 
@@ -115,6 +122,18 @@ def test_files_are_not_sent_again_and_none_leads_outside():
 def test_nodes_are_told_by_name():
     assert client().get("/ui/nodes/node-0", headers={"host": "localhost"}).json() == {"name": "node-0"}
     assert client().get("/ui/nodes/node-9", headers={"host": "localhost"}).status_code == 404
+
+
+def test_pods_are_found_up_to_a_number():
+    assert client().get("/ui/pods?find=shop", headers={"host": "localhost"}).json() == {"pods": ["shop/web", "shop/api"], "more": False}
+    many = client().get("/ui/pods?find=web", headers={"host": "localhost"}).json()
+    assert (len(many["pods"]), many["more"]) == (feeding.MOST_FOUND, True)
+    assert client().get("/ui/pods", headers={"host": "localhost"}).status_code == 400
+
+
+@pytest.mark.parametrize("question", ["result=none", f"namespace={'x' * 700}", f"policy={'x' * 700}"])
+def test_a_choice_that_makes_no_sense_is_refused(question):
+    assert client().get(f"/ui/events?{question}", headers={"host": "localhost"}).status_code == 400
 
 
 # ── what is sent ──
@@ -235,6 +254,23 @@ def test_parts_are_sent_when_they_change():
     asyncio.run(look())
 
 
+def test_each_page_is_told_of_the_pods_that_it_shows():
+    async def look():
+        board, clock = Board(), ManualClock()
+        async with feeding_from(board, clock) as feed:
+            everything, shop, late = feed.join("cpu"), feed.join("cpu", PodQuery(namespace="shop")), None
+            await settle()
+            for watcher, namespace in ((everything, ""), (shop, "shop")):
+                assert [value for name, value in events([await watcher.next()]) if name == "pending"] == [{"namespace": namespace}]
+            late = feed.join("cpu", PodQuery(namespace="shop"))
+            assert ("pending", {"namespace": "shop"}) in events([await late.next()])
+            feed.leave(shop)
+            feed.leave(late)
+            assert {query for query, _ in feed._parts} == {None, PodQuery()}
+
+    asyncio.run(look())
+
+
 def test_a_board_that_breaks_is_asked_again():
     async def look():
         board, clock = Board(), ManualClock()
@@ -258,6 +294,11 @@ def test_there_can_only_be_so_many():
                 feed.join("cpu")
             with pytest.raises(TooMany, match="16 pages are open already"):
                 feed.join("cpu")
+        async with feeding_from(Board()) as feed:
+            for number in range(feeding.MOST_QUERIES):
+                feed.join("cpu", PodQuery(namespace=str(number)))
+            with pytest.raises(TooMany, match="pods of 6 different questions"):
+                feed.join("cpu", PodQuery(namespace="more"))
         async with feeding_from(Board()) as feed:
             for number in range(feeding.MOST_CHANNELS):
                 feed.join(f"pod:default/{number}")

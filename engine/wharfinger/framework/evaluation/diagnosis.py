@@ -7,9 +7,11 @@ it. In addition there are each filter's own verdicts on every node ("matched alo
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -159,6 +161,22 @@ class Diagnosis:
         considered = np.ones(self._n_nodes, np.bool_) if chosen is None else chosen.mask.copy()
         considered[list(self._filtering.crowded)] = False
         return considered
+
+
+_MESSAGE = re.compile(r"0/\d+ nodes are available: (?P<reasons>.*?)\.(?: preemption: .*)?", re.DOTALL)
+_COUNTED = re.compile(r"(?P<count>\d+) (?P<text>.*)", re.DOTALL)
+
+
+@lru_cache(1024)
+def reasons_of(message: str) -> tuple[str, ...]:
+    """The reasons in a message of `Diagnosis`, those of most nodes first; a message of another kind is one reason."""
+    found = _MESSAGE.fullmatch(message)
+    if found is None:
+        return (message,) if message else ()
+    counted = [_COUNTED.fullmatch(part) for part in re.split(r", (?=\d+ )", found["reasons"])]
+    if None in counted:
+        return (found["reasons"],)
+    return tuple(part["text"] for part in sorted(filter(None, counted), key=lambda part: (-int(part["count"]), part["text"])))
 
 
 def _counts(slot: FilterSlot, among: Mask) -> dict[str, int]:

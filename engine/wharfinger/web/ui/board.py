@@ -57,6 +57,18 @@ class Picture:
     coloring: Coloring
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodQuery:
+    """The pods whose decisions and waiting are shown. An empty text stands for all; `policy` is one that governs the pod.
+
+    `result` is of decisions alone.
+    """
+
+    namespace: str = ""
+    result: str = ""
+    policy: str = ""
+
+
 class Board(Protocol):
     """Answers the page. Every answer takes a few milliseconds at most, on the event loop that schedules."""
 
@@ -64,7 +76,13 @@ class Board(Protocol):
         """The nodes in a colouring; UnknownObject if there is no such colouring. `known` is the layout that the caller has."""
 
     def parts(self) -> Iterator[tuple[str, Any] | None]:
-        """Everything else by name, as plain values; None for a step without a value. Other tasks run between two steps."""
+        """What all pages show alike, by name, as plain values; None for a step without a value. Other tasks run between two steps."""
+
+    def pods(self, query: PodQuery) -> Iterator[tuple[str, Any] | None]:
+        """Decisions and pending pods, in the same way."""
+
+    def find(self, text: str) -> Iterator[list[str]]:
+        """The pods (`namespace/name`) that have a text in their names, in steps."""
 
     def node(self, name: str) -> Mapping[str, Any]:
         """One node as plain values; UnknownObject when there is none of that name."""

@@ -2,8 +2,9 @@
 
 /ui                    the page
 /ui/static/<file>      its files
-/ui/events?shade=…     its data in a colouring of the nodes, as server-sent events
+/ui/events?shade=…     its data in a colouring of the nodes, as server-sent events; ?namespace=…&result=…&policy=… choose pods
 /ui/nodes/<name>       one node, as JSON
+/ui/pods?find=…        the pods that have a text in their names, as JSON
 
 Labels, names and messages on the page come from anyone who may write to the cluster. So the page puts text into text nodes only, and its
 Content-Security-Policy allows our own files alone. Unless `remoteUi` is set, the page answers this machine only, and only for an address or
@@ -18,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, TypeAlias
@@ -33,7 +34,8 @@ from wharfinger.emit import Emit, Failed
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.ports import Clock
 from wharfinger.web.debug import is_ours, not_ours
-from wharfinger.web.ui.board import Board, Channel, message
+from wharfinger.web.decisions import RESULTS
+from wharfinger.web.ui.board import Board, Channel, PodQuery, message
 
 INTERVAL = 1.0
 """Fewest seconds between two updates."""
@@ -41,6 +43,9 @@ SHARE = 0.02
 """Largest share of the time that updates may take; a huge cluster is updated less often."""
 MOST_WATCHERS = 16
 MOST_CHANNELS = 6
+MOST_FOUND = 30
+"""Most pods that a search lists."""
+MOST_QUERIES = 6
 MOST_BEHIND = 4 * 2**20
 """Bytes that may wait for one watcher."""
 
@@ -69,6 +74,8 @@ HEADERS: Mapping[str, str] = {
 SHADE = "cpu"
 """The colouring of the nodes at first."""
 
+ALL = PodQuery()
+
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _LONGEST_SHADE = 600  # a prefix, a namespace and a name
 
@@ -80,10 +87,11 @@ class TooMany(WharfingerError):
 
 
 class Watcher:
-    """One open page: what waits to be sent to it."""
+    """One open page: what it shows, and what waits to be sent to it."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, query: PodQuery) -> None:
         self.channel = channel
+        self.query = query
         self.gone = False
         self._waiting: deque[bytes] = deque()
         self._n_bytes = 0
@@ -133,23 +141,31 @@ class Feed:
         self._emit = emit
         self._watchers: list[Watcher] = []
         self._channels: dict[str, Channel] = {}
-        self._parts: dict[str, bytes] = {}
+        self._parts: dict[tuple[PodQuery | None, str], bytes] = {}
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
     def __len__(self) -> int:
         return len(self._watchers)
 
-    def join(self, coloring: str) -> Watcher:
-        """A new watcher of the nodes in a colouring; TooMany if too many pages are open, or too many colourings are watched."""
+    def join(self, coloring: str, query: PodQuery = ALL) -> Watcher:
+        """A new watcher of the nodes in a colouring and of some pods; TooMany if too many pages are open, or they show too many things."""
         if self._closed or len(self._watchers) >= MOST_WATCHERS:
             raise TooMany(f"{len(self._watchers)} pages are open already, and no more can be")
-        watcher = Watcher(self._channel(coloring))
+        queries = self._queries | {query}
+        if len(queries) > MOST_QUERIES:
+            raise TooMany(f"open pages show the pods of {len(self._queries)} different questions already, and no more can be")
+        watcher = Watcher(self._channel(coloring), query)
         self._watchers.append(watcher)
-        watcher.put([*self._parts.values(), *watcher.channel.whole()])
+        parts = [part for (asked, _), part in self._parts.items() if asked in {None, query}]
+        watcher.put([*parts, *watcher.channel.whole()])
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="live page")
         return watcher
+
+    @property
+    def _queries(self) -> set[PodQuery]:
+        return {watcher.query for watcher in self._watchers}
 
     def _channel(self, coloring: str) -> Channel:
         """The channel of a colouring, updated at least once."""
@@ -169,8 +185,9 @@ class Feed:
             self._watchers.remove(watcher)
         if all(other.channel is not watcher.channel for other in self._watchers):
             self._channels.pop(watcher.channel.key, None)
+        queries = self._queries
+        self._parts = {key: part for key, part in self._parts.items() if queries and key[0] in {None, *queries}}
         if not self._watchers:
-            self._parts.clear()
             if self._task is not None:
                 self._task.cancel()
                 self._task = None
@@ -200,23 +217,30 @@ class Feed:
             spent += self._clock.monotonic() - began
             await self._clock.sleep(0)
             began = self._clock.monotonic()
-        for part in self._board.parts():
+        for query, part in self._all_parts():
             if part is not None:
-                self._part(*part)
+                self._part(query, *part)
             spent += self._clock.monotonic() - began
             await self._clock.sleep(0)
             began = self._clock.monotonic()
         return spent
 
-    def _part(self, name: str, value: Any) -> None:
-        encoded = message(name, value)
-        if encoded != self._parts.get(name):
-            self._parts[name] = encoded
-            self._send([encoded])
+    def _all_parts(self) -> Iterator[tuple[PodQuery | None, tuple[str, Any] | None]]:
+        for part in self._board.parts():
+            yield None, part
+        for query in self._queries:
+            for part in self._board.pods(query):
+                yield query, part
 
-    def _send(self, messages: list[bytes], channel: Channel | None = None) -> None:
+    def _part(self, query: PodQuery | None, name: str, value: Any) -> None:
+        encoded = message(name, value)
+        if encoded != self._parts.get((query, name)):
+            self._parts[query, name] = encoded
+            self._send([encoded], query=query)
+
+    def _send(self, messages: list[bytes], channel: Channel | None = None, query: PodQuery | None = None) -> None:
         for watcher in self._watchers:
-            if messages and channel in (None, watcher.channel):
+            if messages and channel in (None, watcher.channel) and query in (None, watcher.query):
                 watcher.put(messages)
 
 
@@ -297,10 +321,15 @@ def routes(page: LivePage) -> list[Route]:
         coloring = request.query_params.get("shade", SHADE)
         if len(coloring) > _LONGEST_SHADE:
             return PlainTextResponse(f"shade: expected at most {_LONGEST_SHADE} characters\n", 400)
+        query = PodQuery(**{name: request.query_params.get(name, "") for name in ("namespace", "result", "policy")})
+        if query.result not in {"", *RESULTS}:
+            return PlainTextResponse(f"result={query.result}: expected one of {', '.join(RESULTS)}\n", 400)
+        if max(map(len, (query.namespace, query.policy))) > _LONGEST_SHADE:
+            return PlainTextResponse(f"namespace, policy: expected at most {_LONGEST_SHADE} characters\n", 400)
         if request.method == "HEAD":
             return Response(headers={"Content-Type": f"{EventStream.media_type}; charset=utf-8", "Cache-Control": "no-store"})
         try:
-            return EventStream(page.feed, page.feed.join(coloring), HEADERS)
+            return EventStream(page.feed, page.feed.join(coloring, query), HEADERS)
         except TooMany as error:
             return PlainTextResponse(f"{error}\n", 503, headers={"Retry-After": "10"})
 
@@ -309,13 +338,39 @@ def routes(page: LivePage) -> list[Route]:
             found = page.board.node(request.path_params["name"])
         except UnknownObject as error:
             return PlainTextResponse(f"{error}\n", 404)
-        return Response(msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"})
+        return _json(found)
+
+    async def pods(request: Request) -> Response:
+        text = request.query_params.get("find", "").strip()
+        if not 0 < len(text) <= _LONGEST_SHADE:
+            return PlainTextResponse(f"find: expected 1 to {_LONGEST_SHADE} characters\n", 400)
+        found: list[str] = []
+        try:
+            for some in page.board.find(text):
+                found += some
+                if len(found) > MOST_FOUND:
+                    break
+                await asyncio.sleep(0)
+        except WharfingerError as error:
+            return PlainTextResponse(f"{error}\n", 503)
+        return _json({"pods": found[:MOST_FOUND], "more": len(found) > MOST_FOUND})
 
     async def slash(_request: Request) -> Response:
         return RedirectResponse("../ui", 308)
 
-    found = {"/ui": index, "/ui/": slash, "/ui/static/{name}": static, "/ui/events": events, "/ui/nodes/{name:path}": node}
+    found = {
+        "/ui": index,
+        "/ui/": slash,
+        "/ui/static/{name}": static,
+        "/ui/events": events,
+        "/ui/nodes/{name:path}": node,
+        "/ui/pods": pods,
+    }
     return [Route(path, _guarded(answer, page)) for path, answer in found.items()]
+
+
+def _json(found: Any) -> Response:
+    return Response(msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 def _guarded(answer: Answer, page: LivePage) -> Answer:

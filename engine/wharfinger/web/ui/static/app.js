@@ -1,34 +1,39 @@
 // Listens to the scheduler and hands on what it says.
 
 import { Address } from "./address.js";
-import { byId, clock, count, make } from "./dom.js";
+import { Choices, chosen } from "./choices.js";
+import { byId, clock, count } from "./dom.js";
 import { Detail } from "./detail.js";
 import { ClusterMap } from "./map.js";
 import * as panels from "./panels.js";
+import { Search } from "./search.js";
 
 const POD = "pod:", SILENCE = 10_000;
 const NO_DIALOG = { pod: "", node: "", for: "" };
 let stream = null, heard = 0, now = Date.now() / 1000, seen = null;
 
 const address = new Address(show);
-let { shade } = address.view;
+let { shade } = address.view, query = chosen(address.view);
 const showNode = (node, pod) => address.go({ ...NO_DIALOG, node, for: pod ?? (shade.startsWith(POD) ? shade.slice(POD.length) : "") });
 const showPod = (pod) => address.go({ ...NO_DIALOG, pod });
 const detail = new Detail({ showNode, showPod, colourBy: (pod) => address.go({ ...NO_DIALOG, shade: POD + pod }), closed: () => address.go(NO_DIALOG) });
 const map = new ClusterMap(byId("map"), byId("legend"), { under: (text) => { byId("under").textContent = text; }, opened: (node) => showNode(node) });
 
+const search = new Search({ map, showPod, noted: (find) => address.note({ find }) });
+const choices = new Choices((changes) => address.go(changes));
+
 const nodes = ({ names }) => `${count(names.length)} ${names.length === 1 ? "node" : "nodes"}`;
 
 const told = {
-  tiles: (value) => { map.tiles(value); found(); byId("cluster-title").textContent = `Cluster · ${nodes(value)}`; byId("map").setAttribute("aria-label", nodes(value)); },
+  tiles: (value) => { map.tiles(value); search.count(); byId("cluster-title").textContent = `Cluster · ${nodes(value)}`; byId("map").setAttribute("aria-label", nodes(value)); },
   values: (value) => { trouble(""); map.shade(value); painted(); },
   change: (value) => map.change(value),
   flags: (value) => map.flagged(value),
   trouble: (value) => trouble(value.sentence),
-  summary: (value) => { now = value.now; panels.summary(value); choices(value.shades ?? []); },
-  pending: (value) => panels.pending(value, now, showPod),
-  decisions: (value) => { rate(value.seen); panels.decisions(value, showPod, showNode); },
-  policies: panels.policies,
+  summary: (value) => { now = value.now; panels.summary(value); choices.shades(value.shades ?? [], shade); },
+  pending: (value) => { choices.namespaces(value.namespaces); panels.pending(value, now, query !== "", showPod); },
+  decisions: (value) => { rate(value.seen); panels.decisions(value, query !== "", showPod, showNode); },
+  policies: (value) => { choices.policies(value.policies); panels.policies(value); },
   reloads: panels.reloads,
 };
 
@@ -44,14 +49,6 @@ function trouble(sentence) {
   byId("trouble").textContent = sentence;
 }
 
-function choices(shades) {
-  const select = byId("shade"), wanted = shades.map(({ key, title }) => [key, title]);
-  if (shade.startsWith(POD)) wanted.push([shade, `score for ${shade.slice(POD.length)}`]);
-  const known = [...select.options].map((option) => [option.value, option.text]);
-  if (JSON.stringify(known) !== JSON.stringify(wanted)) select.replaceChildren(...wanted.map(([key, title]) => make("option", { value: key }, title)));
-  select.value = shade;
-}
-
 function rate(total) {
   if (seen !== null) byId("rate").textContent = `${count(total)} so far, ${count(Math.max(0, Math.round((total - seen.total) / Math.max(0.5, (Date.now() - seen.at) / 1000))))} in the last second`;
   seen = { total, at: Date.now() };
@@ -59,31 +56,17 @@ function rate(total) {
 
 // Shows what the address says.
 function show(view) {
+  const other = view.shade !== shade || chosen(view) !== query;
+  shade = view.shade;
+  query = chosen(view);
   document.title = [view.pod || view.node, "Wharfinger"].filter(Boolean).join(" · ");
-  if (view.shade !== shade) colour(view.shade);
-  if (view.find !== byId("find").value) {
-    byId("find").value = view.find;
-    find();
-  }
+  choices.show(view);
+  search.show(view.find);
+  if (other) listen();
   detail.show(view);
 }
 
-function find() {
-  map.find(byId("find").value);
-  found();
-}
-
-function colour(key) {
-  shade = key;
-  choices([...byId("shade").options].filter((option) => !option.value.startsWith(POD)).map((option) => ({ key: option.value, title: option.text })));
-  listen();
-}
-
-function found() {
-  byId("found").textContent = map.matched ? `${count(map.matched.size)} found` : "";
-}
-
-const events = () => `ui/events?shade=${encodeURIComponent(shade)}`;
+const events = () => `ui/events?shade=${encodeURIComponent(shade)}${query}`;
 
 // A browser keeps six connections to one address: tabs that nobody sees leave theirs to the others.
 function listen() {
@@ -111,8 +94,6 @@ function live(is) {
   if (badge.textContent !== text) Object.assign(badge, { textContent: text, className: `badge ${is ? "good" : "bad"}` });
 }
 
-byId("shade").addEventListener("change", (event) => address.go({ shade: event.target.value }));
-byId("find").addEventListener("input", (event) => { address.note({ find: event.target.value }); find(); });
 document.addEventListener("visibilitychange", listen);
 setInterval(() => {
   if (heard && Date.now() - heard > SILENCE) live(false);

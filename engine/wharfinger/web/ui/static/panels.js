@@ -27,10 +27,10 @@ export function summary(told) {
 // Groups that somebody has opened stay open.
 const opened = new Set();
 
-export function pending(told, now, showPod) {
+export function pending(told, now, chosen, showPod) {
   byId("pending-title").textContent = told.total ? `Pending pods · ${count(told.total)}` : "Pending pods";
   const groups = told.groups.map((group) => {
-    const why = group.rejectors.length ? group.rejectors.join(", ") : { active: "ready, waiting for their turn", gated: "held back by gates", "in flight": "being placed", backoff: "waiting for their next try" }[group.queue] ?? group.queue;
+    const why = group.missing || ({ active: "ready, waiting for their turn", gated: "held back by gates", "in flight": "being placed", backoff: "waiting for their next try" }[group.queue] ?? group.queue);
     const key = `${group.profile} ${group.queue} ${why}`;
     const rows = group.pods.map((pod) => make("tr", {}, cell(make("button", { class: "link", type: "button", "data-key": `pending ${pod.pod}`, onclick: () => showPod(pod.pod) }, pod.pod)),
       cell(count(pod.attempts), "number"), cell(number(pod.priority), "number"), cell(since(now - pod.since), "number")));
@@ -38,19 +38,20 @@ export function pending(told, now, showPod) {
     return make("details", { open: opened.has(key), ontoggle: (event) => (event.target.open ? opened.add(key) : opened.delete(key)) },
       make("summary", { "data-key": key }, make("span", { class: "count" }, count(group.count)), make("span", { class: "why" }, why), badge(group.queue, group.queue === "unschedulable" ? "warn" : "")),
       group.message ? make("p", { class: "said" }, group.message) : null,
+      group.rejectors.length ? make("p", { class: "said" }, `rejected by ${group.rejectors.join(", ")}`) : null,
       make("table", {}, make("thead", {}, make("tr", {}, ["pod", "tries", "priority", "waits"].map((head, index) => make("th", { scope: "col", class: index ? "number" : undefined }, head)))), make("tbody", {}, rows)));
   });
   const omitted = told.omitted ? [nothing(`and ${count(told.omitted)} more groups`)] : [];
-  fill(body("pending"), groups.length ? make("div", { class: "scroll" }, groups, omitted) : nothing("No pod waits."));
+  fill(body("pending"), groups.length ? make("div", { class: "scroll" }, groups, omitted) : nothing(chosen ? "No pod of this choice waits." : "No pod waits."));
 }
 
-export function decisions({ latest }, showPod, showNode) {
+export function decisions({ latest }, chosen, showPod, showNode) {
   const rows = latest.map((found) => make("tr", {}, cell(clock(Date.parse(found.at) / 1000), "time"),
     cell(make("button", { class: "link", type: "button", "data-key": `decision ${found.uid} ${found.attempts}`, onclick: () => showPod(found.pod) }, found.pod), "name"),
     cell(badge(found.result, RESULTS[found.result])),
     cell(found.node === null ? make("div", { class: "clamp", title: found.message }, found.message) : make("button", { class: "link", type: "button", "data-key": `node of ${found.uid} ${found.attempts}`, onclick: () => showNode(found.node) }, found.node), "wide"),
     cell(`${count(found.feasible)} of ${count(found.nodes)}`, "number"), cell(found.milliseconds.decide === undefined ? "" : number(found.milliseconds.decide), "number")));
-  fill(body("decisions"), rows.length ? table(["time", "pod", "result", "node, or why not", "#feasible", "#ms"], rows, "Recent decisions") : nothing("No pod has been tried yet."));
+  fill(body("decisions"), rows.length ? table(["time", "pod", "result", "node, or why not", "#feasible", "#ms"], rows, "Recent decisions") : nothing(chosen ? "No recent decision is of this choice." : "No pod has been tried yet."));
 }
 
 function findings(policy) {
