@@ -16,6 +16,8 @@ PIXEL = """([x, y]) => { const map = document.getElementById("map"), ratio = map
 
 
 SHOWN = "([s, t]) => { const found = document.querySelector(s); return found?.checkVisibility() && found.innerText.includes(t) }"
+SHOWS = """([s, texts]) => JSON.stringify([...new Set([...document.querySelectorAll(s)].map((found) => found.textContent))].sort())
+  === JSON.stringify(texts)"""
 RING = """([x, y]) => { const map = document.getElementById("map"), ratio = map.width / map.clientWidth, at = (x, y) =>
   [...map.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].join();
   const probe = document.createElement("canvas").getContext("2d");
@@ -66,12 +68,56 @@ def test_pods_that_wait_are_grouped_by_their_reasons(scheduler, visit):
     found = visit(scheduler.url)
 
     wait_text(found.tab, "#pending-title", "Pending pods · 20")
-    assert found.tab.locator("#pending details").count() == 1
+    assert found.tab.locator("#pending summary .why").all_inner_texts() == ["Insufficient cpu"]
     found.tab.locator("#pending summary").click()
-    wait_text(found.tab, "#pending", "Insufficient cpu")
+    wait_text(found.tab, "#pending", "rejected by NodeResourcesFit")
     wait_text(found.tab, "#pending", "and 8 more")
     time.sleep(2.5)  # two further updates
     assert found.tab.locator("#pending details[open]").count() == 1
+
+
+def test_pods_are_chosen_by_namespace_result_and_policy(scheduler, policies, visit):
+    policies("apples", 'policy "apples"\nfor pods where (pod.labels["app"] ?? "") == "apple"\nprefer any = node.free.cpu > 1cpu\n')
+    tab = visit(scheduler.url).tab
+    wait_text(tab, "#policies", "apples")
+    other = pod("other", cpu="900")
+    other["metadata"]["namespace"] = "team"
+    scheduler.put([pod("web"), pod("huge", cpu="900"), pod("apple", labels={"app": "apple"}), other], POD)
+    wait_text(tab, "#pending-title", "· 2")
+
+    def shows(decided, waiting, **chosen):
+        for name in CHOSEN[1:]:
+            tab.select_option(f"#{name}", chosen.get(name, ""))
+        tab.wait_for_function(SHOWS, arg=["#decisions td.name", decided])
+        tab.wait_for_function(SHOWS, arg=["#pending details td button", waiting])
+
+    shows(["shop/apple", "shop/huge", "shop/web", "team/other"], ["shop/huge", "team/other"])
+    shows(["shop/apple", "shop/huge", "shop/web"], ["shop/huge"], namespace="shop")
+    shows(["shop/huge"], ["shop/huge"], namespace="shop", result="unschedulable")
+    shows(["shop/apple"], [], policy="apples")
+    shows([], [], policy="apples", result="error")
+    wait_text(tab, "#decisions", "No recent decision is of this choice.")
+    wait_text(tab, "#pending", "No pod of this choice waits.")
+
+
+def test_a_slash_leads_to_the_search_which_finds_pods(scheduler, visit):
+    scheduler.put([pod("web"), pod("website"), pod("api")], POD)
+    tab = visit(scheduler.url).tab
+    tab.focus("#shade")
+    tab.keyboard.press("/")
+    assert held(tab) == "shade"  # it may be a letter of a choice
+    tab.focus("#map")
+    tab.keyboard.press("/")
+    assert held(tab) == "find"
+    tab.keyboard.type("web")
+    tab.wait_for_function(SHOWS, arg=["#results button", ["shop/web", "shop/website"]])
+    tab.keyboard.press("Enter")
+    tab.keyboard.press("Enter")
+    wait_text(tab, "#detail-title", "shop/web")
+    tab.keyboard.press("Escape")
+    wait_text(tab, "#found", "0 nodes found")
+    tab.fill("#find", "")
+    tab.wait_for_function("() => document.getElementById('results').hidden")
 
 
 def test_decisions_show_their_scores(scheduler, visit):
@@ -124,6 +170,9 @@ def test_a_node_says_what_stands_against_the_pod_that_was_looked_at(scheduler, v
     wait_text(tab, "#detail", "Requested")
 
 
+CHOSEN = ("find", "namespace", "result", "policy")
+
+
 @pytest.mark.parametrize(
     ("query", "shown"),
     [
@@ -132,7 +181,9 @@ def test_a_node_says_what_stands_against_the_pod_that_was_looked_at(scheduler, v
         ("node=node-00007", ("#detail .headline", "Not ready")),
         ("shade=memory", ("#under", "arrow keys")),
         ("shade=pod:shop/huge", ("#legend", "not feasible")),
-        ("find=zone-3", ("#found", "6 found")),
+        ("find=zone-3", ("#found", "6 nodes found")),
+        ("find=hug", ("#results", "shop/huge")),
+        ("namespace=shop&result=unschedulable&policy=pools", ("#decisions", "shop/huge")),
     ],
 )
 def test_every_view_has_an_address_that_outlives_a_reload(scheduler, visit, query, shown):
@@ -143,7 +194,7 @@ def test_every_view_has_an_address_that_outlives_a_reload(scheduler, visit, quer
     wait_text(tab, *shown)
     asked = dict(part.split("=") for part in query.split("&"))
     assert tab.input_value("#shade") == asked.get("shade", "cpu")
-    assert tab.input_value("#find") == asked.get("find", "")
+    assert {name: tab.input_value(f"#{name}") for name in CHOSEN} == {name: asked.get(name, "") for name in CHOSEN}
     assert tab.url == f"{scheduler.url}?{query}"
 
 
@@ -218,7 +269,7 @@ def test_a_click_takes_the_ring_and_the_caption_along(scheduler, visit):
 def test_the_first_click_opens_the_node_it_is_on_however_far_the_map_is_scrolled(visit):
     with SchedulerPage() as page:
         page.put(nodes(5000), NODE)
-        tab = visit(page.url, viewport={"width": 700, "height": 500}).tab
+        tab = visit(page.url, viewport={"width": 700, "height": 600}).tab
         tab.evaluate("document.getElementById('frame').scrollTop = 1e6")
         scrolled = tab.evaluate("document.getElementById('frame').scrollTop")
         frame = tab.locator("#frame").bounding_box()
@@ -254,18 +305,18 @@ def test_the_whole_page_is_used_by_keyboard(scheduler, visit):
     found = visit(scheduler.url)
     tab = found.tab
     wait_text(tab, "#decisions", "shop/web")
-    wait_text(tab, "#pending", "NodeResourcesFit")
+    wait_text(tab, "#pending", "Insufficient cpu")
 
     tab.keyboard.press("Tab")
     assert held(tab) == "Skip the map"
+    tab_to(tab, "find")
+    tab.keyboard.type("zone-3")
+    wait_text(tab, "#found", "6 nodes found")
+    tab.keyboard.press("Control+A")
+    tab.keyboard.press("Delete")
     tab_to(tab, "shade")
     tab.keyboard.press("ArrowDown")
     tab.wait_for_function("() => document.getElementById('shade').value !== 'cpu'")
-    tab_to(tab, "find")
-    tab.keyboard.type("zone-3")
-    wait_text(tab, "#found", "6 found")
-    tab.keyboard.press("Control+A")
-    tab.keyboard.press("Delete")
     tab_to(tab, "map")
     tab.keyboard.press("Home")
     wait_text(tab, "#under", "node-00000 ·")
@@ -318,9 +369,9 @@ def test_the_keyboard_is_enough(scheduler, visit):
 def test_nodes_are_found_by_name_and_zone(scheduler, visit):
     found = visit(scheduler.url)
     found.tab.fill("#find", "zone-3")
-    assert found.tab.inner_text("#found") == "6 found"
+    assert found.tab.inner_text("#found") == "6 nodes found"
     found.tab.fill("#find", "node-00042")
-    assert found.tab.inner_text("#found") == "1 found"
+    assert found.tab.inner_text("#found") == "1 node found"
     wait_text(found.tab, "#under", "node-00042 ·")
 
 
@@ -331,7 +382,7 @@ def test_what_was_found_follows_the_nodes_and_the_cursor_stays(scheduler, visit)
     tab.keyboard.press("End")
     wait_text(tab, "#under", "node-00059 ·")
     scheduler.remove("Node", "node-00005")
-    wait_text(tab, "#found", "9 found")
+    wait_text(tab, "#found", "9 nodes found")
     wait_text(tab, "#cluster-title", "59 nodes")
     assert tab.inner_text("#under").startswith("node-00059 ·")
 

@@ -82,8 +82,8 @@ def _sort(pods: list[QueuedPod], query: PodQuery, groups: dict[Cause, list[Queue
         namespaces.add(queued.pod.namespace)
         if query.namespace not in {"", queued.pod.namespace} or (query.policy and query.policy not in queued.policies):
             continue
-        gated = queued.place is Place.GATED and queued.gate is not None
-        missing = queued.gate.text if gated else next(iter(reasons_of(queued.message)), "")
+        gate = queued.gate if queued.place is Place.GATED else None
+        missing = next(iter(reasons_of(queued.message)), "") if gate is None else gate.text
         cause = Cause(queued.profile.name, _QUEUES.get(queued.place, queued.place.value), missing)
         groups.setdefault(cause, []).append(queued)
 

@@ -51,8 +51,8 @@ class QueuedPod:
     first have been tried, `queued_at` when it entered its present place, `ready_at` when its backoff ends and `started` when it was last
     popped. `rejectors` are the plugins that rejected nodes for it last time; empty means unknown, so that any event may help. `gate` says
     why it must not be tried, `gate_faults` how often a plugin failed to say. `tried` is the template of its last attempt. `flushed`: it is
-    tried again only because it has waited for too long. `message` and `policies` are those of its last failed attempt: why it failed, and the
-    policies that govern the pod.
+    tried again only because it has waited for too long. `message` and `policies` are those of its last failed attempt: why it failed,
+    and the policies that govern the pod.
     """
 
     pod: PodView

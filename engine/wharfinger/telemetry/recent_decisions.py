@@ -134,7 +134,7 @@ class RecentDecisions:
     def latest(
         self, *, namespace: str | None = None, result: str | None = None, policy: str | None = None, pod: str | None = None
     ) -> Iterator[RecentDecision]:
-        """The records, newest first; of a namespace, of a result, governed by a policy, or of a pod (`namespace/name`), where it is given."""
+        """The records, newest first; of a namespace, a result, a policy that governs the pod, or a pod (`namespace/name`), if given."""
         prefix = "" if namespace is None else f"{namespace}/"
         for record in reversed(self._records):
             if not record.pod.startswith(prefix) or result not in (None, record.result) or pod not in (None, record.pod):

@@ -139,7 +139,8 @@ def test_pods_that_wait_are_told_in_groups_and_steps(setting, monkeypatch):
 
 def waiting_pod(setting, name, message, namespace="default", policies=()):
     """A pod that was tried once and fits nowhere."""
-    setting.put(pod(name, namespace=namespace))
+    new = pod(name)
+    setting.put(msgspec.structs.replace(new, metadata=msgspec.structs.replace(new.metadata, namespace=namespace)))
     queued = setting.scheduler.queue.pop()
     queued.message, queued.policies = message, policies
     setting.scheduler.queue.reject(queued, frozenset())

@@ -9,6 +9,7 @@ from tests.unit.framework import fleet
 from wharfinger.errors import StaleSnapshot, UnknownObject
 from wharfinger.framework import chain
 from wharfinger.framework.evaluation import cycle
+from wharfinger.framework.evaluation.diagnosis import NO_NODES, reasons_of
 from wharfinger.framework.extension import PostFilterOutcome, PostFilterPlugin
 from wharfinger.framework.verdict import DefaultNormalize
 
@@ -108,7 +109,14 @@ def test_message(arguments, message):
     decision = decided(fleet.state(*ABC), A, B, C, **arguments)
     assert (decision.node, decision.message) == (None, message)
     assert str(decision) == f"default/web: {message}"
+    counts = decision.diagnosis.reasons
+    assert reasons_of(message) == reasons_of(f"{message} tried: 3 nodes.") == tuple(sorted(counts, key=lambda text: (-counts[text], text)))
     assert (decision.totals, decision.ranking(3), decision.runner_up) == ((), (), None)
+
+
+@pytest.mark.parametrize(("message", "reasons"), [("", ()), (NO_NODES, (NO_NODES,))])
+def test_a_message_that_counts_no_nodes_is_its_own_reason(message, reasons):
+    assert reasons_of(message) == reasons
 
 
 def test_message_without_nodes():

@@ -163,7 +163,7 @@ class Diagnosis:
         return considered
 
 
-_MESSAGE = re.compile(r"0/\d+ nodes are available: (?P<reasons>.*?)\.(?: preemption: .*)?", re.DOTALL)
+_MESSAGE = re.compile(r"0/\d+ nodes are available: (?P<reasons>.*?)\.(?: [a-z]+: .*)?", re.DOTALL)
 _COUNTED = re.compile(r"(?P<count>\d+) (?P<text>.*)", re.DOTALL)
 
 

@@ -21,6 +21,7 @@ import hashlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from typing import Any, TypeAlias
 
@@ -77,7 +78,7 @@ SHADE = "cpu"
 ALL = PodQuery()
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_LONGEST_SHADE = 600  # a prefix, a namespace and a name
+_LONGEST = 600  # characters of a prefix, a namespace and a name
 
 Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -187,10 +188,9 @@ class Feed:
             self._channels.pop(watcher.channel.key, None)
         queries = self._queries
         self._parts = {key: part for key, part in self._parts.items() if queries and key[0] in {None, *queries}}
-        if not self._watchers:
-            if self._task is not None:
-                self._task.cancel()
-                self._task = None
+        if not self._watchers and self._task is not None:
+            self._task.cancel()
+            self._task = None
 
     def close(self) -> None:
         """Disconnects every watcher and takes no new one."""
@@ -317,56 +317,57 @@ def routes(page: LivePage) -> list[Route]:
         found = files.get(request.path_params["name"])
         return PlainTextResponse("there is no such file\n", 404) if found is None else _file(found, request)
 
-    async def events(request: Request) -> Response:
-        coloring = request.query_params.get("shade", SHADE)
-        if len(coloring) > _LONGEST_SHADE:
-            return PlainTextResponse(f"shade: expected at most {_LONGEST_SHADE} characters\n", 400)
-        query = PodQuery(**{name: request.query_params.get(name, "") for name in ("namespace", "result", "policy")})
-        if query.result not in {"", *RESULTS}:
-            return PlainTextResponse(f"result={query.result}: expected one of {', '.join(RESULTS)}\n", 400)
-        if max(map(len, (query.namespace, query.policy))) > _LONGEST_SHADE:
-            return PlainTextResponse(f"namespace, policy: expected at most {_LONGEST_SHADE} characters\n", 400)
-        if request.method == "HEAD":
-            return Response(headers={"Content-Type": f"{EventStream.media_type}; charset=utf-8", "Cache-Control": "no-store"})
-        try:
-            return EventStream(page.feed, page.feed.join(coloring, query), HEADERS)
-        except TooMany as error:
-            return PlainTextResponse(f"{error}\n", 503, headers={"Retry-After": "10"})
-
-    async def node(request: Request) -> Response:
-        try:
-            found = page.board.node(request.path_params["name"])
-        except UnknownObject as error:
-            return PlainTextResponse(f"{error}\n", 404)
-        return _json(found)
-
-    async def pods(request: Request) -> Response:
-        text = request.query_params.get("find", "").strip()
-        if not 0 < len(text) <= _LONGEST_SHADE:
-            return PlainTextResponse(f"find: expected 1 to {_LONGEST_SHADE} characters\n", 400)
-        found: list[str] = []
-        try:
-            for some in page.board.find(text):
-                found += some
-                if len(found) > MOST_FOUND:
-                    break
-                await asyncio.sleep(0)
-        except WharfingerError as error:
-            return PlainTextResponse(f"{error}\n", 503)
-        return _json({"pods": found[:MOST_FOUND], "more": len(found) > MOST_FOUND})
-
     async def slash(_request: Request) -> Response:
         return RedirectResponse("../ui", 308)
 
-    found = {
+    found: dict[str, Answer] = {
         "/ui": index,
         "/ui/": slash,
         "/ui/static/{name}": static,
-        "/ui/events": events,
-        "/ui/nodes/{name:path}": node,
-        "/ui/pods": pods,
+        "/ui/events": partial(_events, page.feed),
+        "/ui/nodes/{name:path}": partial(_node, page.board),
+        "/ui/pods": partial(_pods, page.board),
     }
     return [Route(path, _guarded(answer, page)) for path, answer in found.items()]
+
+
+async def _events(feed: Feed, request: Request) -> Response:
+    coloring = request.query_params.get("shade", SHADE)
+    query = PodQuery(**{name: request.query_params.get(name, "") for name in ("namespace", "result", "policy")})
+    for name, text in (("shade", coloring), ("namespace", query.namespace), ("policy", query.policy)):
+        if len(text) > _LONGEST:
+            return PlainTextResponse(f"{name}: expected at most {_LONGEST} characters\n", 400)
+    if query.result not in {"", *RESULTS}:
+        return PlainTextResponse(f"result={query.result}: expected one of {', '.join(RESULTS)}\n", 400)
+    if request.method == "HEAD":
+        return Response(headers={"Content-Type": f"{EventStream.media_type}; charset=utf-8", "Cache-Control": "no-store"})
+    try:
+        return EventStream(feed, feed.join(coloring, query), HEADERS)
+    except TooMany as error:
+        return PlainTextResponse(f"{error}\n", 503, headers={"Retry-After": "10"})
+
+
+async def _node(board: Board, request: Request) -> Response:
+    try:
+        return _json(board.node(request.path_params["name"]))
+    except UnknownObject as error:
+        return PlainTextResponse(f"{error}\n", 404)
+
+
+async def _pods(board: Board, request: Request) -> Response:
+    text = request.query_params.get("find", "").strip()
+    if not 0 < len(text) <= _LONGEST:
+        return PlainTextResponse(f"find: expected 1 to {_LONGEST} characters\n", 400)
+    found: list[str] = []
+    try:
+        for some in board.find(text):
+            found += some
+            if len(found) > MOST_FOUND:
+                break
+            await asyncio.sleep(0)
+    except WharfingerError as error:
+        return PlainTextResponse(f"{error}\n", 503)
+    return _json({"pods": found[:MOST_FOUND], "more": len(found) > MOST_FOUND})
 
 
 def _json(found: Any) -> Response:
