@@ -1,33 +1,30 @@
-"""Small random clusters with a question about each: they are built on a real control plane, and what was foretold is done.
+"""Small random clusters with a question about each: what was foretold is done on a real control plane, and compared pod by pod.
 
-Many scenarios are on one control plane at the same time. Each has a namespace and nodes of its own, so none has an effect on another. In
-each a pool of nodes is drained: pods are evicted through the Eviction API, step by step, and created again as their controllers would.
+A drain is done through the Eviction API, step by step; pods are created again as their controllers would. For a capacity, one pod more is
+created than was foretold to fit. For a difference between policies, the same pods are created under the ones and then under the others.
+
+Many scenarios are on one control plane at the same time. Each has a namespace and nodes of its own, so none has an effect on another.
 """
 
 from __future__ import annotations
 
 import http.client
 import random
-import re
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import wharfinger
 from tests.cluster import mixed_pods, objects
-from tests.cluster.api import Refused
-from tests.cluster.control_plane import ControlPlane
+from tests.cluster.api import Api, Refused
 from tests.cluster.live import NAME
-from tests.cluster.process import WharfProcess
 from tests.cluster.waiting import eventually
+from wharfinger.simulate.cluster import Cluster
+from wharfinger.simulate.dry_run import DryRun
+from wharfinger.what_if.diff import Diff
 from wharfinger.what_if.drain import Drain, DrainedPod, Fate
 
-WHARF = Path(sys.executable).with_name("wharf")
 POLICY = """
 policy "what-if"
 
@@ -37,8 +34,21 @@ filter few { require here < 4 else "runs {here} of them" }
 score roomy weight 2 = least_allocated()
 tie_break number(node.labels["rank"] ?? "") desc
 """
+OTHER_POLICY = """
+policy "what-if"
+
+let here = count(pods where (it.labels["app"] ?? "") == (pod.labels["app"] ?? "-"), on: node)
+
+filter fewer { require here < 3 else "runs {here} of them" }
+score full weight 2 = most_allocated()
+tie_break number(node.labels["rank"] ?? "") asc
+"""
 """Every node has a rank of its own, so that no tie is left to the uid, which is new for a pod that is created again."""
 
+OTHER_NAME = "wharfinger-other"
+"""The scheduler that decides by OTHER_POLICY; NAME decides by POLICY."""
+NOBODY = "nobody"
+"""The scheduler of pods that are only asked about."""
 APPS = ("a", "b", "c")
 PRIORITIES = {"patient-low": 0, "patient": 100, "patient-high": 1000}
 """Classes whose pods preempt nobody: they only come earlier in the queue."""
@@ -75,56 +85,301 @@ def _owner(kind: str, namespace: str) -> Plain:
 
 @dataclass(slots=True)
 class Scenario:
-    """One question: the objects of a cluster, which of its nodes are drained, how; and what was foretold."""
+    """A cluster with a question; `uids` are those of its pods before anything is done."""
 
     namespace: str
     seed: int
     nodes: list[Plain] = field(default_factory=list)
     pods: dict[str, Plain] = field(default_factory=dict)
     budgets: list[Plain] = field(default_factory=list)
+    uids: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
+        """Choose the objects; `owners` has the uids of the owners in the namespace by kind."""
+        ranks = draw.sample(range(100), 6)
+        for i in range(draw.randint(3, 6)):
+            labels = {"scenario": str(self.seed), "rank": str(ranks[i]), mixed_pods.ZONE: draw.choice("xy")}
+            taints = [TAINT] if draw.random() < 0.15 else None
+            name = f"s{self.seed}-{i}"
+            self.nodes.append(objects.node(name, cpu=str(draw.randint(2, 6)), pods=draw.randint(5, 12), labels=labels, taints=taints))
+        room = {node["metadata"]["name"]: int(node["status"]["allocatable"]["cpu"]) * 1000 for node in self.nodes}
+        for i in range(draw.randint(5, 16)):
+            pod, millis = _pod(f"p{i}", self.namespace, self.seed, draw, owners)
+            fits = [name for name, free in room.items() if free >= millis]
+            if fits and draw.random() < self.running:
+                pod["spec"]["nodeName"] = draw.choice(fits)
+                room[pod["spec"]["nodeName"]] -= millis
+            elif any(reference["kind"] == "DaemonSet" for reference in pod["metadata"].get("ownerReferences", ())):
+                continue
+            else:
+                pod["metadata"]["annotations"] = {}  # only a pod with a node may be the mirror of a static one
+                pod["spec"]["schedulerName"] = self.waits_for
+            self.pods[pod["metadata"]["name"]] = pod
+
+    @property
+    def running(self) -> float:
+        """The part of the pods that has a node from the beginning."""
+        return 0.9
+
+    @property
+    def waits_for(self) -> str:
+        """The scheduler of the pods without a node."""
+        return NOBODY
+
+    def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
+        """Answer the question on a snapshot; `policies` are those of each scheduler, by its name."""
+        raise NotImplementedError
+
+    def work(self, api: Api) -> Iterator[Sequence[Plain]]:
+        """Do what was asked about: at each step yields pods to be created in this order, and goes on when the cluster has settled."""
+        raise NotImplementedError
+
+    def compare(self, pods: Mapping[str, Plain]) -> None:
+        """Add a problem for every pod that is not where it was foretold; `pods` are those of the namespace by name."""
+        raise NotImplementedError
+
+    @property
+    def answers(self) -> Counter[str]:
+        """How many pods were foretold what."""
+        raise NotImplementedError
+
+    def _pods(self, api: Api) -> dict[str, Plain]:
+        return {pod["metadata"]["name"]: pod for pod in api.list("Pod", self.namespace)}
+
+    def _pending(self, cluster: Cluster) -> list[Any]:
+        return [pod for pod in cluster.pending if pod.namespace == self.namespace]
+
+
+@dataclass(slots=True)
+class DrainScenario(Scenario):
+    """Nodes are drained."""
+
     drained: list[str] = field(default_factory=list)
     options: dict[str, bool] = field(default_factory=dict)
     foretold: Drain | None = None
-    problems: list[str] = field(default_factory=list)
 
-    def of_step(self, step: int) -> list[DrainedPod]:
-        """The pods that leave in one step, in order."""
+    @property
+    def waits_for(self) -> str:
+        """The scheduler of the pods without a node: they are in the queue before the drain."""
+        return NAME
+
+    def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
+        """Choose the objects, the budgets, the nodes and the flags."""
+        Scenario.draw(self, draw, owners)
+        for app in APPS:
+            if draw.random() < 0.4:
+                self.budgets.append(_budget(f"{app}-budget", self.namespace, {"matchLabels": {"app": app}}, draw.randint(0, 4)))
+        if draw.random() < 0.1:
+            self.budgets.append(_budget("all", self.namespace, {}, draw.randint(0, 6)))
+        self.drained = draw.sample(sorted(node["metadata"]["name"] for node in self.nodes), draw.randint(1, 2))
+        self.options = {"force": draw.random() < 0.7, "delete_empty_dir_data": draw.random() < 0.7}
+
+    def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
+        """Ask about the drain."""
+        self.foretold = wharfinger.drain(policies[NAME], cluster, self.drained, pods=self._pending(cluster), **self.options)
+
+    def work(self, api: Api) -> Iterator[Sequence[Plain]]:
+        """Cordon the nodes, then evict the pods of each step and create their replacements."""
         assert self.foretold is not None
-        return [pod for pod in self.foretold.pods if pod.step == step]
+        for node in self.nodes:
+            if node["metadata"]["name"] in self.drained:
+                taints = [*node["spec"].get("taints", []), CORDON]
+                api.patch("Node", node["metadata"]["name"], {"spec": {"unschedulable": True, "taints": taints}})
+        yield ()
+        for step in range(1, self.foretold.steps + 1):
+            leaving = [pod for pod in self.foretold.pods if pod.step == step]
+            for pod in leaving:
+                eventually(lambda pod=pod: self._evict(api, pod), within=60)
+            self._see_that_others_stay(api, step, {pod.source for pod in leaving})
+            yield ()
+            yield [_without_node(self.pods[_name(pod)]) for pod in leaving if pod.placement is not None]
+        for pod in self.foretold.of(Fate.FORBIDDEN):
+            if not _is_refused(api, pod):
+                self.problems.append(f"{pod.pod}: its eviction is foretold to be forbidden ({pod.reason}), and it is allowed")
+
+    def _evict(self, api: Api, pod: DrainedPod) -> bool:
+        try:
+            api.evict(_name(pod), self.namespace)
+        except Refused as refusal:
+            raise AssertionError(f"{pod.pod} is not evicted in step {pod.step}: {refusal}") from None
+        return True
+
+    def _see_that_others_stay(self, api: Api, step: int, sources: set[str]) -> None:
+        """Add a problem for each pod of these nodes that is foretold to leave later and may leave now."""
+        assert self.foretold is not None
+        for pod in self.foretold.pods:
+            if pod.source in sources and (pod.step or 0) > step and not _is_refused(api, pod):
+                self.problems.append(f"{pod.pod}: its eviction is foretold for step {pod.step}, and allowed in step {step}")
+
+    def compare(self, pods: Mapping[str, Plain]) -> None:
+        """See that every pod has gone where it was foretold, and no other has gone."""
+        assert self.foretold is not None
+        foretold = {_name(pod): pod for pod in self.foretold.pods}
+        for name in self.pods:
+            found = pods.get(name)
+            is_new = found is not None and found["metadata"]["uid"] != self.uids[name]
+            node = None if found is None else found["spec"].get("nodeName")
+            if name in foretold:
+                self._compare(foretold[name], found is not None, is_new, node)
+            elif found is None or is_new:
+                self.problems.append(f"{name} was not foretold to leave {self.pods[name]['spec'].get('nodeName')}")
+
+    def _compare(self, foretold: DrainedPod, is_there: bool, is_new: bool, node: str | None) -> None:
+        match foretold.fate:
+            case Fate.GONE:
+                right = not is_there
+            case Fate.PLACED | Fate.WAITS:
+                right = is_there and node == foretold.node and is_new == (foretold.step is not None)
+            case _:
+                right = is_there and not is_new and node == foretold.source
+        if not right:
+            told = f"{foretold.pod} of {foretold.source}: foretold {foretold.fate.value} {foretold.node} in step {foretold.step}"
+            self.problems.append(f"{told} ({foretold.reason}), found on {node}{'' if is_there else ': it is not there'}")
+
+    @property
+    def answers(self) -> Counter[str]:
+        """How many pods have which fate."""
+        assert self.foretold is not None
+        return Counter(f"drain: {pod.fate.value}" for pod in self.foretold.pods)
 
 
-def scenario(seed: int, namespace: str, owners: dict[str, str]) -> Scenario:
-    """A random scenario; `owners` has the uids of the owners in its namespace by kind."""
-    draw = random.Random(seed)
-    made = Scenario(namespace, seed)
-    ranks = draw.sample(range(100), 6)
-    for i in range(draw.randint(3, 6)):
-        labels = {"scenario": str(seed), "rank": str(ranks[i]), mixed_pods.ZONE: draw.choice("xy")}
-        taints = [TAINT] if draw.random() < 0.15 else None
-        made.nodes.append(objects.node(f"s{seed}-{i}", cpu=str(draw.randint(2, 6)), pods=draw.randint(5, 12), labels=labels, taints=taints))
-    room = {node["metadata"]["name"]: int(node["status"]["allocatable"]["cpu"]) * 1000 for node in made.nodes}
-    for i in range(draw.randint(5, 16)):
-        pod, millis = _pod(f"p{i}", namespace, seed, draw, owners)
-        fits = [name for name, free in room.items() if free >= millis]
-        if fits and draw.random() < 0.9:
-            pod["spec"]["nodeName"] = draw.choice(fits)
-            room[pod["spec"]["nodeName"]] -= millis
-        elif not any(reference["kind"] == "DaemonSet" for reference in pod["metadata"].get("ownerReferences", ())):
-            pod["metadata"]["annotations"] = {}  # only a pod with a node may be a mirror of a static one
-        else:
-            continue
-        made.pods[pod["metadata"]["name"]] = pod
-    for app in APPS:
-        if draw.random() < 0.4:
-            made.budgets.append(_budget(f"{app}-budget", namespace, {"matchLabels": {"app": app}}, draw.randint(0, 4)))
-    if draw.random() < 0.1:
-        made.budgets.append(_budget("all", namespace, {}, draw.randint(0, 6)))
-    made.drained = draw.sample(sorted(room), draw.randint(1, 2))
-    made.options = {"force": draw.random() < 0.7, "delete_empty_dir_data": draw.random() < 0.7}
+@dataclass(slots=True)
+class CapacityScenario(Scenario):
+    """More pods of one kind are created."""
+
+    foretold: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def running(self) -> float:
+        """All pods that fit have a node; the one that is asked about has none."""
+        return 1.0
+
+    def draw(self, draw: random.Random, owners: Mapping[str, str]) -> None:
+        """Choose the objects, and the pod that is asked about."""
+        Scenario.draw(self, draw, owners)
+        self.pods = {name: pod for name, pod in self.pods.items() if "nodeName" in pod["spec"]}
+        asked, _ = _pod("asked", self.namespace, self.seed, draw, owners)
+        asked["metadata"] = {**asked["metadata"], "annotations": {}, "ownerReferences": []}
+        asked["spec"]["schedulerName"] = NOBODY
+        self.pods["asked"] = asked
+
+    def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
+        """Count the pods that fit, by node."""
+        [room] = wharfinger.capacity(policies[NAME], cluster, self._pending(cluster), changes=False).rooms
+        self.foretold = Counter({share.place: share.placed + share.more for share in room.nodes})
+
+    def work(self, api: Api) -> Iterator[Sequence[Plain]]:
+        """Create one pod more than fits."""
+        api.delete("Pod", "asked", self.namespace)
+        yield [_served_by(NAME, _renamed(self.pods["asked"], f"more-{i:03d}")) for i in range(self.foretold.total() + 1)]
+
+    def compare(self, pods: Mapping[str, Plain]) -> None:
+        """See that every node has as many as foretold, and one pod waits."""
+        found = Counter(pod["spec"].get("nodeName") for name, pod in pods.items() if name.startswith("more-"))
+        waiting = found.pop(None, 0)
+        if found != self.foretold or waiting != 1:
+            self.problems.append(f"foretold {dict(self.foretold)} and one that waits, found {dict(found)} and {waiting}")
+
+    @property
+    def answers(self) -> Counter[str]:
+        """How many pods fit."""
+        return Counter({"capacity: fits": self.foretold.total(), "capacity: does not fit": 1})
+
+
+@dataclass(slots=True)
+class DiffScenario(Scenario):
+    """Pods are placed by the policies of one scheduler, and then by those of another."""
+
+    foretold: Diff | None = None
+    found: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def running(self) -> float:
+        """Half of the pods; the others are asked about."""
+        return 0.5
+
+    def foretell(self, cluster: Cluster, policies: Mapping[str, Any]) -> None:
+        """Compare the policies."""
+        self.foretold = wharfinger.diff(policies[OTHER_NAME], policies[NAME], cluster, self._pending(cluster))
+
+    def work(self, api: Api) -> Iterator[Sequence[Plain]]:
+        """Create the pods for one scheduler, remember their nodes, and create them for the other."""
+        assert self.foretold is not None
+        self._remove(api)
+        yield ()
+        yield self._created(self.foretold.before.run, NAME)
+        self.found = {name: pod["spec"].get("nodeName") for name, pod in self._pods(api).items()}
+        self._remove(api)
+        yield ()
+        yield self._created(self.foretold.after.run, OTHER_NAME)
+
+    def _created(self, run: DryRun, scheduler: str) -> list[Plain]:
+        return [_served_by(scheduler, self.pods[result.pod.partition("/")[2]]) for result in run.results]
+
+    def _remove(self, api: Api) -> None:
+        for name, pod in self.pods.items():
+            if "nodeName" not in pod["spec"]:
+                api.delete("Pod", name, self.namespace)
+
+    def compare(self, pods: Mapping[str, Plain]) -> None:
+        """See that each scheduler has put every pod where it was foretold, and that the pods foretold to change are those that do."""
+        assert self.foretold is not None
+        there = {name: pod["spec"].get("nodeName") for name, pod in pods.items()}
+        for side, run, found in (("before", self.foretold.before.run, self.found), ("after", self.foretold.after.run, there)):
+            for result in run.results:
+                node = found.get(result.pod.partition("/")[2], "nowhere")
+                if node != result.node:
+                    self.problems.append(f"{result.pod} {side}: foretold {result.node} ({result.message}), found on {node}")
+        changed = {name: (self.found[name], there[name]) for name in there if self.found.get(name) != there[name]}
+        foretold = {each.pod.partition("/")[2]: (each.before, each.after) for each in self.foretold.changes}
+        if changed != foretold:
+            self.problems.append(f"foretold to change {foretold}, changed {changed}")
+
+    @property
+    def answers(self) -> Counter[str]:
+        """How many pods change."""
+        assert self.foretold is not None
+        return Counter({"diff: changes": len(self.foretold.changes), "diff: same": self.foretold.pods - len(self.foretold.changes)})
+
+
+KINDS = (DrainScenario, CapacityScenario, DiffScenario, DrainScenario)
+
+
+def scenario(seed: int, namespace: str, owners: Mapping[str, str]) -> Scenario:
+    """The random scenario of that number; `owners` has the uids of the owners in its namespace by kind."""
+    made = KINDS[seed % len(KINDS)](namespace, seed)
+    made.draw(random.Random(seed), owners)
     return made
 
 
-def _pod(name: str, namespace: str, seed: int, draw: random.Random, owners: dict[str, str]) -> tuple[Plain, int]:
+def _name(pod: DrainedPod) -> str:
+    return pod.pod.partition("/")[2]
+
+
+def _without_node(pod: Plain) -> Plain:
+    return {**pod, "spec": {key: value for key, value in pod["spec"].items() if key != "nodeName"}}
+
+
+def _served_by(scheduler: str, pod: Plain) -> Plain:
+    return {**pod, "spec": {**pod["spec"], "schedulerName": scheduler}}
+
+
+def _renamed(pod: Plain, name: str) -> Plain:
+    return {**pod, "metadata": {**pod["metadata"], "name": name}}
+
+
+def _is_refused(api: Api, pod: DrainedPod) -> bool:
+    """True if the Eviction API would refuse to evict a pod now."""
+    namespace, _, name = pod.pod.partition("/")
+    try:
+        api.evict(name, namespace, dry_run=True)
+    except Refused as refusal:
+        return refusal.code in {http.client.TOO_MANY_REQUESTS, http.client.INTERNAL_SERVER_ERROR}
+    return False
+
+
+def _pod(name: str, namespace: str, seed: int, draw: random.Random, owners: Mapping[str, str]) -> tuple[Plain, int]:
     """(a pod without a node, its cpu in millicores)."""
     millis = draw.choice((100, 300, 500, 1000, 1500, 2500))
     spec: Plain = {"nodeSelector": {"scenario": str(seed)}, **_rules(draw)}
@@ -177,185 +432,3 @@ def _budget(name: str, namespace: str, selector: Plain, least: int) -> Plain:
         "metadata": {"name": name, "namespace": namespace},
         "spec": spec,
     }
-
-
-class Batch:
-    """Scenarios at work on one control plane at the same time."""
-
-    def __init__(self, control_plane: ControlPlane, scheduler: WharfProcess, scenarios: Sequence[Scenario]) -> None:
-        self._cluster = control_plane
-        self._api = control_plane.api
-        self._scheduler = scheduler
-        self._scenarios = scenarios
-        self._uids: dict[tuple[str, str], str] = {}
-
-    def build(self) -> None:
-        """Create the nodes, the pods and the budgets; returns when everything is known to everybody."""
-        everything = [node for one in self._scenarios for node in one.nodes]
-        self._api.create_many(everything)
-        eventually(lambda: sum(map(_is_ready, self._api.list("Node"))) == len(everything))
-        placed = [pod for one in self._scenarios for pod in one.pods.values() if "nodeName" in pod["spec"]]
-        self._api.create_many(placed)
-        self._create(pod for one in self._scenarios for pod in one.pods.values() if "nodeName" not in pod["spec"])
-        self._settle()
-        self._api.create_many(budget for one in self._scenarios for budget in one.budgets)
-        eventually(self._budgets_are_known)
-        self._uids = {key: pod["metadata"]["uid"] for key, pod in self._pods().items()}
-
-    def foretell(self, folder: Path, policy: Path) -> None:
-        """Ask about every drain on a snapshot of the cluster as it is now."""
-        snapshot = folder / "now.json.gz"
-        subprocess.run([WHARF, "snapshot", "-o", snapshot, f"--kubeconfig={self._cluster.kubeconfig}"], check=True, capture_output=True)
-        policies = wharfinger.load_policies(policy)
-        for one in self._scenarios:
-            cluster = wharfinger.load_snapshot(snapshot)
-            waiting = [pod for pod in cluster.pending if pod.namespace == one.namespace]
-            one.foretold = wharfinger.drain(policies, cluster, one.drained, pods=waiting, **one.options)
-
-    def do(self) -> None:
-        """Cordon the nodes, and evict and create pods as it was foretold, step by step."""
-        nodes = {node["metadata"]["name"]: node for one in self._scenarios for node in one.nodes}
-        for name in (name for one in self._scenarios for name in one.drained):
-            taints = [*nodes[name]["spec"].get("taints", []), CORDON]
-            self._api.patch("Node", name, {"spec": {"unschedulable": True, "taints": taints}})
-        self._settle()
-        for step in range(1, max(one.foretold.steps for one in self._scenarios if one.foretold) + 1):
-            for one in self._scenarios:
-                self._evict(one, step)
-            self._settle()
-            self._create(self._replacements(step))
-            self._settle()
-
-    def compare(self) -> None:
-        """Add a problem to each scenario for every pod that is not where it was foretold."""
-        pods = self._pods()
-        for one in self._scenarios:
-            assert one.foretold is not None
-            foretold = {pod.pod.partition("/")[2]: pod for pod in one.foretold.pods}
-            for name, manifest in one.pods.items():
-                found = pods.get((one.namespace, name))
-                if name in foretold:
-                    self._compare(one, foretold[name], found)
-                elif found is None or self._is_new(one, found):
-                    one.problems.append(f"{name} was not foretold to leave {manifest['spec'].get('nodeName')}")
-
-    def _compare(self, one: Scenario, foretold: DrainedPod, found: Plain | None) -> None:
-        node = None if found is None else found["spec"].get("nodeName")
-        match foretold.fate:
-            case Fate.GONE:
-                right = found is None
-            case Fate.PLACED | Fate.WAITS:
-                right = found is not None and node == foretold.node and self._is_new(one, found) == (foretold.step is not None)
-            case _:
-                right = node == foretold.source and found is not None and not self._is_new(one, found)
-        if right and foretold.fate is Fate.FORBIDDEN:
-            right = self._refuses(foretold)
-        if not right:
-            told = f"{foretold.pod} from {foretold.source}: foretold {foretold.fate.value} {foretold.node} in step {foretold.step}"
-            one.problems.append(f"{told} ({foretold.reason}), found on {node}{'' if found else ': it is not there'}")
-
-    def remove(self) -> None:
-        """Remove everything that `build` created."""
-        for one in self._scenarios:
-            for kind in ("PodDisruptionBudget", "Pod"):
-                self._api.delete_all(kind, one.namespace)
-        eventually(lambda: not self._pods())
-        self._api.delete_all("Node")
-        eventually(lambda: not self._api.any("Node"))
-
-    def _evict(self, one: Scenario, step: int) -> None:
-        """Evict the pods of a step as soon as the API allows it, and see that it refuses the others of their nodes."""
-        leaving = one.of_step(step)
-        for pod in leaving:
-            eventually(lambda pod=pod: self._allows(pod), within=30)
-        assert one.foretold is not None
-        sources = {pod.source for pod in leaving}
-        later = [pod for pod in one.foretold.pods if pod.source in sources and (pod.step or 0) > step]
-        one.problems += [
-            f"{pod.pod}: its eviction is foretold for step {pod.step}, and allowed in step {step}"
-            for pod in later
-            if not self._refuses(pod)
-        ]
-
-    def _allows(self, pod: DrainedPod) -> bool:
-        """Evict a pod; False if it is refused for now."""
-        namespace, _, name = pod.pod.partition("/")
-        try:
-            self._api.evict(name, namespace)
-        except Refused as refusal:
-            raise AssertionError(f"{pod.pod} is not evicted in step {pod.step}: {refusal}") from None
-        return True
-
-    def _refuses(self, pod: DrainedPod) -> bool:
-        namespace, _, name = pod.pod.partition("/")
-        try:
-            self._api.evict(name, namespace, dry_run=True)
-        except Refused as refusal:
-            return refusal.code in {http.client.TOO_MANY_REQUESTS, http.client.INTERNAL_SERVER_ERROR}
-        return False
-
-    def _replacements(self, step: int) -> Iterator[Plain]:
-        """The pods of a step that are created again, without a node; of each scenario in the order of its queue."""
-        for one in self._scenarios:
-            for pod in one.of_step(step):
-                if pod.placement is not None:
-                    manifest = one.pods[pod.pod.partition("/")[2]]
-                    spec = {key: value for key, value in manifest["spec"].items() if key != "nodeName"}
-                    yield {**manifest, "spec": spec}
-
-    def _create(self, pods: Iterable[Plain]) -> None:
-        """Create pods: scenarios at the same time, the pods of each one after the other."""
-        by_namespace = [list(group) for _, group in groupby(pods, key=lambda pod: pod["metadata"]["namespace"])]
-        for turn in range(max(map(len, by_namespace), default=0)):
-            self._api.create_many(group[turn] for group in by_namespace if turn < len(group))
-
-    def _settle(self) -> None:
-        """Returns when the scheduler has nothing more to do now and every pod with a node runs."""
-
-        def rests() -> bool:
-            return not self._scheduler_is_busy() and all(map(_is_settled, self._pods().values()))
-
-        eventually(lambda: rests() and _after_a_moment(rests), every=0.05)
-
-    def _scheduler_is_busy(self) -> bool:
-        _, metrics = self._scheduler.get("/metrics")
-        depths = dict(re.findall(r'^scheduler_pending_pods\{queue="(\w+)"\} (\S+)$', metrics, re.MULTILINE))
-        return float(depths["active"]) + float(depths["backoff"]) > 0
-
-    def _budgets_are_known(self) -> bool:
-        covered = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in self._pods().values() if _is_ready(pod)}
-        for budget in self._api.list("PodDisruptionBudget"):
-            wanted = budget["spec"]["selector"].get("matchLabels", {}).items()
-            n_pods = sum(
-                wanted <= pod["metadata"].get("labels", {}).items()
-                for (namespace, _), pod in covered.items()
-                if namespace == budget["metadata"]["namespace"]
-            )
-            if (budget.get("status", {}).get("observedGeneration"), budget["status"].get("currentHealthy")) != (1, n_pods):
-                return False
-        return True
-
-    def _pods(self) -> dict[tuple[str, str], Plain]:
-        return {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in self._api.list("Pod")}
-
-    def _is_new(self, one: Scenario, pod: Plain) -> bool:
-        return self._uids[one.namespace, pod["metadata"]["name"]] != pod["metadata"]["uid"]
-
-
-def _after_a_moment(condition: Callable[[], bool]) -> bool:
-    """True if the condition still holds after the time that a watch event may take."""
-    time.sleep(0.3)
-    return condition()
-
-
-def _condition(found: Plain, kind: str) -> str | None:
-    return next((each["status"] for each in found.get("status", {}).get("conditions", ()) if each["type"] == kind), None)
-
-
-def _is_ready(found: Plain) -> bool:
-    return _condition(found, "Ready") == "True"
-
-
-def _is_settled(pod: Plain) -> bool:
-    """True if a pod runs, or was tried and found no node."""
-    return _is_ready(pod) if "nodeName" in pod["spec"] else _condition(pod, "PodScheduled") == "False"

@@ -1,0 +1,132 @@
+"""Many scenarios at work on one control plane at the same time."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import wharfinger
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.process import WharfProcess
+from tests.cluster.waiting import eventually
+from tests.cluster.what_if_scenarios import NOBODY, Scenario
+
+WHARF = Path(sys.executable).with_name("wharf")
+PARALLEL = 8
+Plain = dict[str, Any]
+
+
+class Batch:
+    """Scenarios, the control plane that they are on, and the process that schedules."""
+
+    def __init__(self, control_plane: ControlPlane, scheduler: WharfProcess, scenarios: Sequence[Scenario]) -> None:
+        self._cluster = control_plane
+        self._api = control_plane.api
+        self._scheduler = scheduler
+        self._scenarios = scenarios
+
+    def build(self) -> None:
+        """Create the nodes, the pods and the budgets; returns when everybody knows of everything."""
+        nodes = [node for one in self._scenarios for node in one.nodes]
+        self._api.create_many(nodes)
+        eventually(lambda: sum(map(_is_ready, self._api.list("Node"))) == len(nodes))
+        self._api.create_many(pod for one in self._scenarios for pod in one.pods.values() if "nodeName" in pod["spec"])
+        self._create([pod for pod in one.pods.values() if "nodeName" not in pod["spec"]] for one in self._scenarios)
+        self._settle()
+        self._api.create_many(budget for one in self._scenarios for budget in one.budgets)
+        eventually(self._budgets_are_known)
+        for one in self._scenarios:
+            one.uids = {name: pod["metadata"]["uid"] for name, pod in self._pods(one).items()}
+
+    def foretell(self, folder: Path, policies: Mapping[str, Path]) -> None:
+        """Answer every question on a snapshot of the cluster as it is now; `policies` has the file of each scheduler."""
+        snapshot = folder / "now.json.gz"
+        subprocess.run([WHARF, "snapshot", "-o", snapshot, f"--kubeconfig={self._cluster.kubeconfig}"], check=True, capture_output=True)
+        compiled = {name: wharfinger.load_policies(path) for name, path in policies.items()}
+        cluster = wharfinger.load_snapshot(snapshot)
+        for one in self._scenarios:
+            one.foretell(cluster, compiled)
+
+    def do(self) -> None:
+        """Do what was asked about in every scenario, one step of each at a time."""
+        at_work = [one.work(self._api) for one in self._scenarios]
+        while at_work:
+            with ThreadPoolExecutor(PARALLEL) as pool:
+                made = list(pool.map(lambda work: next(work, None), at_work))
+            at_work = [work for work, pods in zip(at_work, made, strict=True) if pods is not None]
+            self._create(pods for pods in made if pods)
+            self._settle()
+
+    def compare(self) -> None:
+        """Add to each scenario what is not as it was foretold."""
+        for one in self._scenarios:
+            one.compare(self._pods(one))
+
+    def remove(self) -> None:
+        """Remove everything that was created."""
+        for one in self._scenarios:
+            for kind in ("PodDisruptionBudget", "Pod"):
+                self._api.delete_all(kind, one.namespace)
+        eventually(lambda: not self._api.any("Pod"))
+        self._api.delete_all("Node")
+        eventually(lambda: not self._api.any("Node"))
+
+    def _create(self, pods: Iterable[Sequence[Plain]]) -> None:
+        """Create the pods of several scenarios at the same time, those of each one after the other and well within a backoff."""
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            list(pool.map(lambda members: [self._api.create(pod) for pod in members], pods))
+
+    def _settle(self) -> None:
+        """Returns when the scheduler has nothing to do now and every pod with a node runs, and that lasts for a moment."""
+
+        def rests() -> bool:
+            return not self._scheduler_is_busy() and all(map(_is_settled, self._api.list("Pod")))
+
+        eventually(lambda: rests() and _after_a_moment(rests), every=0.05)
+
+    def _scheduler_is_busy(self) -> bool:
+        _, metrics = self._scheduler.get("/metrics")
+        depths = re.findall(r'^scheduler_pending_pods\{[^}]*queue="(?:active|backoff)"[^}]*\} (\S+)$', metrics, re.MULTILINE)
+        assert depths, "there is no metric of the queue"
+        return sum(map(float, depths)) > 0
+
+    def _budgets_are_known(self) -> bool:
+        """True if the controller of budgets has counted all pods that each covers."""
+        ready = [pod["metadata"] for pod in self._api.list("Pod") if _is_ready(pod)]
+        for budget in self._api.list("PodDisruptionBudget"):
+            wanted = budget["spec"]["selector"].get("matchLabels", {}).items()
+            namespace, status = budget["metadata"]["namespace"], budget.get("status", {})
+            n_pods = sum(each["namespace"] == namespace and wanted <= each.get("labels", {}).items() for each in ready)
+            if (status.get("observedGeneration"), status.get("currentHealthy")) != (1, n_pods):
+                return False
+        return True
+
+    def _pods(self, one: Scenario) -> dict[str, Plain]:
+        return {pod["metadata"]["name"]: pod for pod in self._api.list("Pod", one.namespace)}
+
+
+def _after_a_moment(condition: Callable[[], bool]) -> bool:
+    """True if the condition still holds after the time that a watch event may take."""
+    time.sleep(0.3)
+    return condition()
+
+
+def _condition(found: Plain, kind: str) -> str | None:
+    return next((each["status"] for each in found.get("status", {}).get("conditions", ()) if each["type"] == kind), None)
+
+
+def _is_ready(found: Plain) -> bool:
+    return _condition(found, "Ready") == "True"
+
+
+def _is_settled(pod: Plain) -> bool:
+    """True if a pod runs, was tried and found no node, or is nobody's."""
+    if "nodeName" in pod["spec"]:
+        return _is_ready(pod)
+    return pod["spec"]["schedulerName"] == NOBODY or _condition(pod, "PodScheduled") == "False"
