@@ -16,7 +16,7 @@ import numpy as np
 from wharfinger.compiler import cost
 from wharfinger.compiler.cost import Cost
 from wharfinger.compiler.program import CompiledPolicy
-from wharfinger.explain import layout, policy_warnings
+from wharfinger.explain import policy_warnings
 from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.difference import Cause, causes
 from wharfinger.explain.explained_pod import unbound
@@ -24,6 +24,7 @@ from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
 from wharfinger.framework.verdict import Mask
+from wharfinger.language.report import wording
 from wharfinger.model.objects.pod_view import PodView
 from wharfinger.model.state.cluster_state import ClusterState
 from wharfinger.model.state.snapshot import Snapshot
@@ -242,7 +243,7 @@ def _lines(found: ExplainedPolicy) -> Iterator[str]:
     governed = found.governed
     yield f"{found.policy} (revision {found.revision[:12]}, {found.authority})"
     examples = f", e.g. {', '.join(governed.examples)}" if governed.examples else ""
-    yield f"  governs {governed.pods:,} of {layout.count(governed.of, 'pod')}, {governed.waiting:,} of them waiting{examples}"
+    yield f"  governs {governed.pods:,} of {wording.count(governed.of, 'pod')}, {governed.waiting:,} of them waiting{examples}"
     yield f"    for pods where {found.scope}" if found.scope is not None else "    it governs all pods that it may"
     yield from (f"  suspended: {sentence}" for sentence in found.suspended)
     if found.looked_at:
@@ -254,9 +255,9 @@ def _lines(found: ExplainedPolicy) -> Iterator[str]:
 def _rejecting(found: ExplainedPolicy) -> Iterator[str]:
     if not found.filters:
         return
-    yield f"  nodes of {found.n_nodes:,} that its filters reject, for {layout.count(found.looked_at, 'pod')} looked at"
+    yield f"  nodes of {found.n_nodes:,} that its filters reject, for {wording.count(found.looked_at, 'pod')} looked at"
     rows = [("nodes", "pods", "filter"), *((f"{each.nodes:,}", f"{each.pods:,}", _filter(each)) for each in found.filters)]
-    yield from layout.columns(rows, right=frozenset({0, 1}), indent="    ").splitlines()
+    yield from wording.columns(rows, right=frozenset({0, 1}), indent="    ").splitlines()
 
 
 def _filter(found: RejectingFilter) -> str:
@@ -267,12 +268,12 @@ def _filter(found: RejectingFilter) -> str:
 
 
 def _differing(found: ExplainedPolicy) -> Iterator[str]:
-    yield f"  it makes a difference for {len(found.differing):,} of {layout.count(found.looked_at, 'pod')} looked at"
+    yield f"  it makes a difference for {len(found.differing):,} of {wording.count(found.looked_at, 'pod')} looked at"
     for each in found.differing[:MOST_EXAMPLES]:
         yield f"    {each.pod}: {each.chosen or 'no node'}, without it {each.without or 'no node'}"
         yield from (f"      {cause.sentence('without it')}" for cause in each.causes)
     if len(found.differing) > MOST_EXAMPLES:
-        yield f"    … and {layout.count(len(found.differing) - MOST_EXAMPLES, 'more pod')}"
+        yield f"    … and {wording.count(len(found.differing) - MOST_EXAMPLES, 'more pod')}"
 
 
 def _dear(found: Cost) -> str:
