@@ -21,9 +21,9 @@ from wharfinger.cli import chosen_policies, question, streams
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.compiler.program import CompiledPolicy
 from wharfinger.errors import UsageError
-from wharfinger.explain import layout
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.configuration.chain_settings import ChainConfig
+from wharfinger.language.report import wording
 from wharfinger.simulate.cluster import load_cluster
 from wharfinger.what_if.tune import knobs, picture, search, trials, workloads
 from wharfinger.what_if.tune.objectives import objective
@@ -47,7 +47,7 @@ def table(found: Tuned) -> str:
 
 def _data(found: Tuned) -> Iterator[str]:
     unusable = f" ({found.unusable} of them with numbers that no policy can have)" if found.unusable else ""
-    yield f"{layout.count(len(found.trials) + found.unusable, 'trial')}{unusable} of {layout.count(len(found.knobs), 'number')} on"
+    yield f"{wording.count(len(found.trials) + found.unusable, 'trial')}{unusable} of {wording.count(len(found.knobs), 'number')} on"
     yield from (f"  {workload}" for workload in found.searched)
     if found.held_out_workloads:
         yield "held out:"
@@ -64,7 +64,7 @@ def _front(found: Tuned) -> str:
         mark = " *" if trial.number == found.best.number else ""
         numbers = [found.knobs[place].text(trial.values[place]) for place in changed]
         rows.append((called(trial) + mark, *map(shown, trial.objectives), *numbers))
-    return layout.columns(rows, right=frozenset(range(1, len(rows[0]))))
+    return wording.columns(rows, right=frozenset(range(1, len(rows[0]))))
 
 
 def _compared(found: Tuned) -> str:
@@ -74,7 +74,7 @@ def _compared(found: Tuned) -> str:
     rows = [("", "ships", name), *_pairs(found, found.ships.objectives, found.best.objectives, "searched")]
     if found.held_out is not None:
         rows += _pairs(found, *found.held_out, "held out")
-    return layout.columns(rows, right=frozenset({1, 2}))
+    return wording.columns(rows, right=frozenset({1, 2}))
 
 
 def _pairs(found: Tuned, old: Sequence[float], new: Sequence[float], where: str) -> Iterator[tuple[str, str, str]]:
