@@ -31,6 +31,7 @@ from wharfinger.scheduler.live_explanation import LiveExplanations
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.simulate.workloads import node_manifests
+from wharfinger.telemetry.history import SchedulingHistory
 from wharfinger.telemetry.policies import ReloadHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.web import decisions, policies
@@ -121,17 +122,17 @@ class SchedulerPage:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         clock, known = SystemClock(), Known()
         self.recent = RecentDecisions(clock.now, clock.monotonic)
-        reloads = ReloadHistory(clock.now)
+        reloads, self.history = ReloadHistory(clock.now), SchedulingHistory(self.recent, clock)
         subscribers = subscribed(self.recent.handlers, reloads.handlers, {Failed: self.failures.hear})
         self.cluster = InMemoryCluster()
         store = await self._store(clock, subscribers.emit)
         ports = Ports(binder=self.cluster, writer=self.cluster, events=self.cluster, clock=clock, emit=subscribers.emit)
         self.scheduler = Scheduler(store.active.chains, ports, rest=store.build_thread.rest, suspension_changed=store.suspension_changed)
-        known.daemon = Standing(
+        known.daemon = self.standing = Standing(
             self.scheduler, connect(store, self.scheduler, clock, subscribers), Contact(lambda: 0.0), SimpleNamespace(metrics=())
         )
         told = policies_shown(store, known)
-        self.page = live_page(known, told, self.recent, reloads, clock=clock, emit=subscribers.emit, to_anybody=False)
+        self.page = live_page(known, told, self.recent, reloads, self.history, clock=clock, emit=subscribers.emit, to_anybody=False)
         routes = [
             *policies.routes(told),
             *decisions.routes(decisions_shown(self.recent, known, LiveExplanations(clock))),

@@ -2,14 +2,22 @@
 
 import re
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.page import NODE, POD, SchedulerPage, nodes, pod
 from tests.cluster.waiting import eventually
+from wharfinger.daemon.live_board import reading
+from wharfinger.framework.policy_status import MetricStatus
 from wharfinger.web.ui.pages import MOST_WATCHERS
 
+MEASURED = """policy "load"
+metric busy: percent = prometheus("busy", node: "instance", max_age: 60s, min_coverage: 10%)
+filter calm { require busy < 90% else "busy" on missing pass }
+"""
 EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>"
 PIXEL = """([x, y]) => { const map = document.getElementById("map"), ratio = map.width / map.clientWidth;
   return [...map.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data].join() }"""
@@ -98,6 +106,41 @@ def test_pods_are_chosen_by_namespace_result_and_policy(scheduler, policies, vis
     shows([], [], policy="apples", result="error")
     wait_text(tab, "#decisions", "No recent decision is of this choice.")
     wait_text(tab, "#pending", "No pod of this choice waits.")
+
+
+def test_the_last_hour_is_told_in_curves(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    scheduler.put([pod("web"), pod("huge", cpu="900")], POD)
+    wait_text(tab, "#pending-title", "· 1")
+    for _ in range(3):
+        scheduler.ask(lambda page: page.history.add(reading(page.scheduler)))
+    wait_text(tab, "#history", "Pending")
+    said = tab.locator("#history figcaption").all_inner_texts()
+    assert [text.split("\n")[0] for text in said] == ["Decisions per second", "Decision", "Pending", "Requested"]
+    assert "P99" in said[1]
+    assert "1" in said[2]
+    assert "cpu" in said[3]
+    assert all(
+        path.count("M") + path.count("L") for path in tab.locator("#history path").evaluate_all("all => all.map(p => p.getAttribute('d'))")
+    )
+
+
+def test_the_health_of_the_api_server_and_of_each_metric_is_in_the_header(scheduler, policies, visit):
+    tab = visit(scheduler.url).tab
+    wait_text(tab, "#health .good", "API server")
+    policies("load", MEASURED)
+    status = MetricStatus(policy="load", name="busy", asked=True, fresh=3, nodes=60, wanted=0.5, youngest=1, oldest=2)
+    scheduler.ask(lambda page: setattr(page.standing.signals, "metrics", [status]))
+    wait_text(tab, "#health .good:nth-child(2)", "load/busy")
+    scheduler.ask(lambda page: setattr(page.standing.signals, "metrics", [replace(status, suspended_since=1.0)]))
+    wait_text(tab, "#health .bad", "is fresh on 3 of 60 nodes")
+    scheduler.ask(lambda page: setattr(page.standing, "contact", SimpleNamespace(trouble="no answer for 40 s", silence=40.0)))
+    wait_text(tab, "#health .bad", "no answer for 40 s")
+
+
+def test_whose_a_policy_is_is_told(scheduler, visit):
+    tab = visit(scheduler.url).tab
+    wait_text(tab, "#policies .quiet", "cluster · ")
 
 
 def test_a_slash_leads_to_the_search_which_finds_pods(scheduler, visit):

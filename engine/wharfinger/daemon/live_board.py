@@ -21,6 +21,7 @@ from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.evaluation.diagnosis import reasons_of
 from wharfinger.scheduler.queued_pods import Place, QueuedPod
 from wharfinger.simulate.dry_run import utilisation
+from wharfinger.telemetry.history import Reading
 from wharfinger.web import decisions, policies
 from wharfinger.web.ui.board import CORDONED, NOT_READY, TAINTED, Picture, PodQuery, Tiles
 from wharfinger.web.ui.pages import Feed, LivePage
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from wharfinger.model.objects.node_view import NodeView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.scheduler.scheduler import Scheduler
+    from wharfinger.telemetry.history import SchedulingHistory
     from wharfinger.telemetry.policies import ReloadHistory
     from wharfinger.telemetry.recent_decisions import RecentDecisions
     from wharfinger.web.policies import Policies
@@ -114,13 +116,23 @@ MOST_PODS_OF_NODE = 250
 """Most pods of a node that are listed."""
 
 
+def reading(scheduler: Scheduler) -> Reading:
+    """The reading of a scheduler for its history, of the resources that are requested anywhere."""
+    used = utilisation(scheduler.state.snapshot())
+    fractions = {use.resource: round(use.fraction, 4) for use in used.resources if use.requested}
+    return Reading(pending=len(scheduler.queue), used=fractions)
+
+
 class LiveBoard:
     """The board of the running process; nearly empty until there is a connection."""
 
-    def __init__(self, health: Health, told: Policies, recent: RecentDecisions, history: ReloadHistory, clock: Clock) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 — everything that it shows
+        self, health: Health, told: Policies, recent: RecentDecisions, reloads: ReloadHistory, history: SchedulingHistory, clock: Clock
+    ) -> None:
         self._health = health
         self._told = told
         self._recent = recent
+        self._reloads = reloads
         self._history = history
         self._clock = clock
         self._shades: NodeColorings | None = None
@@ -140,7 +152,8 @@ class LiveBoard:
         """What all pages show alike, in steps."""
         yield "summary", self._summary()
         yield "policies", self._policies()
-        yield "reloads", [dataclasses.asdict(reload) for reload in reversed(self._history.reloads)]
+        yield "history", [point._asdict() for point in self._history.points]
+        yield "reloads", [dataclasses.asdict(reload) for reload in reversed(self._reloads.reloads)]
 
     def pods(self, query: PodQuery) -> Iterator[tuple[str, Any] | None]:
         """Decisions and pending pods, in steps."""
@@ -190,6 +203,7 @@ class LiveBoard:
             "identity": daemon.identity,
             "leads": daemon.leads,
             "trouble": daemon.contact.trouble,
+            "silence": round(daemon.contact.silence),
             "missing": sorted(scheduler.missing_kinds),
             "nodes": used.nodes,
             "pods": used.pods,
@@ -251,11 +265,12 @@ def live_page(  # noqa: PLR0913 — what is shown, to whom, and where errors go
     told: Policies,
     recent: RecentDecisions,
     reloads: ReloadHistory,
+    history: SchedulingHistory,
     *,
     clock: Clock,
     emit: Emit,
     to_anybody: bool,
 ) -> LivePage:
     """The page. Its feed has to be closed before the server, which would wait for open pages otherwise."""
-    board = LiveBoard(health, told, recent, reloads, clock)
+    board = LiveBoard(health, told, recent, reloads, history, clock)
     return LivePage(board=board, feed=Feed(board, clock, emit), to_anybody=to_anybody)

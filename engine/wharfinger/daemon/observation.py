@@ -30,6 +30,7 @@ from wharfinger.scheduler.scheduler import Scheduler
 from wharfinger.signals.refreshing import Suspension
 from wharfinger.telemetry import logs, tracing
 from wharfinger.telemetry.declarations import Metric
+from wharfinger.telemetry.history import SchedulingHistory
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import Metrics, reconciles_seen
 from wharfinger.telemetry.policies import PolicyTelemetry, ReloadHistory, SignalTelemetry
@@ -186,6 +187,7 @@ class Observation:
     subscribers: Subscribers
     scheduling: SchedulingTelemetry
     recent: RecentDecisions
+    history: SchedulingHistory
     reloads: ReloadHistory
     recorder: DecisionRecorder | None
 
@@ -216,7 +218,14 @@ def observation_of(settings: Settings, clock: Clock, opened: AsyncExitStack) -> 
             subscribers.subscribe(subscriber.handlers)
     subscribers.subscribe(reconciles_seen(metrics, log))
     return Observation(
-        log=log, metrics=metrics, subscribers=subscribers, scheduling=scheduling, recent=recent, reloads=reloads, recorder=recorder
+        log=log,
+        metrics=metrics,
+        subscribers=subscribers,
+        scheduling=scheduling,
+        recent=recent,
+        history=SchedulingHistory(recent, clock),
+        reloads=reloads,
+        recorder=recorder,
     )
 
 

@@ -16,7 +16,7 @@ import aiohttp
 
 from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.compose import Daemon, connection_of
-from wharfinger.daemon.live_board import live_page
+from wharfinger.daemon.live_board import live_page, reading
 from wharfinger.daemon.observation import Observation, decisions_shown, observation_of, read_from, rules_of
 from wharfinger.daemon.pages import Health, cache_report, policies_shown
 from wharfinger.daemon.policies import policies_of, remote_sources, rights_of
@@ -109,6 +109,7 @@ async def serve(settings: Settings, *, stop: asyncio.Event) -> None:
         health.watch(daemon)
         async with Tasks() as tasks:
             tasks.start(steps.run(), "steps of the event loop")
+            tasks.start(observation.history.run(partial(reading, daemon.scheduler)), "history")
             await daemon.run(stop)
         log.info("stopped")
 
@@ -141,7 +142,14 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
     explanations = LiveExplanations(clock)
     told = policies_shown(store, health, explanations, to_anybody=settings.remote_ui)
     page = live_page(
-        health, told, observation.recent, observation.reloads, clock=clock, emit=observation.subscribers.emit, to_anybody=settings.remote_ui
+        health,
+        told,
+        observation.recent,
+        observation.reloads,
+        observation.history,
+        clock=clock,
+        emit=observation.subscribers.emit,
+        to_anybody=settings.remote_ui,
     )
     shown = decisions_shown(observation.recent, health, explanations, to_anybody=settings.remote_ui)
     pages = [*policies.routes(told), *decisions.routes(shown), *ui.routes(page)]

@@ -117,6 +117,7 @@ def _metric(metric: MetricStatus) -> dict[str, Any]:
         "youngestSeconds": None if metric.youngest is None else round(metric.youngest, 1),
         "oldestSeconds": None if metric.oldest is None else round(metric.oldest, 1),
         "suspendedSince": _time(metric.suspended_since),
+        "failure": metric.failure or None,
         "said": str(metric),
     }
 

@@ -15,12 +15,14 @@ from wharfinger.daemon.live_board import LiveBoard
 from wharfinger.errors import UnknownObject, WharfingerError
 from wharfinger.framework.chain import assemble
 from wharfinger.framework.policy_status import Mode, PolicyStatus, Result, SourceStatus
+from wharfinger.kube.connection import Contact
 from wharfinger.language import load
 from wharfinger.model import objects
 from wharfinger.policies import candidate
 from wharfinger.policies.store import PolicyRemoved, PolicyTried, SourceChanged
 from wharfinger.scheduler.ports import Ports
 from wharfinger.scheduler.scheduler import Scheduler
+from wharfinger.telemetry.history import SchedulingHistory
 from wharfinger.telemetry.policies import MOST, ReloadHistory
 from wharfinger.telemetry.recent_decisions import RecentDecisions
 from wharfinger.web.policies import Policies
@@ -40,11 +42,12 @@ class Setting:
         clock, cluster = ManualClock(), InMemoryCluster()
         ports = Ports(binder=cluster, writer=cluster, events=cluster, clock=clock)
         self.scheduler = Scheduler({"wharfinger": chain or assemble()}, ports)
-        daemon = SimpleNamespace(scheduler=self.scheduler, leads=True, identity="me", contact=SimpleNamespace(trouble=None))
+        daemon = SimpleNamespace(scheduler=self.scheduler, leads=True, identity="me", contact=Contact(lambda: 0.0))
         self.health = SimpleNamespace(daemon=daemon)
         self.recent = RecentDecisions(clock.now, clock.monotonic)
         told = Policies(statuses=list, sources=list, shadows=dict)
-        self.board = LiveBoard(self.health, told, self.recent, ReloadHistory(clock.now), clock)
+        self.history = SchedulingHistory(self.recent, clock)
+        self.board = LiveBoard(self.health, told, self.recent, ReloadHistory(clock.now), self.history, clock)
 
     def put(self, *found):
         for obj in found:
@@ -185,6 +188,13 @@ def test_one_node_is_told_with_its_pods(setting):
     assert {"name": "cpu", "requested": 3000, "allocatable": 4000} in found["resources"]
     with pytest.raises(UnknownObject, match="there is no node z"):
         setting.board.node("z")
+
+
+def test_the_history_tells_how_full_the_cluster_was_and_who_waited(setting):
+    setting.put(pod("new"))
+    setting.history.add(waiting.reading(setting.scheduler))
+    (point,) = setting.parts()["history"]
+    assert (point["pending"], point["used"], point["rate"], point["p50"]) == (1, {"cpu": 0.25}, 0, None)
 
 
 def test_before_there_is_a_connection_little_is_known(setting):

@@ -4,6 +4,7 @@ import { Address } from "./address.js";
 import { Choices, chosen } from "./choices.js";
 import { byId, clock, count } from "./dom.js";
 import { Detail } from "./detail.js";
+import { history } from "./history.js";
 import { ClusterMap } from "./map.js";
 import * as panels from "./panels.js";
 import { Search } from "./search.js";
@@ -35,6 +36,7 @@ const told = {
   decisions: (value) => { rate(value.seen); panels.decisions(value, query !== "", showPod, showNode); },
   policies: (value) => { choices.policies(value.policies); panels.policies(value); },
   reloads: panels.reloads,
+  history,
 };
 
 // For whoever measures: the first picture of the cluster is there.

@@ -17,11 +17,28 @@ export function summary(told) {
   role.textContent = !told.connected ? "no API server yet" : told.trouble ? "API server away" : told.leads ? "leads" : "stands by";
   role.className = `badge ${told.trouble ? "bad" : told.connected && told.leads ? "good" : "warn"}`;
   role.title = told.trouble ?? told.identity ?? "";
+  health.server = told.connected ? [told.trouble ? ["API server", "bad", told.trouble] : ["API server", "good", `answered ${told.silence} s ago`],
+    ...(told.missing.length ? [["not listed yet", "bad", told.missing.join(", ")]] : [])] : [["API server", "warn", "has not answered yet"]];
+  healthy();
   if (!told.connected) return;
   const queues = told.queues, waiting = queues.active + queues.backoff + queues.unschedulable + queues.gated + queues.in_flight;
   const counts = { nodes: told.nodes, pods: told.pods, pending: waiting, active: queues.active, unschedulable: queues.unschedulable, binding: told.binding };
   fill(byId("counts"), Object.entries(counts).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, count(value)))));
   fill(byId("resources"), told.resources.map(({ name, requested, allocatable }) => meter(name, requested, allocatable, `${share(allocatable ? requested / allocatable : 0)} of ${amount(name, allocatable)}`)));
+}
+
+// The API server and each metric of a policy: what is well is a word, what is not says why.
+const health = { server: [], metrics: [] };
+
+function healthy() {
+  fill(byId("health"), [...health.server, ...health.metrics].map(([name, tone, why]) => make("li", { class: `badge ${tone}`, title: why }, name, make("span", { class: tone === "good" ? "unseen" : "" }, `: ${why}`))));
+}
+
+function metricsOf(policies) {
+  return policies.flatMap((policy) => policy.metrics.map(({ name, fresh, suspendedSince, failure, said }) => {
+    const tone = suspendedSince ? "bad" : fresh === null || failure ? "warn" : "good";
+    return [`${policy.name}/${name}`, tone, said.replace(`metric \`${name}\` `, "")];
+  }));
 }
 
 // Groups that somebody has opened stay open.
@@ -64,11 +81,13 @@ function findings(policy) {
 }
 
 export function policies({ policies: all, sources, shadows }) {
+  health.metrics = metricsOf(all);
+  healthy();
   const compared = new Map(shadows.map((report) => [report.policy, report]));
   const rows = all.map((policy) => {
     const report = policy.state === "shadow" ? compared.get(policy.name) : undefined;
     const aside = report ? make("p", { class: "said" }, `would have decided otherwise in ${count(report.disagreed)} of ${count(report.agreed + report.disagreed)} decisions`) : null;
-    return make("tr", {}, cell([make("strong", {}, policy.name ?? "?"), make("div", { class: "quiet" }, policy.source, " · ", policy.key), aside, ...findings(policy)].filter(Boolean), "wide"), cell(badge(policy.state, STATES[policy.state])),
+    return make("tr", {}, cell([make("strong", {}, policy.name ?? "?"), make("div", { class: "quiet" }, policy.authority, " · ", policy.source, " · ", policy.key), aside, ...findings(policy)].filter(Boolean), "wide"), cell(badge(policy.state, STATES[policy.state])),
       cell((policy.revision ?? "").slice(0, 8), "id"), cell(policy.activeSince ? when(Date.parse(policy.activeSince) / 1000) : "", "time"));
   });
   const troubles = sources.filter((source) => source.lost || source.notes.length).map((source) => make("p", {}, badge(source.lost ? "lost" : "note", source.lost ? "bad" : "warn"), ` ${source.name}: ${source.lost || source.notes.join("; ")}`));
