@@ -38,10 +38,9 @@ def filtering(bits, reasons=("no",), **others):
     return fleet.Told(bits, tuple(Reason(text, not number) for number, text in enumerate(reasons)), **others)
 
 
-def usage_rows(snapshot, since, *_):
-    """The rows whose pods changed, None for none."""
-    rows = snapshot.usage_changes(since)
-    return rows if len(rows) else None
+def changed_rows(snapshot, changes, *_):
+    """The rows that changed, None for none."""
+    return changes.rows if len(changes.rows) else None
 
 
 class Cordoned(FilterPlugin):
@@ -88,7 +87,7 @@ class Steady(FilterPlugin):
         def bits(snapshot, rows):
             return snapshot.pod_count[rows] > int(snapshot.now) % 5
 
-        return filtering(bits, ("unsteady",), changes=lambda *_: slice(None))
+        return filtering(bits, ("unsteady",), affected=lambda *_: slice(None))
 
 
 class Moody(FilterPlugin):
@@ -123,11 +122,11 @@ class Patient(FilterPlugin):
 
         was_few = few(attempt.snapshot)
 
-        def changes(snapshot, since):
-            return usage_rows(snapshot, since) if few(snapshot) == was_few else OUTDATED
+        def affected(snapshot, changes):
+            return changed_rows(snapshot, changes) if few(snapshot) == was_few else OUTDATED
 
         reasons = ("few" if was_few else "many",)
-        return filtering(lambda snapshot, rows: (snapshot.pod_count[rows] > 3).astype(np.uint16), reasons, changes=changes)
+        return filtering(lambda snapshot, rows: (snapshot.pod_count[rows] > 3).astype(np.uint16), reasons, affected=affected)
 
 
 class Napping(FilterPlugin):
@@ -139,12 +138,12 @@ class Napping(FilterPlugin):
         def naps(snapshot):
             return bool(snapshot.pod_count.sum() < 3)
 
-        def changes(snapshot, since):
-            return OUTDATED if naps(snapshot) else usage_rows(snapshot, since)
+        def affected(snapshot, changes):
+            return OUTDATED if naps(snapshot) else changed_rows(snapshot, changes)
 
         if naps(attempt.snapshot):
             return Skip(naps)
-        return filtering(lambda snapshot, rows: snapshot.pod_count[rows] > 5, ("awake",), changes=changes)
+        return filtering(lambda snapshot, rows: snapshot.pod_count[rows] > 5, ("awake",), affected=affected)
 
 
 class Disks(ScorePlugin):
@@ -209,10 +208,10 @@ class Neighbours(ScorePlugin):
             found = snapshot.selection("app a", lambda other: other.labels.get("app") == "a").in_domain(clusters.ZONE)
             return np.clip(np.nan_to_num(found, nan=0.0)[rows], 0, 100).astype(np.int64)
 
-        def changes(snapshot, since, *_):
-            return slice(None) if len(snapshot.usage_changes(since)) or len(snapshot.node_changes(since)) else None
+        def affected(snapshot, changes, *_):
+            return slice(None) if len(changes.rows) else None
 
-        return fleet.Points(raw, changes=changes)
+        return fleet.Points(raw, affected=affected)
 
 
 class Zones(ScorePlugin):

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from wharfinger.errors import PluginContractError, PluginFault
 from wharfinger.framework import extension, plugins
 from wharfinger.framework.ports import BindFailed
-from wharfinger.framework.prepared import Changed, PreparedFilter, PreparedScore, Rejected, Skip
+from wharfinger.framework.prepared import Affected, PreparedFilter, PreparedScore, Rejected, Skip
 from wharfinger.framework.verdict import MAX_NODE_SCORE, MOST_REASONS, Mask, Reason, Rows
 
 if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.changes import Changes
     from wharfinger.framework.evaluation.supposition import Supposition
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -68,9 +69,9 @@ class CheckedFilter(PreparedFilter):
             raise PluginContractError(f"{self._plugin}.bits_at returned {type(bits).__name__}, not int")
         return self._check(bits)
 
-    def changes(self, snapshot: Snapshot, since: int) -> Changed:
+    def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """The rows that may differ."""
-        return _call(self._plugin, "changes", self._rule.changes, snapshot, since)
+        return _call(self._plugin, "affected", self._rule.affected, snapshot, changes)
 
     def supposing(self, supposed: Supposition) -> tuple[Reason, ...] | None:
         """The reasons against the supposed node."""
@@ -104,9 +105,9 @@ class CheckedScore(PreparedScore):
         found: float = self._checked(np.array([raw]), 1).item()
         return found
 
-    def changes(self, snapshot: Snapshot, since: int, feasible: Mask, flipped: NDArray[np.intp]) -> Changed:
+    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:
         """The rows that may differ."""
-        return _call(self._plugin, "changes", self._rule.changes, snapshot, since, feasible, flipped)
+        return _call(self._plugin, "affected", self._rule.affected, snapshot, changes, feasible, flipped)
 
     def _checked(self, answer: Any, n_rows: int) -> NDArray[Any]:
         scores = raw_scores(self._plugin, answer, n_rows)

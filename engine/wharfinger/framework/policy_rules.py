@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from wharfinger.compiler.evaluation.row_code import is_quick
 from wharfinger.framework import cluster_event
 from wharfinger.framework.cluster_event import Change
+from wharfinger.framework.evaluation.changes import ALL, Changes
 from wharfinger.framework.evaluation.lineup import ScoreTerm
 from wharfinger.framework.evaluation.points import ENCODED, PolicyScale
 from wharfinger.framework.extension import FilterPlugin, ScorePlugin
@@ -39,13 +40,13 @@ class _PreparedRule:
         self._index = index
         self._token = bound.token(rule, snapshot) if rule.volatility >= Volatility.TIMED else None
 
-    def _changed(self, snapshot: Snapshot, since: int) -> Rows | None:
-        """The rows on which the result may have changed since a revision: all if something else than the row changed for the rule."""
+    def _affected(self, snapshot: Snapshot, changes: Changes) -> Rows | None:
+        """The rows on which the result may have changed: all if something else than the pods of rows changed for the rule."""
         token = self._bound.token(self._rule, snapshot)
-        if token != self._token:
+        if token != self._token or len(changes.node_rows):
             self._token = token
-            return slice(None)
-        return self._bound.moved(snapshot, since)
+            return ALL
+        return None if self._rule.plan.domains is not None else changes.rows
 
 
 class PreparedPolicyFilter(_PreparedRule, PreparedFilter):
@@ -60,9 +61,9 @@ class PreparedPolicyFilter(_PreparedRule, PreparedFilter):
         """The verdicts, as the compiled policy numbers them: a clause that is false, a clause whose value is missing."""
         return self._bound.filter_bits(self._index, snapshot, rows)
 
-    def changes(self, snapshot: Snapshot, since: int) -> Rows | None:
+    def affected(self, snapshot: Snapshot, changes: Changes) -> Rows | None:
         """The rows on which something changed; all rows if a change elsewhere may matter to the rule."""
-        return self._changed(snapshot, since)
+        return self._affected(snapshot, changes)
 
 
 class QuickPolicyFilter(PreparedPolicyFilter):
@@ -88,9 +89,9 @@ class PreparedPolicyScore(_PreparedRule, PreparedScore):
             return raw
         return ENCODED[state] + raw
 
-    def changes(self, snapshot: Snapshot, since: int, feasible: Mask, flipped: NDArray[np.intp]) -> Rows | None:  # noqa: ARG002 — a rule is scored node by node
+    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Rows | None:  # noqa: ARG002 — a rule is scored node by node
         """The rows on which something changed; all rows if a change elsewhere may matter to the rule."""
-        return self._changed(snapshot, since)
+        return self._affected(snapshot, changes)
 
 
 class QuickPolicyScore(PreparedPolicyScore):

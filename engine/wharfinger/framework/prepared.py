@@ -7,7 +7,7 @@ It is kept: all pods of the template are answered by it, and after a change the 
 `rows` are `slice(None)` for all nodes, or an index array. The answer for a row must be the same either way.
 
 The framework prepares a rule anew if rows were added, moved or removed, or if the strings of the cluster got other codes
-(`Snapshot.strings`). So a prepared rule may keep rows and codes. It also prepares a TIMED or GLOBAL rule anew if `changes` returns
+(`Snapshot.strings`). So a prepared rule may keep rows and codes. It also prepares a TIMED or GLOBAL rule anew if `affected` returns
 `OUTDATED`, which is the default.
 """
 
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from wharfinger.framework.verdict import Bits, Mask, Reason, Rows
 
 if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.changes import Changes
     from wharfinger.framework.evaluation.supposition import Supposition
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
@@ -57,14 +58,14 @@ class Attempt(NamedTuple):  # a tuple, because it is created for every decision 
 
 
 class Outdated(Enum):
-    """Answer of `changes`: the prepared rule cannot follow the change, so it must be prepared anew."""
+    """Answer of `affected`: the prepared rule cannot follow the change, so it must be prepared anew."""
 
     OUTDATED = "outdated"
 
 
 OUTDATED = Outdated.OUTDATED
-Changed = Rows | Outdated | None
-"""Answer of `changes`: the rows that may differ, None for no rows, or `OUTDATED`."""
+Affected = Rows | Outdated | None
+"""Answer of `affected`: the rows that may differ, None for no rows, or `OUTDATED`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Skip:
 
     stands: Callable[[Snapshot], bool] | None = None
 
-    def changes(self, snapshot: Snapshot, *_: object) -> Changed:
+    def affected(self, snapshot: Snapshot, *_: object) -> Affected:
         """None if the answer stands; otherwise `OUTDATED`."""
         return None if self.stands is not None and self.stands(snapshot) else OUTDATED
 
@@ -97,7 +98,7 @@ class Rejected:
         """True if removing pods could help."""
         return all(reason.resolvable for reason in self.reasons)
 
-    def changes(self, *_: object) -> Changed:
+    def affected(self, *_: object) -> Affected:
         """`OUTDATED`: any change may end the rejection."""
         return OUTDATED
 
@@ -123,10 +124,11 @@ class PreparedFilter(ABC):
         """
         return int(self.bits(snapshot, np.array([row], np.intp)).item())
 
-    def changes(self, snapshot: Snapshot, since: int) -> Changed:  # noqa: ARG002 — the extension point
-        """The rows whose verdict may differ from the one at revision `since`; asked of TIMED and GLOBAL filters only.
+    def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:  # noqa: ARG002 — the extension point
+        """The rows whose verdict may differ after the changes that led to this snapshot; asked of TIMED and GLOBAL filters only.
 
-        The state has changed in some way since then. A filter that can tell which rows a change concerns saves a full evaluation.
+        GLOBAL filters are asked after every change, TIMED ones when time has passed or samples have arrived. A filter that can tell which
+        rows a change concerns saves a full evaluation.
         """
         return OUTDATED
 
@@ -160,9 +162,9 @@ class PreparedScore(ABC):
         found: float = self.raw(snapshot, np.array([row], np.intp)).item()
         return found
 
-    def changes(self, snapshot: Snapshot, since: int, feasible: Mask, flipped: NDArray[np.intp]) -> Changed:  # noqa: ARG002 — the extension point
-        """The rows whose raw score may differ from the one at revision `since`; asked of TIMED and GLOBAL scores only.
+    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002 — the extension point
+        """The rows whose raw score may differ after the changes, as `PreparedFilter.affected`.
 
-        `feasible` `(n_nodes,) bool` are the feasible nodes now; `flipped` are the rows that became feasible or infeasible since then.
+        `feasible` `(n_nodes,) bool` are the feasible nodes now; `flipped` are the rows that became feasible or infeasible by the changes.
         """
         return OUTDATED

@@ -26,7 +26,7 @@ HARMLESS = {
     "may_help": lambda pod, change, snapshot: True,
     "bits": lambda pod, snapshot, rows: (snapshot.pod_count[rows] < 0) | unfit(pod),
     "bits_at": lambda pod, snapshot, row: int(unfit(pod)),
-    "changes": lambda pod, snapshot, since, *_: snapshot.usage_changes(since),
+    "affected": lambda pod, snapshot, changes, *_: changes.rows,
     "supposing": lambda pod, supposed: (),
     "raw": lambda pod, snapshot, rows: snapshot.pod_count[rows] * 0,
     "raw_at": lambda pod, snapshot, row: 0,

@@ -79,7 +79,7 @@ class BoundPolicy:
     It also answers for other pods of the template, if the policy does not read their identity and none of them is placed yet.
     """
 
-    __slots__ = ("_frame", "_moved", "_one_row", "_placed", "_pod", "_policy", "_reasons", "_registers", "_start", "_static", "_strings")
+    __slots__ = ("_frame", "_one_row", "_placed", "_pod", "_policy", "_reasons", "_registers", "_start", "_static", "_strings")
 
     def __init__(self, policy: CompiledPolicy, pod: PodView, snapshot: Snapshot) -> None:
         self._policy = policy
@@ -88,7 +88,6 @@ class BoundPolicy:
         self._strings = strings = snapshot.strings
         self._static = policy.static_columns(strings)
         self._start = schedule.bound(policy.program, pod, strings=strings)
-        self._moved: tuple[Snapshot, int, Rows | None] | None = None
         self._frame: AtRows | None = None
         self._registers: schedule.Registers = self._start
         self._one_row: OneRow | None = None
@@ -188,14 +187,6 @@ class BoundPolicy:
         registers = schedule.framed(self._start, AtRows(snapshot, self._pod, _NO_ROWS, self._placed))
         schedule.run(watch.steps, registers)
         return (moment, *((registers[place], registers[place].follow()) for place in watch.selections))
-
-    def moved(self, snapshot: Snapshot, since: int) -> Rows | None:
-        """The rows on which something changed since a revision; None for no rows, all rows if a node object changed."""
-        if self._moved is None or self._moved[0] is not snapshot or self._moved[1] != since:
-            nodes, pods = snapshot.node_changes(since), snapshot.usage_changes(since)
-            rows: Rows | None = slice(None) if nodes is None or pods is None or len(nodes) else pods if len(pods) else None
-            self._moved = snapshot, since, rows
-        return self._moved[2]
 
     # ── evaluation ──
 

@@ -16,14 +16,13 @@ ALL = slice(None)
 
 
 class Changes(NamedTuple):
-    """The rows that changed after revision `since`. Rows have not been added, moved or removed.
+    """The rows that changed after the last update of a kept result. Rows have not been added, moved or removed.
 
     `node_rows` are the rows whose node object changed; `rows` are these and the rows whose pods changed. Both are `(n,) intp`, ascending.
     `row` is the changed row if the pods of one row changed and no node object did, as after each placement; otherwise it is -1. Shorter
     code paths exist for that one row.
     """
 
-    since: int
     node_rows: NDArray[np.intp]
     rows: NDArray[np.intp]
     row: int
@@ -35,11 +34,11 @@ class Changes(NamedTuple):
         return not len(rows) or (len(rows) == 1 and rows.item() == self.row)
 
 
-def changes(since: int, node_rows: NDArray[np.intp], usage_rows: NDArray[np.intp]) -> Changes:
-    """The changes since a revision, given the rows whose node object changed and the rows whose pods changed."""
+def changes(node_rows: NDArray[np.intp], usage_rows: NDArray[np.intp]) -> Changes:
+    """The changes, given the rows whose node object changed and the rows whose pods changed."""
     if len(node_rows):
-        return Changes(since, node_rows, union(node_rows, usage_rows), -1)
-    return Changes(since, node_rows, usage_rows, usage_rows.item() if len(usage_rows) == 1 else -1)
+        return Changes(node_rows, union(node_rows, usage_rows), -1)
+    return Changes(node_rows, usage_rows, usage_rows.item() if len(usage_rows) == 1 else -1)
 
 
 def union(left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -55,11 +55,11 @@ class NominatedRoom:
 
         `worth` `(n_nodes,) bool` is true for the nodes that PreFilter chose; None means all nodes.
         """
-        snapshot = attempt.snapshot
-        before, self._own = self._own, _own_row(attempt)
-        nominated = snapshot.nominated_rows
+        nominated = attempt.snapshot.nominated_rows
         if not len(nominated) and not self.crowded:
+            self._own = -1
             return NO_ROWS
+        before, self._own = self._own, _own_row(attempt)
         trial = Trial(slots, attempt)
         if changed is None or trial.spans_nodes:
             again = np.concatenate((nominated, np.array(list(self.crowded), np.intp)))
@@ -190,23 +190,23 @@ class Filtering:
         passed = self._moment is not None and snapshot.moment != self._moment
         for slot in self.laps.each("Filter", self._follows):
             follow = passed or slot.volatility is Volatility.GLOBAL
-            changed = slot.answer.changes(snapshot, changes.since) if follow else changes.rows
-            if changed is OUTDATED:
+            affected = slot.answer.affected(snapshot, changes) if follow else changes.rows
+            if affected is OUTDATED:
                 if slot.prepare(attempt):
                     return None
-                changed = ALL
-            if changed is None or slot.skipped:
+                affected = ALL
+            if affected is None or slot.skipped:
                 continue
-            if isinstance(changed, slice):
+            if isinstance(affected, slice):
                 slot.evaluate(snapshot)
                 renewed = ALL
-            elif len(changed):
-                if changes.only(changed):
+            elif len(affected):
+                if changes.only(affected):
                     slot.patch_one(snapshot, changes.row)
                 else:
-                    slot.patch(snapshot, changed)
+                    slot.patch(snapshot, affected)
                 if not isinstance(renewed, slice):
-                    renewed = union(renewed, changed)
+                    renewed = union(renewed, affected)
         if passed:
             self._moment = snapshot.moment
         return renewed

@@ -111,7 +111,7 @@ class Evaluation:
         node_rows, usage_rows = snapshot.node_changes(self.revision), snapshot.usage_changes(self.revision)
         if node_rows is None or usage_rows is None or snapshot.strings is not self._strings:
             return None
-        return changes.changes(self.revision, node_rows, usage_rows)
+        return changes.changes(node_rows, usage_rows)
 
     def _refresh(self, attempt: Attempt, changed: Changes) -> None:
         flips = self.filtering.refresh(attempt, changed)

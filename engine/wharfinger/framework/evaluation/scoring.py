@@ -347,27 +347,27 @@ class Scoring:
         """
         snapshot = attempt.snapshot
         follow = passed or slot.volatility is Volatility.GLOBAL
-        changed = slot.answer.changes(snapshot, changes.since, feasible, flips) if follow else changes.rows
+        affected = slot.answer.affected(snapshot, changes, feasible, flips) if follow else changes.rows
         skipped, domains = slot.skipped, slot.domains
-        if changed is OUTDATED:
+        if affected is OUTDATED:
             slot.prepare(attempt, feasible)
             if slot.domains != domains:
                 return None
-            changed = ALL
+            affected = ALL
         if slot.skipped:
             return NO_ROWS if skipped else ALL
         if slot.classes is not None:
-            if changed is not None:
+            if affected is not None:
                 slot.evaluate_classes(snapshot, slot.classes, self._n_feasible > 0)
             return NO_ROWS
-        if isinstance(changed, slice):
+        if isinstance(affected, slice):
             slot.evaluate(snapshot, feasible)
             return ALL
-        if changed is None:
-            changed = NO_ROWS
-        if len(changed) and not len(flips) and changes.only(changed):
-            return ALL if slot.patch_one(snapshot, changes.row, feasible) else changed
-        return slot.patch(snapshot, changed, flips, feasible)
+        if affected is None:
+            affected = NO_ROWS
+        if len(affected) and not len(flips) and changes.only(affected):
+            return ALL if slot.patch_one(snapshot, changes.row, feasible) else affected
+        return slot.patch(snapshot, affected, flips, feasible)
 
     def _total(self, n_nodes: int, first: int) -> None:
         for tier in self.tiers:

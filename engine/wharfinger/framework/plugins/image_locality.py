@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wharfinger.framework.extension import ScorePlugin
-from wharfinger.framework.prepared import OUTDATED, Attempt, Changed, PreparedScore
+from wharfinger.framework.prepared import OUTDATED, Affected, Attempt, PreparedScore
 from wharfinger.framework.verdict import Mask, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 
 if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.changes import Changes
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
 
@@ -46,10 +47,9 @@ class HeldImages(PreparedScore):
         """The points."""
         return self._points[rows]
 
-    def changes(self, snapshot: Snapshot, since: int, feasible: Mask, flipped: NDArray[np.intp]) -> Changed:  # noqa: ARG002 — the extension point
+    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002 — the extension point
         """`OUTDATED` if a node object changed, as the share of nodes with an image may have changed too."""
-        changed = snapshot.node_changes(since)
-        return None if changed is not None and not len(changed) else OUTDATED
+        return OUTDATED if len(changes.node_rows) else None
 
 
 def _points(pod: PodView, snapshot: Snapshot) -> NDArray[np.int64]:

@@ -25,11 +25,12 @@ from wharfinger.framework.plugins.pods import affinity_terms as affinity
 from wharfinger.framework.plugins.pods import domain_watch
 from wharfinger.framework.plugins.pods.affinity_terms import Term
 from wharfinger.framework.plugins.pods.domain_watch import DomainWatch
-from wharfinger.framework.prepared import OUTDATED, Attempt, Changed, PreparedFilter, PreparedScore
+from wharfinger.framework.prepared import OUTDATED, Affected, Attempt, PreparedFilter, PreparedScore
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.changes import Changes
     from wharfinger.framework.evaluation.supposition import Supposition
     from wharfinger.model.columns.pod_table import Tally
     from wharfinger.model.columns.selection import Selection
@@ -148,7 +149,7 @@ class Fences(PreparedFilter):
         self._first = self._is_first()
         self.matter = bool(self._watches)
 
-    def changes(self, snapshot: Snapshot, since: int) -> Changed:  # noqa: ARG002 — the extension point
+    def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:  # noqa: ARG002 — the extension point
         """The rows of domains that got their first, or lost their last, wanted, shunned or shunning pod."""
         if not self._encounter.stands(snapshot):
             return OUTDATED
@@ -230,7 +231,7 @@ class Likings(PreparedScore):
         """True if no score has changed."""
         return self._encounter.stands(snapshot) and domain_watch.renew(self._watches.values(), snapshot.n_nodes) is None
 
-    def changes(self, snapshot: Snapshot, since: int, feasible: Mask, flipped: NDArray[np.intp]) -> Changed:  # noqa: ARG002 — the extension point
+    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:  # noqa: ARG002 — the extension point
         """The rows of the domains whose score changed; `OUTDATED` also if no term matches any more."""
         if not self._encounter.stands(snapshot):
             return OUTDATED

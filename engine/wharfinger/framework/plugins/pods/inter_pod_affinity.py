@@ -117,7 +117,7 @@ class InterPodAffinity(GroupedHints, FilterPlugin, ScorePlugin):
             return SKIP_ALWAYS
         encounter = attempt.shared.once(Encounters, Encounters).latest(attempt)
         likings = Likings(encounter, attempt.snapshot, self.arguments.hard_pod_affinity_weight)
-        return likings if likings.any(attempt.snapshot) else Skip(likings.stands)
+        return likings if likings.any(attempt.snapshot) else Skip(likings.stands if likings.domains else encounter.stands)
 
 
 def _let_in(hints: affinity.Hints, change: Change, placed: PodView) -> bool:

@@ -23,12 +23,13 @@ from wharfinger.framework.plugins import node_affinity
 from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.pods import domain_watch
 from wharfinger.framework.plugins.pods.domain_watch import DomainWatch
-from wharfinger.framework.prepared import OUTDATED, Changed, PreparedFilter, PreparedScore
+from wharfinger.framework.prepared import OUTDATED, Affected, PreparedFilter, PreparedScore
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.model import objects
 from wharfinger.model.objects import matching
 
 if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.changes import Changes
     from wharfinger.framework.evaluation.supposition import Supposition
     from wharfinger.model.columns.domains import DomainCounts
     from wharfinger.model.columns.selection import Selection
@@ -198,22 +199,13 @@ class Spread:
         self.constraints = constraints
         self.pod = pod
         self.eligible = eligible(constraints, pod, snapshot, all_keys=all_keys)
-        self._seen = snapshot.revision
         self._owners = ObjectWatch(snapshot, *OWNERS)
         self.watches = tuple(self._watch(*each, snapshot) for each in zip(constraints, self.eligible, strict=True))
 
-    def stands(self, snapshot: Snapshot) -> bool:
-        """True if nodes, Services and controllers have not changed; otherwise it must be created again."""
-        if snapshot.revision == self._seen:
-            return True
-        changed = snapshot.node_changes(self._seen)
-        if changed is None or len(changed) or not self._owners.stands(snapshot):
-            return False
-        self._seen = snapshot.revision
-        return True
-
-    def advance(self, snapshot: Snapshot) -> Rows | None:
-        """Follow the counts; returns the rows whose answer changed, None for no rows."""
+    def advance(self, snapshot: Snapshot, changes: Changes) -> Affected:
+        """Follow the counts; returns the rows whose answer changed, `OUTDATED` if a node, Service or controller changed."""
+        if len(changes.node_rows) or not self._owners.stands(snapshot):
+            return OUTDATED
         return domain_watch.renew(self.watches, snapshot.n_nodes)
 
     def _watch(self, constraint: Constraint, among: Eligible, snapshot: Snapshot) -> DomainWatch:
@@ -240,9 +232,9 @@ class HardSpread(Spread, PreparedFilter):
             bits = np.where(ids < 0, KEYLESS, np.where(watch.at(rows), SKEWED, bits))
         return np.asarray(bits, np.uint8)
 
-    def changes(self, snapshot: Snapshot, since: int) -> Changed:  # noqa: ARG002 — the extension point
+    def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """The rows of the domains that became full or are full no longer."""
-        return self.advance(snapshot) if self.stands(snapshot) else OUTDATED
+        return self.advance(snapshot, changes)
 
     def supposing(self, supposed: Supposition) -> tuple[Reason, ...]:
         """The reason against the supposed node, by the first constraint that fails; empty if it passes."""
@@ -277,15 +269,13 @@ class SoftSpread(Spread, PreparedScore):
             return DomainWatch(selection, None, lambda counted: counted.by_node.copy())
         return DomainWatch(selection, snapshot.topology(constraint.topology_key), partial(_with_none, constraint, among))
 
-    def changes(self, snapshot: Snapshot, since: int, feasible: Mask, flipped: NDArray[np.intp]) -> Changed:  # noqa: ARG002 — the extension point
+    def affected(self, snapshot: Snapshot, changes: Changes, feasible: Mask, flipped: NDArray[np.intp]) -> Affected:
         """The rows whose count changed; all rows if the feasible set changed, because the weights of topologies depend on it."""
-        if not self.stands(snapshot):
-            return OUTDATED
-        rows = self.advance(snapshot)
-        if len(flipped):
-            self._weigh(snapshot, feasible)
-            return slice(None)
-        return rows
+        rows = self.advance(snapshot, changes)
+        if rows is OUTDATED or not len(flipped):
+            return rows
+        self._weigh(snapshot, feasible)
+        return slice(None)
 
     def _weigh(self, snapshot: Snapshot, feasible: Mask) -> None:
         """Set the weights, which grow with the number of domains among the feasible nodes (`topologyNormalizingWeight`)."""

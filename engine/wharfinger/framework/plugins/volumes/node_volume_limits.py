@@ -20,12 +20,13 @@ from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.volumes import volume_claims
-from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Attempt, Changed, PreparedFilter, Skip
+from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Affected, Attempt, PreparedFilter, Skip
 from wharfinger.framework.verdict import Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.changes import Changes
     from wharfinger.framework.evaluation.supposition import Supposition
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
@@ -171,9 +172,9 @@ class Limits(PreparedFilter):
         bits = [self._exceeded(row, snapshot, snapshot.pods_on(row)) for row in places.tolist()] if self._wanted else [False] * len(places)
         return np.array(bits, np.uint8)
 
-    def changes(self, snapshot: Snapshot, since: int) -> Changed:
+    def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """`OUTDATED` if a storage object changed; otherwise the rows whose pods changed."""
-        return snapshot.usage_changes(since) if self._watch.stands(snapshot) else OUTDATED
+        return changes.rows if self._watch.stands(snapshot) else OUTDATED
 
     def supposing(self, supposed: Supposition) -> tuple[Reason, ...] | None:
         """The reason against the supposed node if a driver would exceed its limit; empty if it passes."""

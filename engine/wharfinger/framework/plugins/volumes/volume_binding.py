@@ -21,7 +21,7 @@ from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.extension import Arguments, FilterPlugin
 from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.volumes import volume_claims
-from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Attempt, Changed, PreparedFilter, Rejected, Skip
+from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Affected, Attempt, PreparedFilter, Rejected, Skip
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
@@ -30,6 +30,7 @@ from wharfinger.model.objects import matching as selectors
 from wharfinger.model.objects import quantity
 
 if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.changes import Changes
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.model.state.tables import ObjectStore
@@ -105,10 +106,9 @@ class Bindable(PreparedFilter):
         """The verdicts."""
         return self._bits[rows]
 
-    def changes(self, snapshot: Snapshot, since: int) -> Changed:
+    def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """`OUTDATED` if a node or a storage object changed."""
-        changed = snapshot.node_changes(since)
-        return None if changed is not None and not len(changed) and self._watch.stands(snapshot) else OUTDATED
+        return OUTDATED if len(changes.node_rows) or not self._watch.stands(snapshot) else None
 
 
 def _claims(pod: PodView, uses: Sequence[volume_claims.ClaimUse], store: ObjectStore) -> PodClaims | str:

@@ -16,12 +16,13 @@ from wharfinger.framework.cluster_event import Change, ClusterEvent
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.volumes import volume_claims
-from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Attempt, Changed, PreparedFilter, Rejected, Skip
+from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Affected, Attempt, PreparedFilter, Rejected, Skip
 from wharfinger.framework.verdict import Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 
 if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.changes import Changes
     from wharfinger.framework.evaluation.supposition import Supposition
     from wharfinger.model.columns.selection import Selection
     from wharfinger.model.objects.pod_view import PodView
@@ -84,7 +85,7 @@ class Restrictions(PreparedFilter):
         claims_taken, disks_taken = _facts(self._pod, snapshot)
         return self._claims_taken == claims_taken and _equal(self._disks_taken, disks_taken)
 
-    def changes(self, snapshot: Snapshot, since: int) -> Changed:  # noqa: ARG002 — the extension point
+    def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:  # noqa: ARG002 — the extension point
         """`OUTDATED` unless everything stands."""
         return None if self.stands(snapshot) else OUTDATED
 

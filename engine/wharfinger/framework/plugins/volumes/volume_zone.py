@@ -11,13 +11,14 @@ from wharfinger.framework.cluster_event import ClusterEvent
 from wharfinger.framework.extension import FilterPlugin
 from wharfinger.framework.plugins.object_watch import ObjectWatch
 from wharfinger.framework.plugins.volumes import volume_claims
-from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Attempt, Changed, PreparedFilter, Rejected, Skip
+from wharfinger.framework.prepared import OUTDATED, SKIP_ALWAYS, Affected, Attempt, PreparedFilter, Rejected, Skip
 from wharfinger.framework.verdict import Mask, Reason, Rows
 from wharfinger.language.semantics.catalogue import Volatility
 from wharfinger.model import objects
 from wharfinger.model.columns import strings
 
 if TYPE_CHECKING:
+    from wharfinger.framework.evaluation.changes import Changes
     from wharfinger.model.objects.pod_view import PodView
     from wharfinger.model.state.snapshot import Snapshot
     from wharfinger.model.state.tables import ObjectStore
@@ -69,9 +70,9 @@ class ZonesOfVolumes(PreparedFilter):
             elsewhere |= ~_has(snapshot, rows, label, values)
         return np.asarray(constrained & elsewhere)
 
-    def changes(self, snapshot: Snapshot, since: int) -> Changed:
+    def affected(self, snapshot: Snapshot, changes: Changes) -> Affected:
         """`OUTDATED` if claims, volumes or classes changed; otherwise the rows whose node changed."""
-        return snapshot.node_changes(since) if self._watch.stands(snapshot) else OUTDATED
+        return changes.node_rows if self._watch.stands(snapshot) else OUTDATED
 
 
 def _topologies(pod: PodView, store: ObjectStore) -> list[tuple[str, frozenset[str]]] | str:
