@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import reduce
-from typing import Any
+from functools import lru_cache, reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +19,16 @@ from numpy.typing import NDArray
 from wharfinger.builtins.signature import NOT_NEGATIVE, POINTS, AtNode, AtRows, always, plain, text
 from wharfinger.language.semantics.catalogue import Function, Parameter, Volatility
 from wharfinger.language.semantics.types import Kind, Shape
-from wharfinger.model.objects.pod_view import PodView
 
 Numbers = NDArray[np.float64]
 NATIVE = ("cpu", "memory", "ephemeral-storage")
+DEFAULTED = NATIVE[:2]  # the resources of `Snapshot.nonzero`, which are the first of every cluster
 SPELLING = {"ephemeral_storage": "ephemeral-storage"}
 RESOURCE = Parameter(name="resource", kinds=frozenset({Kind.STRING}), literal=True)
 WEIGHTS = {"*": plain("weight")}
 
 
-@dataclass(frozen=True, slots=True)
-class Fill:
+class Fill(NamedTuple):  # a tuple, because two are made for each row that changed
     """One resource on one node (floats) or on many (arrays): allocatable, requested before and after the pod, and whether it counts."""
 
     allocatable: Any
@@ -39,36 +37,40 @@ class Fill:
     counts: Any
 
 
-def weights_of(names: tuple[str, ...], weights: Mapping[str, float]) -> dict[str, float]:
+@lru_cache(maxsize=1024)
+def weights_of(names: tuple[str, ...], weights: tuple[tuple[str, float], ...]) -> Mapping[str, float]:
     """Weight by Kubernetes resource name; cpu and memory with equal weights if none is named."""
-    named = dict.fromkeys(names, 1.0) | {SPELLING.get(name, name): float(weight) for name, weight in weights.items()}
+    named = dict.fromkeys(names, 1.0) | {SPELLING.get(name, name): float(weight) for name, weight in weights}
     return named or {"cpu": 1.0, "memory": 1.0}
 
 
-def _asked(pod: PodView, resource: str, *, nonzero: bool) -> int:
-    if nonzero and resource in NATIVE[:2]:
-        return pod.score_nonzero[NATIVE.index(resource)]
-    return pod.requests.get(resource, 0)
+def _lane(context: AtNode | AtRows, resource: str, *, nonzero: bool) -> tuple[int, int, NDArray[np.int64]] | None:
+    """The index of a resource, what the pod asks of it, and the used amounts of all resources; None if no node or pod has it."""
+    snapshot = context.snapshot
+    index = snapshot.resource_index(resource)
+    if index is None:
+        return None
+    if nonzero and index < len(DEFAULTED):
+        return index, context.pod.score_nonzero[index], snapshot.nonzero
+    return index, context.pod.requests.get(resource, 0), snapshot.requested
 
 
 def _fill_at(context: AtNode, resource: str, *, nonzero: bool) -> Fill | None:
     """How full one node is; None if no node of the cluster has that resource."""
-    index = context.snapshot.resource_index(resource)
-    if index is None:
+    lane = _lane(context, resource, nonzero=nonzero)
+    if lane is None:
         return None
-    asked = _asked(context.pod, resource, nonzero=nonzero)
-    used = context.snapshot.nonzero if nonzero and index < len(context.snapshot.nonzero) else context.snapshot.requested
-    allocatable, before = float(context.snapshot.allocatable[index, context.row]), float(used[index, context.row])
+    index, asked, used = lane
+    allocatable, before = float(context.snapshot.allocatable.item(index, context.row)), float(used.item(index, context.row))
     return Fill(allocatable, before, before + asked, allocatable > 0 and (asked > 0 or resource in NATIVE))
 
 
 def _fill_rows(context: AtRows, resource: str, *, nonzero: bool) -> Fill | None:
     """How full the nodes are; None if no node of the cluster has that resource."""
-    index = context.snapshot.resource_index(resource)
-    if index is None:
+    lane = _lane(context, resource, nonzero=nonzero)
+    if lane is None:
         return None
-    asked = _asked(context.pod, resource, nonzero=nonzero)
-    used = context.snapshot.nonzero if nonzero and index < len(context.snapshot.nonzero) else context.snapshot.requested
+    index, asked, used = lane
     allocatable = context.snapshot.allocatable[index][context.rows].astype(np.float64)
     before = used[index][context.rows].astype(np.float64)
     counts = np.greater(allocatable, 0) if asked > 0 or resource in NATIVE else np.zeros(len(allocatable), dtype=np.bool_)
@@ -84,7 +86,7 @@ def _fills(context: Any, read: Callable[..., Fill | None], weights: Mapping[str,
 
 def _mean_at(context: AtNode, names: tuple[str, ...], weights: Mapping[str, float], points: Callable[[Fill], float]) -> float:
     total = weight_sum = 0.0
-    for fill, weight in _fills(context, _fill_at, weights_of(names, weights), nonzero=True):
+    for fill, weight in _fills(context, _fill_at, weights_of(names, tuple(weights.items())), nonzero=True):
         if fill.counts:
             total += points(fill) * weight
             weight_sum += weight
@@ -94,7 +96,7 @@ def _mean_at(context: AtNode, names: tuple[str, ...], weights: Mapping[str, floa
 def _mean_rows(context: AtRows, names: tuple[str, ...], weights: Mapping[str, float], points: Callable[[Fill], Numbers]) -> Numbers:
     n_rows = context.n_rows
     total, weight_sum = np.zeros(n_rows), np.zeros(n_rows)
-    for fill, weight in _fills(context, _fill_rows, weights_of(names, weights), nonzero=True):
+    for fill, weight in _fills(context, _fill_rows, weights_of(names, tuple(weights.items())), nonzero=True):
         total += np.where(fill.counts, points(fill) * weight, 0.0)
         weight_sum += np.where(fill.counts, weight, 0.0)
     return np.where(weight_sum > 0, total / weight_sum, 0.0)
@@ -147,7 +149,7 @@ def _added(numbers: Iterable[float]) -> float:
 
 
 def _balanced(context: AtNode, *names: str) -> float:
-    fills = [fill for fill, _ in _fills(context, _fill_at, weights_of(names, {}), nonzero=False) if fill.counts]
+    fills = [fill for fill, _ in _fills(context, _fill_at, weights_of(names, ()), nonzero=False) if fill.counts]
     after = _deviation([min(1.0, fill.after / fill.allocatable) for fill in fills])
     before = _deviation([min(1.0, fill.before / fill.allocatable) for fill in fills])
     return 50 + (50 + (1 - after) * 100 - (1 - before) * 100) / 2
@@ -166,7 +168,7 @@ def _deviation_kernel(fractions: list[Numbers], counts: list[NDArray[np.bool_]],
 
 def _balanced_kernel(context: AtRows, *names: str) -> Numbers:
     n_rows = context.n_rows
-    fills = [fill for fill, _ in _fills(context, _fill_rows, weights_of(names, {}), nonzero=False)]
+    fills = [fill for fill, _ in _fills(context, _fill_rows, weights_of(names, ()), nonzero=False)]
     counts = [fill.counts for fill in fills]
     after = _deviation_kernel([np.minimum(1.0, fill.after / fill.allocatable) for fill in fills], counts, n_rows)
     before = _deviation_kernel([np.minimum(1.0, fill.before / fill.allocatable) for fill in fills], counts, n_rows)

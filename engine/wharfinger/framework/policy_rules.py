@@ -69,10 +69,14 @@ class PreparedPolicyFilter(_PreparedRule, PreparedFilter):
 class QuickPolicyFilter(PreparedPolicyFilter):
     """A filter rule that can be evaluated on one node in plain Python."""
 
+    def __init__(self, bound: BoundPolicy, rule: CompiledFilter, index: int, snapshot: Snapshot) -> None:
+        super().__init__(bound, rule, index, snapshot)
+        self._one_row = bound.one_row
+
     def bits_at(self, snapshot: Snapshot, row: int) -> int:
         """The verdict for one node."""
         left_out = self._rule.metrics and self._bound.left_out(self._rule, snapshot)
-        return 0 if left_out else self._bound.one_row.filter_bits(self._index, snapshot, row)
+        return 0 if left_out else self._one_row.filter_bits(self._index, snapshot, row)
 
 
 class PreparedPolicyScore(_PreparedRule, PreparedScore):
@@ -97,10 +101,14 @@ class PreparedPolicyScore(_PreparedRule, PreparedScore):
 class QuickPolicyScore(PreparedPolicyScore):
     """A score rule that can be evaluated on one node in plain Python."""
 
+    def __init__(self, bound: BoundPolicy, rule: CompiledScore, index: int, snapshot: Snapshot) -> None:
+        super().__init__(bound, rule, index, snapshot)
+        self._one_row = bound.one_row
+
     def raw_at(self, snapshot: Snapshot, row: int) -> float:
         """The raw score of one node."""
         left_out = self._rule.metrics and self._bound.left_out(self._rule, snapshot)
-        return math.inf if left_out else self._bound.one_row.score(self._index, snapshot, row)
+        return math.inf if left_out else self._one_row.score(self._index, snapshot, row)
 
 
 class PolicyFilter(FilterPlugin):

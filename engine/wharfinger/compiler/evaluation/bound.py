@@ -88,6 +88,11 @@ class BoundPolicy:
         self._strings = strings = snapshot.strings
         self._static = policy.static_columns(strings)
         self._start = schedule.bound(policy.program, pod, strings=strings)
+        if not self._placed:
+            fresh = schedule.framed(self._start, AtRows(snapshot, pod, _NO_ROWS))
+            schedule.run(policy.program.lasting, fresh)
+            for register, _ in policy.program.lasting:
+                self._start[register] = fresh[register]
         self._frame: AtRows | None = None
         self._registers: schedule.Registers = self._start
         self._one_row: OneRow | None = None

@@ -106,7 +106,9 @@ class _Text:
         for step in rule.plan.one_row or ():
             if step.register not in self._written and step.register not in self.static:
                 self._written.add(step.register)
-                self._lines.append(f"v{step.register} = {self._expression(step)}")
+                written = f"v{step.register} = {self._expression(step)}"
+                kept = [f"v{step.register} = start[{step.register}]", f"if v{step.register} is None:", f"    {written}"]
+                self._lines += kept if step.lasting else [written]
 
     def _expression(self, step: RowStep) -> str:
         arguments = [self._name(register) for register in step.arguments]

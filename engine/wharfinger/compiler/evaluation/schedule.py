@@ -53,13 +53,17 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class RowStep:
-    """A step for one row: register `register` becomes `function` of the registers `arguments` (if `framed`, of an `AtNode` first)."""
+    """A step for one row: register `register` becomes `function` of the registers `arguments` (if `framed`, of an `AtNode` first).
+
+    If it is `lasting`, the register may be filled already.
+    """
 
     register: int
     op: Op
     function: Callable[..., Any]
     arguments: tuple[int, ...]
     framed: bool
+    lasting: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +89,15 @@ class Plan:
 class Program:
     """A scheduled module: the initial registers, the steps that a pod fills in, and a plan for each group of roots.
 
-    `registers` holds the register of each root by its name.
+    `lasting` are the steps of selections that stay the same for a pod on one cluster. `registers` holds the register of each root by its
+    name.
     """
 
     module: Module
     groups: Mapping[str, Sequence[str]]
     initial: tuple[Any, ...]
     pod_steps: tuple[Step, ...]
+    lasting: tuple[Step, ...]
     plans: Mapping[str, Plan]
     registers: Mapping[str, int] = field(default_factory=dict)
 
@@ -116,6 +122,7 @@ class _Scheduling:
         self.module = module
         self.nodes = [node for node in ordered(module.roots.values()) if node.stage is not Stage.ITEM]
         self.selects = {node.number: selections.select_kernel(node) for node in self.nodes if is_selection(node)}
+        self.lasting = {node.number for node in self.nodes if is_selection(node) and selections.is_lasting(node)}
         self.places: dict[int, int] = {}
         self.initial: list[Any] = [None] * (1 + max(GIVEN.values()))
         for node in self.nodes:
@@ -150,6 +157,7 @@ class _Scheduling:
             groups=groups,
             initial=tuple(self.initial),
             pod_steps=tuple(self.steps[node.number] for node in self.nodes if node.stage is Stage.POD and node.op not in GIVEN),
+            lasting=self._steps(node for node in self.nodes if node.number in self.lasting),
             plans={group: self._plan([roots[name] for name in names]) for group, names in groups.items()},
             registers={name: self.places[node.number] for name, node in roots.items()},
         )
@@ -185,7 +193,16 @@ class _Scheduling:
                 (function, args), framed = self.selects[node.number], True
             if function is None:
                 return None
-            steps.append(RowStep(self.places[node.number], node.op, function, tuple(self.places[arg.number] for arg in args), framed))
+            steps.append(
+                RowStep(
+                    self.places[node.number],
+                    node.op,
+                    function,
+                    tuple(self.places[arg.number] for arg in args),
+                    framed,
+                    node.number in self.lasting,
+                )
+            )
         return tuple(steps)
 
     def _watch(self, nodes: Sequence[Node]) -> Watch:

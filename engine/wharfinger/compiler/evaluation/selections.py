@@ -91,6 +91,11 @@ def lookup(node: Node) -> Lookup:
     return Lookup.KEPT if apart is None else Lookup.INDEX
 
 
+def is_lasting(node: Node) -> bool:
+    """True if a selection is the same one at every decision about a template, as long as the pod itself is not placed."""
+    return parts(node) is None and not any(is_passing(capture) for capture in captured_nodes(node.args))
+
+
 def counted(node: Node) -> tuple[Node, ...]:
     """The program by which all pods are counted."""
     apart = parts(node)

@@ -144,11 +144,11 @@ class Fit(PreparedFilter):
 
     def __init__(self, requests: Sequence[tuple[str, int]]) -> None:
         ordered = sorted(requests, key=lambda request: _place(request[0]))
-        self._names = tuple(name for name, _ in ordered)
+        self._lanes = Lanes([name for name, _ in ordered])
         self._needs = [amount for _, amount in ordered]
         self._amounts = np.array(self._needs, np.int64).reshape(-1, 1)
         reasons = [TOO_MANY_PODS]
-        for name in self._names:
+        for name in self._lanes.names:
             reasons += [Reason(f"Insufficient {name}"), Reason(f"Insufficient {name}", resolvable=False)]
         self.reasons = tuple(reasons)
         bits = np.uint64(1) << np.arange(1, len(reasons), dtype=np.uint64)
@@ -158,11 +158,10 @@ class Fit(PreparedFilter):
     def bits(self, snapshot: Snapshot, rows: Rows) -> NDArray[np.unsignedinteger[Any]] | Mask:
         """The verdicts."""
         crowded = snapshot.pod_count[rows] >= snapshot.allowed_pods[rows]
-        if not self._names:
+        if not self._needs:
             return crowded
-        lanes = Lanes.of(snapshot, self._names)
-        allocatable = lanes.take(snapshot.allocatable, rows)
-        short = self._amounts > allocatable - lanes.take(snapshot.requested, rows)
+        allocatable = self._lanes.take(snapshot, snapshot.allocatable, rows)
+        short = self._amounts > allocatable - self._lanes.take(snapshot, snapshot.requested, rows)
         if not short.any():
             return crowded
         never = self._amounts > allocatable
@@ -174,8 +173,7 @@ class Fit(PreparedFilter):
         """The verdict for one node."""
         bits = int(snapshot.pod_count.item(row) >= snapshot.allowed_pods.item(row))
         allocatable, requested = snapshot.allocatable, snapshot.requested
-        for lane, (name, amount) in enumerate(zip(self._names, self._needs, strict=True)):
-            place = snapshot.resource_index(name)
+        for lane, (place, amount) in enumerate(zip(self._lanes.places(snapshot), self._needs, strict=True)):
             there = 0 if place is None else allocatable.item(place, row)
             if amount > there:
                 bits |= 1 << 2 * lane + 2
@@ -195,8 +193,7 @@ class Fit(PreparedFilter):
     def _room(self, snapshot: Snapshot, row: int) -> tuple[int, list[tuple[str, int, int, int]]]:
         """The number of pods that still fit a node, and per resource its name, the needed, the allocatable and the free amount."""
         resources = []
-        for name, amount in zip(self._names, self._needs, strict=True):
-            lane = snapshot.resource_index(name)
+        for name, lane, amount in zip(self._lanes.names, self._lanes.places(snapshot), self._needs, strict=True):
             allocatable = 0 if lane is None else int(snapshot.allocatable[lane, row])
             requested = 0 if lane is None else int(snapshot.requested[lane, row])
             if requested >= MOST:  # what is shown of a larger sum; some of its pods may be supposed to leave

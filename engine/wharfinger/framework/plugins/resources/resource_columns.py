@@ -44,30 +44,29 @@ class ResourceSpec(Arguments):
     weight: int = Field(default=1, ge=1, le=100)
 
 
-@dataclass(frozen=True, slots=True)
 class Lanes:
-    """The places of the lanes of some resources; `missing` are the indexes of resources that no node has."""
+    """The lanes of some resources, in order."""
 
-    places: slice | NDArray[np.intp]
-    missing: tuple[int, ...] = ()
+    __slots__ = ("_fixed", "_together", "names")
 
-    @classmethod
-    def of(cls, snapshot: Snapshot, names: Sequence[str]) -> Lanes:
-        """The lanes of these resources, in order."""
-        found = [snapshot.resource_index(name) for name in names]
-        places = [0 if place is None else place for place in found]
-        missing = tuple(lane for lane, place in enumerate(found) if place is None)
-        if not missing and places == list(range(places[0], places[0] + len(places))):
-            return cls(slice(places[0], places[0] + len(places)))
-        return cls(np.array(places, np.intp), missing)
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        # The native resources are the first lanes of every cluster; others may get other lanes.
+        self._fixed = tuple(NATIVE.index(name) for name in names) if all(name in NATIVE for name in names) else None
+        self._together = slice(0, len(names)) if names and self._fixed == tuple(range(len(names))) else None
 
-    def take(self, columns: NDArray[Any], rows: Rows) -> NDArray[Any]:
-        """The lanes at `rows`, `(n_resources, n_rows)`; 0 where no node has the resource."""
-        if isinstance(self.places, slice):
-            return columns[self.places, rows]
-        taken = columns[self.places][:, rows]
-        if self.missing:
-            taken[list(self.missing)] = 0
+    def places(self, snapshot: Snapshot) -> Sequence[int | None]:
+        """The lane of each resource; None if no node or pod has it."""
+        return [snapshot.resource_index(name) for name in self.names] if self._fixed is None else self._fixed
+
+    def take(self, snapshot: Snapshot, columns: NDArray[Any], rows: Rows) -> NDArray[Any]:
+        """The lanes of `columns` at `rows`, `(n_resources, n_rows)`; 0 where no node has the resource."""
+        if self._together is not None:
+            return columns[self._together, rows]
+        places = self.places(snapshot)
+        lanes = np.array([0 if place is None else place for place in places], np.intp)
+        taken = columns[lanes] if isinstance(rows, slice) else columns[lanes[:, np.newaxis], rows]
+        taken[[lane for lane, place in enumerate(places) if place is None]] = 0
         return taken
 
 
@@ -75,31 +74,31 @@ class Lanes:
 class ScoredLanes:
     """The resources a score counts for one pod template: what the pod adds `(n_resources, 1)`, and the weights `(n_resources, 1)`."""
 
-    names: tuple[str, ...]
+    lanes: Lanes
     added: NDArray[np.int64]
     weights: NDArray[np.int64]
     nonzero: tuple[tuple[int, int], ...]  # (lane here, lane of `snapshot.nonzero`) for those counted with defaults
 
     def columns(self, snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Allocatable, requested with the pod, and weights; the first two `(n_resources, n_rows)`."""
-        if not self.names:
+        lanes = self.lanes
+        if not lanes.names:
             nothing = np.zeros((1, len(snapshot.pod_count[rows])), np.int64)
             return nothing, nothing, np.ones((1, 1), np.int64)
-        lanes = Lanes.of(snapshot, self.names)
-        if self.names == _CPU_MEMORY and self.nonzero:
+        if lanes.names == _CPU_MEMORY and self.nonzero:
             used = snapshot.nonzero[:, rows]
         else:
-            used = lanes.take(snapshot.requested, rows)
+            used = lanes.take(snapshot, snapshot.requested, rows)
             if self.nonzero:
                 used = used.copy()
                 for here, lane in self.nonzero:
                     used[here] = snapshot.nonzero[lane, rows]
-        return lanes.take(snapshot.allocatable, rows), used + self.added, self.weights
+        return lanes.take(snapshot, snapshot.allocatable, rows), used + self.added, self.weights
 
     def at(self, snapshot: Snapshot, row: int) -> list[tuple[int, int]]:
         """For each resource, (allocatable on one node, requested there including the pod)."""
         allocatable, added = snapshot.allocatable, self.added[:, 0].tolist()
-        if self.names == _CPU_MEMORY:  # nearly always: they are the first lanes of every table
+        if self.lanes.names == _CPU_MEMORY:  # nearly always
             used = snapshot.nonzero if self.nonzero else snapshot.requested
             return [
                 (allocatable.item(0, row), used.item(0, row) + added[0]),
@@ -107,8 +106,7 @@ class ScoredLanes:
             ]
         requested, nonzero, defaulted = snapshot.requested, snapshot.nonzero, dict(self.nonzero)
         found = []
-        for lane, name in enumerate(self.names):
-            place = snapshot.resource_index(name)
+        for lane, place in enumerate(self.lanes.places(snapshot)):
             if place is None:
                 found.append((0, added[lane]))
                 continue
@@ -129,7 +127,7 @@ def scored_lanes(resources: Sequence[ResourceSpec], pod: PodView, *, exact: bool
     amounts = dict(pod.requests) if exact else {**pod.requests, **dict(zip(_CPU_MEMORY, pod.score_nonzero, strict=True))}
     known = [spec for spec in counted if spec.name in NATIVE or is_scalar(spec.name)]
     return ScoredLanes(
-        names=tuple(spec.name for spec in known),
+        lanes=Lanes([spec.name for spec in known]),
         added=np.array([amounts.get(spec.name, 0) for spec in known], np.int64).reshape(-1, 1),
         weights=np.array([spec.weight for spec in known], np.int64).reshape(-1, 1),
         nonzero=() if exact else tuple((lane, _CPU_MEMORY.index(spec.name)) for lane, spec in enumerate(known) if spec.name in _CPU_MEMORY),
