@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from wharfinger.errors import PluginContractError, PluginFault
 from wharfinger.framework import extension, plugins
 from wharfinger.framework.ports import BindFailed
-from wharfinger.framework.prepared import Affected, PreparedFilter, PreparedScore, Rejected, Skip
+from wharfinger.framework.prepared import SKIP_ALWAYS, Affected, PreparedFilter, PreparedScore, Rejected, Skip
 from wharfinger.framework.verdict import MAX_NODE_SCORE, MOST_REASONS, Mask, Reason, Rows
 
 if TYPE_CHECKING:
@@ -212,6 +212,8 @@ def _called(plugin: extension.Plugin, name: str, method: Callable[..., Any]) -> 
             return CheckedFilter(plugin.name, answer)
         if isinstance(answer, PreparedScore) and isinstance(plugin, extension.ScorePlugin):
             return CheckedScore(plugin.name, answer, plain=plugin.normalization is None)
+        if isinstance(answer, Skip) and answer.stands is not None and answer is not SKIP_ALWAYS:
+            return Skip(functools.partial(_call, plugin.name, "stands", answer.stands))
         return answer
 
     return call

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.framework import fleet
 from wharfinger.errors import PluginContractError, PluginFault
 from wharfinger.framework.evaluation import cycle
-from wharfinger.framework.prepared import Rejected
+from wharfinger.framework.prepared import Rejected, Skip
 from wharfinger.framework.verdict import DefaultNormalize, Reason
 from wharfinger.language.semantics.catalogue import Volatility
 
@@ -120,3 +120,11 @@ def test_preparing_points(point, answer, message):
     plugin = fleet.stub("Broken", **{point: lambda *_: answer})
     with pytest.raises(PluginFault, match=message):
         cycle.decide(fleet.chain_of(plugin), fleet.state("a").snapshot(), fleet.pod())
+
+
+def test_a_skip_that_cannot_say_if_it_stands_names_the_plugin():
+    plugin = fleet.stub("Broken", filter_volatility=Volatility.GLOBAL, prepare_filter=lambda *_: Skip(lambda snapshot: 1 / 0))
+    decider, state = cycle.Decider(fleet.chain_of(plugin)), fleet.state("a")
+    state.assume(fleet.pod("one"), decider.decide(state.snapshot(), fleet.pod("one")).node)
+    with pytest.raises(PluginFault, match="plugin Broken failed in stands: ZeroDivisionError"):
+        decider.decide(state.snapshot(), fleet.pod("two"))
