@@ -5,6 +5,8 @@ WHARF_SCENARIOS=500 python -m pytest tests/cluster/test_what_if.py     so many s
 
 import json
 import os
+import re
+import subprocess
 from collections import Counter
 
 import pytest
@@ -12,7 +14,9 @@ import pytest
 from tests.cluster.live import NAME
 from tests.cluster.process import WharfProcess
 from tests.cluster.what_if_batch import Batch
-from tests.cluster.what_if_scenarios import OTHER_NAME, OTHER_POLICY, POLICY, scenario, setting
+from tests.cluster.what_if_scenarios import OTHER_NAME, OTHER_POLICY, POLICY, DrainScenario, scenario, setting
+from tests.testbed import build
+from wharfinger.what_if.drain import Fate
 
 SCENARIOS = int(os.environ.get("WHARF_SCENARIOS", "12"))
 FIRST = int(os.environ.get("WHARF_FIRST_SCENARIO", "0"))
@@ -73,3 +77,38 @@ def test_what_was_foretold_is_what_happens(control_plane, scheduler, owners, pol
     problems = [f"scenario {one.seed} ({type(one).__name__}): {problem}" for one in done for problem in one.problems]
     assert not problems, "\n".join(problems)
     assert answers.keys() >= ANSWERS, "the scenarios leave out a kind of answer"
+
+
+def kubectl_drain(control_plane, node, *, force, delete_empty_dir_data):
+    """(the pods that `kubectl drain` would evict from a node, the pods because of which it refuses); it evicts none if it refuses."""
+    flags = ["--force"] * force + ["--delete-emptydir-data"] * delete_empty_dir_data
+    command = [
+        build.program("kubectl"),
+        f"--kubeconfig={control_plane.kubeconfig}",
+        "drain",
+        node,
+        "--dry-run=client",
+        "--ignore-daemonsets",
+    ]
+    done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=120, check=False)
+    evicted = set(re.findall(r"^evicting pod (\S+)", done.stdout, re.MULTILINE))
+    told = " ".join(re.findall(r"cannot delete [^:]*: ([^\]\n]*)", done.stderr))
+    return evicted, set(re.findall(r"[\w-]+/[\w-]+", told))
+
+
+def test_kubectl_refuses_the_drains_that_are_foretold_to_be_refused(control_plane, scheduler, owners, policies, tmp_path):
+    made = [scenario(seed, *place) for seed, place in zip(range(0, 4 * len(owners), 4), owners.items(), strict=True)]
+    assert {type(one) for one in made} == {DrainScenario}
+    batch = Batch(control_plane, scheduler, made)
+    batch.build()
+    batch.foretell(tmp_path, policies)
+    seen = Counter()
+    for one in made:
+        for node in one.drained:
+            pods = [pod for pod in one.foretold.pods if pod.source == node]
+            refused = {pod.pod for pod in pods if pod.fate is Fate.REFUSED}
+            others = {pod.pod for pod in pods if pod.fate not in {Fate.REFUSED, Fate.STAYS}}
+            found = kubectl_drain(control_plane, node, **one.options)
+            assert found == (set() if refused else others, refused), one.seed
+            seen.update(["refused" if refused else "evicted"] if pods else [])
+    assert seen.keys() == {"refused", "evicted"}

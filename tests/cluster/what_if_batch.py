@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -78,9 +79,16 @@ class Batch:
         eventually(lambda: not self._api.any("Node"))
 
     def _create(self, pods: Iterable[Sequence[Plain]]) -> None:
-        """Create the pods of several scenarios at the same time, those of each one after the other and well within a backoff."""
-        with ThreadPoolExecutor(PARALLEL) as pool:
-            list(pool.map(lambda members: [self._api.create(pod) for pod in members], pods))
+        """Create the pods of several scenarios at the same time, those of each one after the other.
+
+        The scheduler is stopped meanwhile: on a busy machine it would try the first of them again before the last is there.
+        """
+        self._scheduler.signal(signal.SIGSTOP)
+        try:
+            with ThreadPoolExecutor(PARALLEL) as pool:
+                list(pool.map(lambda members: [self._api.create(pod) for pod in members], pods))
+        finally:
+            self._scheduler.signal(signal.SIGCONT)
 
     def _settle(self) -> None:
         """Returns when the scheduler has nothing to do now and every pod with a node runs, and that lasts for a moment."""
