@@ -39,6 +39,8 @@ from wharfinger.telemetry.scheduling import SchedulingTelemetry
 from wharfinger.telemetry.tracing import PodTraces
 from wharfinger.web import decisions as pages
 from wharfinger.web.decisions import Decisions
+from wharfinger.web.evaluation import Evaluations
+from wharfinger.what_if.live_evaluation import EvaluationAnswer, EvaluationRequest, LiveEvaluations
 
 if TYPE_CHECKING:
     from wharfinger.daemon.compose import Daemon
@@ -127,10 +129,7 @@ def decisions_shown(recent: RecentDecisions, health: Health, explanations: LiveE
     """The data of the pages about decisions."""
 
     async def explain(pod: str, nodes: list[str]) -> tuple[Mapping[str, Any], str]:
-        daemon = health.daemon
-        if daemon is None or daemon.scheduler.missing_kinds:
-            raise WharfingerError("the cluster is not known yet")
-        found = await explanations.of(daemon.scheduler, pod, nodes)
+        found = await explanations.of(_scheduler(health), pod, nodes)
         last = next(recent.latest(pod=pod), None)
         if last is None:
             return {**found.plain(), "lastDecision": None}, str(found)
@@ -140,6 +139,24 @@ def decisions_shown(recent: RecentDecisions, health: Health, explanations: LiveE
         }, f"last decision: {pages.text(last)}\n{found}"
 
     return Decisions(recent=recent, explain=explain, to_anybody=to_anybody)
+
+
+def evaluations_of(health: Health, clock: Clock, *, to_anybody: bool = False) -> Evaluations:
+    """The answers of `/evaluate`."""
+    evaluations = LiveEvaluations(clock)
+
+    async def evaluate(request: EvaluationRequest) -> EvaluationAnswer:
+        return await evaluations.of(_scheduler(health), request)
+
+    return Evaluations(evaluate=evaluate, to_anybody=to_anybody)
+
+
+def _scheduler(health: Health) -> Scheduler:
+    """The scheduler of the process; WharfingerError before it knows the cluster."""
+    daemon = health.daemon
+    if daemon is None or daemon.scheduler.missing_kinds:
+        raise WharfingerError("the cluster is not known yet")
+    return daemon.scheduler
 
 
 def recorder_of(settings: DecisionLogSettings | None, emit: Emit, opened: AsyncExitStack) -> DecisionRecorder | None:

@@ -17,7 +17,7 @@ import aiohttp
 from wharfinger.daemon.admission import admission_served
 from wharfinger.daemon.compose import Daemon, connection_of
 from wharfinger.daemon.live_board import live_page, reading
-from wharfinger.daemon.observation import Observation, decisions_shown, observation_of, read_from, rules_of
+from wharfinger.daemon.observation import Observation, decisions_shown, evaluations_of, observation_of, read_from, rules_of
 from wharfinger.daemon.pages import Health, cache_report, policies_shown
 from wharfinger.daemon.policies import policies_of, remote_sources, rights_of
 from wharfinger.daemon.settings import Settings
@@ -35,7 +35,7 @@ from wharfinger.scheduler.live_explanation import LiveExplanations
 from wharfinger.telemetry.logs import Log
 from wharfinger.telemetry.metrics import requests_seen, reviews_seen
 from wharfinger.telemetry.timing import LoopSteps
-from wharfinger.web import decisions, policies
+from wharfinger.web import decisions, evaluation, policies
 from wharfinger.web.app import application
 from wharfinger.web.debug import Debug
 from wharfinger.web.server import Server
@@ -152,7 +152,8 @@ async def _served(  # noqa: PLR0913, PLR0917 — what its pages tell of
         to_anybody=settings.remote_ui,
     )
     shown = decisions_shown(observation.recent, health, explanations, to_anybody=settings.remote_ui)
-    pages = [*policies.routes(told), *decisions.routes(shown), *ui.routes(page)]
+    answers = evaluations_of(health, clock, to_anybody=settings.remote_ui)
+    pages = [*policies.routes(told), *decisions.routes(shown), *evaluation.routes(answers), *ui.routes(page)]
     app = application(health.checks, observation.metrics.registry, debug, pages)
     server = await opened.enter_async_context(Server(app, settings.bind_address, settings.port))
     observation.log.info("serving", url=server.url)

@@ -253,7 +253,8 @@ class Settings(Part):
         default=False, description="Whether `/debug/cache` and `/debug/profile` answer requests from other machines"
     )
     remote_ui: bool = Field(
-        default=False, description="Whether the live page, `/policies`, `/decisions` and `/explain` answer requests from other machines"
+        default=False,
+        description="Whether the live page, `/policies`, `/decisions`, `/explain` and `/evaluate` answer requests from other machines",
     )
     dry_run: Annotated[bool, Flag("--dry-run")] = Field(default=False, description="Decide and report, but write nothing to the API server")
 

@@ -147,7 +147,7 @@ class Count:
             found.stop = Stop(pod=pod.key, message=gate.text, reasons=((gate.text, n_nodes),))
             return None
         for claim in further.claims:
-            self._supposed.claim(claim)
+            self._supposed.put(claim)
         decision = self._decide(pod)
         if decision.node is not None:
             self._put(pod, decision.node)

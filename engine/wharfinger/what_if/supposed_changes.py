@@ -23,9 +23,15 @@ class SupposedChanges:
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state
-        self._pods: list[PodView] = []
+        self._forget()
+
+    def _forget(self) -> None:
+        self._placed: dict[str, PodView] = {}
         self._nominated: list[tuple[PodView, str]] = []
         self._nodes: list[NewNode] = []
+        self._left: list[PodView] = []
+        self._replaced: list[objects.Node] = []
+        self._put: list[tuple[str, str, objects.AnyObject | None]] = []
         self._volumes: dict[tuple[str, str], objects.AnyObject] | None = None
 
     def __enter__(self) -> Self:
@@ -43,36 +49,55 @@ class SupposedChanges:
             self._keep_volumes()
             bind_claims(self.state, pod, node)
         self.state.assume(pod, node)
-        self._pods.append(pod)
+        self._placed[pod.uid] = pod
 
-    def claim(self, claim: objects.PersistentVolumeClaim) -> None:
-        """Add the claim of a pod that is supposed to exist."""
-        self._keep_volumes()
-        self.state.put(claim)
+    def put(self, obj: objects.AnyObject) -> None:
+        """Add or replace an object that is neither a node nor a pod."""
+        before = self.state.objects.get(type(obj), obj.metadata.name, obj.metadata.namespace)
+        self._put.append((objects.kind_of(obj), objects.key_of(obj), before))
+        self.state.put(obj)
 
     def add(self, new: NewNode) -> None:
         """Add a node with what runs there."""
         self.state.add_node(new.node)
         if new.drivers is not None:
-            self.state.put(new.drivers)
+            self.put(new.drivers)
         for pod in new.pods:
             self.state.add_pod(pod)
         self._nodes.append(new)
 
+    def leave(self, pod: PodView) -> None:
+        """Let a placed pod leave its node."""
+        if self.state.remove_pod(pod) and self._placed.pop(pod.uid, None) is None:
+            self._left.append(pod)
+
+    def replace(self, node: objects.Node) -> None:
+        """Let a node be as given."""
+        snapshot = self.state.snapshot()
+        self._replaced.append(snapshot.node(snapshot.known_row(node.metadata.name)).object)
+        self.state.update_node(node)
+
     def undo(self) -> None:
         """Put the state back; later changes can be undone likewise."""
-        for pod in reversed(self._pods):
+        for pod in self._placed.values():
             self.state.forget(pod)
-        for pod, node in self._nominated:
-            self.state.nominate(pod, node)
+        for node in reversed(self._replaced):
+            self.state.update_node(node)
+        for pod in self._left:
+            self.state.add_pod(pod)
+        for pod, nominated in self._nominated:
+            self.state.nominate(pod, nominated)
         for new in reversed(self._nodes):
             for pod in new.pods:
                 self.state.remove_pod(pod)
-            if new.drivers is not None:
-                self.state.drop("CSINode", new.name)
             self.state.remove_node(new.name)
         self._put_volumes_back()
-        self._pods, self._nominated, self._nodes, self._volumes = [], [], [], None
+        for kind, key, before in reversed(self._put):
+            if before is None:
+                self.state.drop(kind, key)
+            else:
+                self.state.put(before)
+        self._forget()
 
     def _keep_volumes(self) -> None:
         if self._volumes is None:

@@ -155,9 +155,9 @@ def read_objects(paths: Iterable[str | Path], *, skip_invalid: bool = False, wri
     return reader.finish()
 
 
-def read_bytes(content: bytes, label: str = "-", *, skip_invalid: bool = False) -> Objects:
-    """All objects in the content of one file; `label` is its name in messages."""
-    reader = _Reader(skip_invalid=skip_invalid)
+def read_bytes(content: bytes, label: str = "-", *, skip_invalid: bool = False, written: bool = False) -> Objects:
+    """All objects in the content of one file; `label` is its name in messages, the rest as of `read_objects`."""
+    reader = _Reader(skip_invalid=skip_invalid, written=written)
     reader.read(label, io.BytesIO(content))
     return reader.finish()
 

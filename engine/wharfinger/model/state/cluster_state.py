@@ -145,6 +145,10 @@ class ClusterState:
             now = self._tables.newest if self._now is None else self._now
         return Snapshot(self._tables, now)
 
+    def set_time(self, now: float) -> None:
+        """Set the time of later snapshots."""
+        self._now = now
+
     # ── nodes ──
 
     def add_node(self, node: kubernetes.Node) -> None:

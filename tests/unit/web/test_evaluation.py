@@ -1,0 +1,80 @@
+"""`POST /evaluate`: who may ask, in which form, and which errors mean what."""
+
+import pytest
+
+from tests.unit.web.asking import FAR, NEAR, asking
+from wharfinger.errors import InvalidObject, UnknownObject, UsageError, WharfingerError
+from wharfinger.web import evaluation
+from wharfinger.web.evaluation import Evaluations, routes
+from wharfinger.what_if.live_evaluation import EvaluatedPod, EvaluationAnswer
+
+ANSWER = EvaluationAnswer(
+    placed=1,
+    unschedulable=0,
+    pods=[EvaluatedPod(pod="x/one", node="a")],
+    new_nodes=[],
+    remarks=[],
+    scheduler_name="wharfinger",
+    policy_revision="abc",
+    state_revision=7,
+)
+
+
+def post(content=b"{}", kind="application/json", client=NEAR, error=None, **more):
+    asked = []
+
+    async def evaluate(request):
+        asked.append(request)
+        if error is not None:
+            raise error
+        return ANSWER
+
+    web = asking(extra_routes=routes(Evaluations(evaluate=evaluate, **more)), client=client)
+    answer = web.request("POST", "/evaluate", content=content, headers={"host": "localhost", "content-type": kind})
+    return answer, asked
+
+
+def test_the_answer_is_json():
+    answer, (asked,) = post(b'{"drain": ["a"], "nodes": [{"like": "b", "count": 2}]}', kind="application/json; charset=utf-8")
+    assert (asked.drain, asked.nodes[0].count) == (["a"], 2)
+    assert answer.json() == {
+        "placed": 1,
+        "unschedulable": 0,
+        "pods": [{"pod": "x/one", "node": "a"}],
+        "newNodes": [],
+        "remarks": [],
+        "schedulerName": "wharfinger",
+        "policyRevision": "abc",
+        "stateRevision": 7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        ({"client": FAR}, 403),
+        ({"client": FAR, "to_anybody": True}, 200),
+        ({"kind": "text/plain"}, 415),
+        ({"content": b"{"}, 400),
+        ({"error": UsageError("too many")}, 400),
+        ({"error": InvalidObject("no quantity")}, 400),
+        ({"error": UnknownObject("there is no node x")}, 404),
+        ({"error": WharfingerError("not known yet")}, 503),
+    ],
+)
+def test_what_is_refused(more, status):
+    answer, _ = post(**more)
+    assert answer.status_code == status
+    if "error" in more:
+        assert answer.text == f"{more['error']}\n"
+
+
+def test_long_bodies_are_not_read_to_the_end(monkeypatch):
+    monkeypatch.setattr(evaluation, "MOST_BYTES", 100)
+    answer, asked = post(b" " * 101)
+    assert (answer.status_code, asked) == (413, [])
+
+
+def test_the_schema_is_for_everybody():
+    web = asking(extra_routes=routes(Evaluations(evaluate=None)), client=FAR)
+    assert {"request", "answer", "$defs"} == web.get("/evaluate/schema").json().keys()
