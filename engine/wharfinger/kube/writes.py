@@ -131,7 +131,7 @@ class PatientWrites:
                     raise WriteFailed(str(error)) from error
                 await self._clock.sleep(waits.after(error))
             except refusals.ApiError as error:
-                raise _failure(error) from error
+                raise failure(error) from error
             else:
                 return
 
@@ -140,7 +140,7 @@ class PatientWrites:
             raise WriteFailed("this process is not the leader any more")
 
 
-def _failure(error: refusals.ApiError) -> WriteFailed:
+def failure(error: refusals.ApiError) -> WriteFailed:
     """The failure for a refusal. A pod that was replaced shows as a conflict of a deletion, or as an invalid uid of a patch."""
     invalid = isinstance(error, refusals.Invalid)
     gone = isinstance(error, refusals.NotFound | refusals.Conflict) or (invalid and "metadata.uid" in str(error))

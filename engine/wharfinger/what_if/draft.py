@@ -179,9 +179,13 @@ class Draft:
         self.back_to(mark)
         return None
 
-    def _placed(self, pod: PodView, pending: PodView, source: str, decision: Decision, target: str) -> Moved:
+    def place(self, pending: PodView, target: str) -> None:
+        """Places a pod that is on no node."""
         self.state.assume(pending, target)
         self._undo.append(lambda: self.state.remove_pod(pending))
+
+    def _placed(self, pod: PodView, pending: PodView, source: str, decision: Decision, target: str) -> Moved:
+        self.place(pending, target)
         moved = Moved(pod=pod, source=source, target=target, cordoned=self.cordoned, ties=decision.ties)
         self.moves.append(moved)
         self._undo.append(self.moves.pop)

@@ -74,6 +74,7 @@ def test_json_and_yaml_say_the_same_and_everything(wharf, snapshot):
         (("--goal", "points", "--min-age", "soon"), "--min-age: expected a duration"),
         (("--goal", "points", "--namespace", "shop"), "--namespace shop: the cluster has no pod there"),
         (("--goal", "points", "--cost", "nan"), "--cost"),
+        (("--goal", "points", "--apply"), "--apply moves pods of the running cluster; give --live"),
         (("--goal", "points", "-f", "pod.yaml"), "--pods has no meaning here"),
     ],
 )

@@ -14,6 +14,7 @@ from wharfinger.cli import question, streams, usage
 from wharfinger.cli.question import Format, QuestionFlags, with_flags
 from wharfinger.cli.verbs.drain import NO_BUDGETS
 from wharfinger.errors import UsageError
+from wharfinger.framework.chain import Chain
 from wharfinger.language.report import wording
 from wharfinger.model import objects
 from wharfinger.model.objects import quantity
@@ -109,12 +110,21 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     pods_of: Annotated[
         str | None, typer.Option("--pods-of", metavar="NAME", help="Move only pods whose spec.schedulerName this is.")
     ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Carry the plan out on the live cluster, one move at a time; takes --live and one scheduler.")
+    ] = False,
+    patience: Annotated[
+        str, typer.Option("--patience", metavar="DURATION", help="How long --apply waits for an eviction, or a replacement.")
+    ] = "5m",
     output: question.Output = Format.TABLE,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when the plan has moves.")] = False,
 ) -> int:
-    """Plan moves of running pods that make the cluster better by some goals. Changes nothing anywhere."""
-    _refuse(flags, goal, cost)
-    limits = Limits(namespaces=frozenset(namespace or ()), youngest=_seconds(min_age), most_priority=most_priority, scheduler=pods_of)
+    """Plan moves of running pods that make the cluster better by some goals. Changes nothing anywhere without --apply."""
+    _refuse(flags, goal, cost, apply=apply)
+    longest = _seconds("--patience", patience)
+    limits = Limits(
+        namespaces=frozenset(namespace or ()), youngest=_seconds("--min-age", min_age), most_priority=most_priority, scheduler=pods_of
+    )
     wishes = Wishes(
         goals=tuple(dict.fromkeys(goal or ())),
         cost=cost,
@@ -131,11 +141,30 @@ def command(  # noqa: PLR0913, PLR0917 — one parameter per flag
     if not asked.cluster.state.objects.all(objects.PodDisruptionBudget) and asked.cluster.objects.taken_at is None:
         streams.warn([NO_BUDGETS])
     streams.out(question.rendered(output, lambda: table(found), lambda: _value(found, asked.cluster)))
+    if apply and found.moves:
+        return _applied(asked.chain, found, flags, longest)
     return 1 if exit_code and found.moves else 0
 
 
-def _refuse(flags: QuestionFlags, goals: list[Goal] | None, cost: float) -> None:
+def _applied(chain: Chain, plan: Rebalance, flags: QuestionFlags, patience: float) -> int:
+    """Carries out the plan; returns the exit code."""
+    from wharfinger.cli import live_moves  # noqa: PLC0415 — imports that a plan alone does not need
+
+    done = live_moves.carry_out(chain, plan.wishes, plan.moves, flags.kubeconfig, flags.context, patience)
+    streams.complain(f"{len(done.landings)} of {wording.count(len(plan.moves), 'move')} carried out")
+    if done.closed:
+        streams.complain(f"still cordoned, open them with kubectl uncordon: {', '.join(done.closed)}")
+    if done.stopped is not None:
+        unchanged = "" if done.changed else "; nothing was changed"
+        streams.complain(f"stopped, because the cluster is no longer what was planned on: {done.stopped}{unchanged}")
+        return 2 if not done.changed else 1
+    return 1 if done.closed else 0
+
+
+def _refuse(flags: QuestionFlags, goals: list[Goal] | None, cost: float, *, apply: bool) -> None:
     """Raises UsageError for flags that make no question."""
+    if apply and not flags.live:
+        raise UsageError("--apply moves pods of the running cluster; give --live")
     if flags.pods:
         raise UsageError("--pods has no meaning here: a rebalance moves pods that are running")
     if not goals:
@@ -164,10 +193,10 @@ def _unit(given: list[str] | tuple[str, ...]) -> Mapping[str, int]:
     return found
 
 
-def _seconds(text: str) -> float:
+def _seconds(flag: str, text: str) -> float:
     from wharfinger.daemon.settings_fields import seconds  # noqa: PLC0415 — imports that few verbs need
 
     try:
         return float(seconds(text))
     except ValueError as error:
-        raise UsageError(f"--min-age: {error}") from None
+        raise UsageError(f"{flag}: {error}") from None

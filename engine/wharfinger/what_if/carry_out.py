@@ -1,0 +1,322 @@
+"""Carries out a plan of moves on a running cluster, one move at a time.
+
+Before each move the rest of the plan is rehearsed on the cluster as it is now. If a pod that is still to move has changed its node or is
+gone, would find no place, or the rest would gain less than was planned, the plan no longer holds: it stops there and says why. A pod may
+end on another one of several equally good nodes, because its new uid decides; then what counts is what the rest gains.
+
+Whatever happens, the nodes that were cordoned for the plan are opened again. The API server may be away for a while at any time: writes are
+repeated until they are answered, and the watch says what has happened meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from wharfinger.framework.ports import WriteFailed
+from wharfinger.model import objects
+from wharfinger.model.objects.pod_view import PodView
+from wharfinger.model.state.cluster_state import ClusterState
+from wharfinger.what_if.draft import Draft
+from wharfinger.what_if.rebalance import CONSOLIDATING, Goal, Move, Wishes, asked_without, value_of, violation
+
+if TYPE_CHECKING:
+    from wharfinger.framework.chain import Chain
+    from wharfinger.framework.ports import Clock
+
+LOOK = 0.1
+RETRY = 1.0
+PATIENCE = 300.0
+"""Seconds to wait for a write to be accepted, and for a pod to be placed again."""
+LEAST = 1e-6
+
+
+class NodeWrites(Protocol):
+    """What carrying out a plan writes. Both raise WriteFailed, which says whether another attempt may succeed."""
+
+    async def evict(self, pod: PodView) -> None:
+        """Asks the Eviction API to evict the pod of this uid; `gone` if it is not there any more."""
+
+    async def cordon(self, node: str, *, closed: bool) -> None:
+        """Cordons the node, or opens it; `gone` if it is not there any more."""
+
+
+class LiveCluster:
+    """A ClusterSink that keeps a state, and the pods by uid, those without a node too."""
+
+    def __init__(self) -> None:
+        self.state = ClusterState()
+        self.pods: dict[str, PodView] = {}
+        self._keys: dict[str, set[str]] = {}
+
+    def upsert(self, kind: str, obj: Any) -> None:
+        """Takes over an object that was added or changed."""
+        self._keys.setdefault(kind, set()).add(_identity(obj))
+        if isinstance(obj, objects.Pod):
+            view = PodView(obj)
+            self.pods[view.uid] = view
+        self.state.put(obj)
+
+    def delete(self, kind: str, obj: Any) -> None:
+        """Removes an object."""
+        self._drop(kind, _identity(obj))
+
+    def replace(self, kind: str, objs: Sequence[Any]) -> None:
+        """Makes these objects all that there are of a kind."""
+        for gone in self._keys.get(kind, set()) - {_identity(obj) for obj in objs}:
+            self._drop(kind, gone)
+        for obj in objs:
+            self.upsert(kind, obj)
+
+    def synced(self, kind: str) -> None:
+        """Nothing: who waits for the lists asks the source."""
+
+    def _drop(self, kind: str, identity: str) -> None:
+        self._keys.get(kind, set()).discard(identity)
+        if kind == "Pod":
+            pod = self.pods.pop(identity, None)
+            if pod is not None:
+                self.state.remove_pod(pod)
+        elif kind == "Node":
+            self.state.remove_node(identity)
+        else:
+            self.state.drop(kind, identity)
+
+
+def _identity(obj: Any) -> str:
+    """The uid of a pod, of other objects their key."""
+    return PodView(obj).uid if isinstance(obj, objects.Pod) else objects.key_of(obj)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """A move that was carried out: the pod in the place of the one that was evicted, and its node."""
+
+    move: Move
+    pod: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedOut:
+    """What was done of a plan; `stopped` says why the rest was not, and `closed` are nodes that could not be opened again."""
+
+    landings: tuple[Landing, ...]
+    left: tuple[Move, ...]
+    stopped: str | None
+    closed: tuple[str, ...]
+
+    @property
+    def changed(self) -> bool:
+        """True if a pod was evicted, or a node is left cordoned."""
+        return bool(self.landings or self.closed)
+
+
+class _Stopped(Exception):
+    """The plan cannot go on; the message says why."""
+
+
+class Carrying:
+    """One plan on one cluster. `report` is called with a sentence for each step, `patience` is in seconds."""
+
+    def __init__(  # noqa: PLR0913 — what it needs of the world
+        self,
+        chain: Chain,
+        wishes: Wishes,
+        live: LiveCluster,
+        writes: NodeWrites,
+        clock: Clock,
+        *,
+        patience: float = PATIENCE,
+        report: Callable[[str], None] = lambda _sentence: None,
+    ) -> None:
+        self._chain = chain
+        self._wishes = wishes
+        self._live = live
+        self._writes = writes
+        self._clock = clock
+        self._patience = patience
+        self._report = report
+        self._ours: set[str] = set()  # the nodes that are cordoned for the plan
+        self._landings: list[Landing] = []
+
+    async def run(self, moves: Sequence[Move]) -> CarriedOut:
+        """Carries out the moves in order. Nothing is written if the plan does not hold to begin with."""
+        stopped = None
+        try:
+            for place, move in enumerate(moves):
+                stopped = self.objection(moves[place:])
+                if stopped is not None:
+                    break
+                await self._step(move)
+        except _Stopped as error:
+            stopped = str(error)
+        finally:
+            closed = await self._open_all()
+        done = len(self._landings)
+        return CarriedOut(landings=tuple(self._landings), left=tuple(moves[done:]), stopped=stopped, closed=closed)
+
+    # ── does the plan still hold? ──
+
+    def objection(self, moves: Sequence[Move]) -> str | None:
+        """Why these moves, in order, are no longer what was planned on the cluster as it is now; None if they are."""
+        draft = Draft(self._chain, self._live.state)
+        snapshot = draft.snapshot
+        closed = frozenset(snapshot.names[row] for row in np.flatnonzero(snapshot.unschedulable).tolist()) - self._ours
+        for landing in self._landings:
+            if draft.snapshot.placed(landing.move.uid) is not None:  # still ending
+                draft.evict(self._live.pods[landing.move.uid])
+        before = self._totals(moves, draft, closed)
+        try:
+            why = next(
+                (why for place, move in enumerate(moves) if (why := self._rehearsed(draft, move, first=place == 0)) is not None), None
+            )
+            return why or self._loss(moves, before, self._totals(moves, draft, closed))
+        finally:
+            draft.back_to(0)
+
+    def _totals(self, moves: Sequence[Move], draft: Draft, closed: frozenset[str]) -> dict[Goal, float]:
+        goals = {move.goal for move in moves} & CONSOLIDATING
+        return {goal: value_of(goal, self._wishes, draft.snapshot)[0].total(draft.snapshot, closed) for goal in goals}
+
+    @staticmethod
+    def _loss(moves: Sequence[Move], before: dict[Goal, float], after: dict[Goal, float]) -> str | None:
+        for goal, value in before.items():
+            planned, gained = sum(move.gain for move in moves if move.goal is goal), after[goal] - value
+            if gained < planned - LEAST:
+                return f"goal {goal.value}: what is left of the plan would gain {gained:g} now, not {planned:g} as planned"
+        return None
+
+    def _rehearsed(self, draft: Draft, move: Move, *, first: bool) -> str | None:
+        """Why a move is not possible on the draft any more; otherwise the draft is changed by it."""
+        changed = _changed(draft, move)
+        if changed is not None:
+            return changed
+        pod = self._live.pods[move.uid]
+        if move.goal is Goal.VIOLATIONS and asked_without(draft, pod, violation) is None:
+            return f"pod {move.pod} is on a node that no rule rejects any more"
+        for name in move.uncordon:
+            draft.lift(name)
+        for name in move.cordon:
+            draft.cordon(name)
+        draft.evict(pod)
+        again = draft.again(pod)
+        decision = draft.decide(again)
+        if decision.node is None:
+            return f"pod {move.pod} would find no place: {decision.message}"
+        as_planned = move.target in {ranked.node for ranked in decision.ranking(decision.ties)}
+        if first and not as_planned and all(landing.node == landing.move.target for landing in self._landings):
+            return f"pod {move.pod} would go to {decision.node}, not to {move.target} as planned"
+        draft.place(again, move.target if as_planned else decision.node)
+        return None
+
+    # ── one move ──
+
+    async def _step(self, move: Move) -> None:
+        for name in move.uncordon:
+            await self._cordon(name, closed=False)
+        for name in move.cordon:
+            await self._cordon(name, closed=True)
+        pod = self._live.pods[move.uid]
+        known = {other.uid for other in self._siblings(pod)}
+        await self._evicted(pod)
+        replacement = await self._awaited(
+            lambda: next((other for other in self._siblings(pod) if other.uid not in known and other.node_name), None),
+            f"pod {move.pod} was evicted, and no replacement has a node",
+        )
+        self._landings.append(Landing(move=move, pod=replacement.key, node=replacement.node_name))
+        elsewhere = "" if replacement.node_name == move.target else f", planned was {move.target}"
+        self._report(f"{move.pod}: {move.source} → {replacement.node_name} ({replacement.key}{elsewhere})")
+
+    def _siblings(self, pod: PodView) -> list[PodView]:
+        """The pods of the same controller."""
+        owner = pod.controller
+        if owner is None:
+            return []
+        return [other for other in self._live.pods.values() if other.namespace == pod.namespace and _same(other.controller, owner)]
+
+    async def _evicted(self, pod: PodView) -> None:
+        """Returns when the pod is gone or being deleted."""
+
+        def leaves() -> bool:
+            now = self._live.pods.get(pod.uid)
+            return now is None or now.terminating
+
+        await self._written(lambda: self._writes.evict(pod), f"evicting {pod.key}", leaves, gone_is_done=True)
+        await self._awaited(lambda: leaves() or None, f"pod {pod.key} was evicted, and is still there")
+
+    async def _cordon(self, name: str, *, closed: bool) -> None:
+        if closed and self._is_closed(name):
+            return  # by someone else, who will open it
+        if not closed and name not in self._ours:
+            return
+        if closed:
+            self._ours.add(name)  # before it is written: an answer may be lost
+        await self._written(lambda: self._writes.cordon(name, closed=closed), f"{'cordoning' if closed else 'opening'} node {name}")
+        await self._awaited(lambda: self._is_closed(name) == closed or None, f"node {name} is not {'cordoned' if closed else 'open'}")
+        if not closed:
+            self._ours.discard(name)
+
+    def _is_closed(self, name: str) -> bool:
+        snapshot = self._live.state.snapshot()
+        row = snapshot.row(name)
+        return row is not None and bool(snapshot.unschedulable[row])
+
+    async def _open_all(self) -> tuple[str, ...]:
+        """Opens every node that is cordoned for the plan; returns those that could not be opened."""
+        closed = []
+        for name in sorted(self._ours):
+            try:
+                await self._written(partial(self._writes.cordon, name, closed=False), f"opening node {name}")
+            except _Stopped as error:
+                self._report(str(error))
+                closed.append(name)
+        return tuple(closed)
+
+    async def _written(
+        self, write: Callable[[], Awaitable[None]], what: str, done: Callable[[], bool] = lambda: False, *, gone_is_done: bool = False
+    ) -> None:
+        """Repeats a write until it is accepted or turns out to be done; raises _Stopped when it is refused or patience ends.
+
+        With `gone_is_done` the absence of the object is no refusal: an earlier attempt without an answer may have been carried out.
+        """
+        until = self._clock.monotonic() + self._patience
+        while not done():
+            try:
+                await write()
+            except WriteFailed as failed:
+                if failed.gone and gone_is_done:
+                    return
+                if failed.gone or not failed.retriable or self._clock.monotonic() > until:
+                    raise _Stopped(f"{what}: {failed.reason}") from failed
+                await self._clock.sleep(RETRY)
+            else:
+                return
+
+    async def _awaited(self, look: Callable[[], Any], what: str) -> Any:
+        """What `look` returns as soon as it is not None; raises _Stopped when patience ends."""
+        until = self._clock.monotonic() + self._patience
+        while (found := look()) is None:
+            if self._clock.monotonic() > until:
+                raise _Stopped(f"{what} after {self._patience:g} s")
+            await self._clock.sleep(LOOK)
+        return found
+
+
+def _changed(draft: Draft, move: Move) -> str | None:
+    """Why the pod or the nodes of a move are not what they were when it was planned; None if they are."""
+    placed = draft.snapshot.placed(move.uid)
+    if placed is None or placed[1].terminating:
+        return f"pod {move.pod} is gone, or being deleted"
+    node = draft.snapshot.names[placed[0]]
+    if node != move.source:
+        return f"pod {move.pod} is on {node}, not on {move.source} as planned"
+    return None if draft.snapshot.row(move.target) is not None else f"node {move.target} is gone"
+
+
+def _same(owner: objects.OwnerReference | None, other: objects.OwnerReference) -> bool:
+    return owner is not None and (owner.kind, owner.name, owner.uid) == (other.kind, other.name, other.uid)

@@ -1,0 +1,132 @@
+"""`wharf rebalance --apply` on a real API server keeps to budgets, survives a restart of the API server, and opens what it has cordoned."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import objects
+from tests.cluster.live import NAME, LiveScheduler
+from tests.cluster.waiting import eventually, wait_bound
+
+WHARF = Path(sys.executable).with_name("wharf")
+PODS = 6
+
+
+def budget(name, *, unavailable):
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"maxUnavailable": unavailable, "selector": {"matchLabels": {"app": name}}},
+    }
+
+
+@pytest.fixture
+def spread_out(control_plane, nodes):
+    """A running scheduler, and six pods of a Deployment on three nodes of which one has room for all."""
+    nodes(3, cpu="8")
+    with LiveScheduler(control_plane.kubeconfig) as scheduler:
+        control_plane.api.create(objects.deployment("web", PODS, scheduler=NAME, cpu="1"))
+        wait_bound(control_plane, PODS)
+        eventually(lambda: scheduler.running() == PODS)
+        yield scheduler
+
+
+def allowed(api, n):
+    return lambda: api.get("PodDisruptionBudget", "web")["status"].get("disruptionsAllowed") == n
+
+
+def used(api):
+    return {pod["spec"]["nodeName"] for pod in api.list("Pod") if "nodeName" in pod["spec"]}
+
+
+def rebalance(cluster, *flags):
+    """The command, started."""
+    command = [WHARF, "rebalance", "--live", f"--kubeconfig={cluster.kubeconfig}", "--min-age=0s", "--goal=free-nodes", *flags]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+class Lowest(threading.Thread):
+    """Looks again and again how few ready pods there are, while the context lasts."""
+
+    def __init__(self, api):
+        super().__init__(daemon=True)
+        self._api = api
+        self._over = threading.Event()
+        self.seen = PODS
+
+    def run(self):
+        while not self._over.wait(0.02):
+            try:
+                pods = self._api.list("Pod")
+            except Exception:  # noqa: BLE001 — the API server is away for a while
+                continue
+            self.seen = min(self.seen, sum(map(ready, pods)))
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self.join()
+
+
+def ready(pod):
+    if pod["metadata"].get("deletionTimestamp"):
+        return False
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in pod["status"].get("conditions", ()))
+
+
+def test_nodes_are_freed_within_the_budget_across_a_restart_of_the_api_server(control_plane, spread_out):
+    api = control_plane.api
+    api.create(budget("web", unavailable=1))
+    eventually(allowed(api, 1))
+    before, n_used = {pod["metadata"]["uid"] for pod in api.list("Pod")}, len(used(api))
+    assert n_used > 1
+    with Lowest(api) as lowest:
+        running = rebalance(control_plane, "--apply", "--pods-of", NAME)
+        eventually(lambda: before - {pod["metadata"]["uid"] for pod in api.list("Pod")})  # the first has left
+        control_plane.api_server.kill()
+        control_plane.start_api_server()
+        out, err = running.communicate(timeout=240)
+    assert running.returncode == 0, out + err
+    assert "moves carried out" in err
+    wait_bound(control_plane, PODS)
+    assert len(used(api)) == 1
+    assert lowest.seen >= PODS - 1
+    assert not any(node["spec"].get("unschedulable") for node in api.list("Node"))
+
+
+def test_a_budget_that_allows_nothing_keeps_all_pods(control_plane, spread_out):
+    api = control_plane.api
+    api.create(budget("web", unavailable=0))
+    eventually(lambda: api.get("PodDisruptionBudget", "web")["status"].get("expectedPods") == PODS)
+    before = {pod["metadata"]["uid"] for pod in api.list("Pod")}
+    running = rebalance(control_plane, "--apply", "--pods-of", NAME)
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == 0, out + err
+    assert "may not: PodDisruptionBudget default/web" in out
+    assert {pod["metadata"]["uid"] for pod in api.list("Pod")} == before
+
+
+def test_a_cluster_that_has_changed_stops_the_plan_and_nothing_stays_cordoned(control_plane, spread_out):
+    api = control_plane.api
+    before = {pod["metadata"]["uid"]: pod for pod in api.list("Pod")}
+    running = rebalance(control_plane, "--apply", "--pods-of", NAME)
+    eventually(lambda: set(before) - {pod["metadata"]["uid"] for pod in api.list("Pod")})
+    api.create({**objects.pod("big", cpu="7"), "spec": {**objects.pod("big", cpu="7")["spec"], "nodeName": fullest(api)}})
+    out, err = running.communicate(timeout=240)
+    assert running.returncode == 1, out + err
+    assert "no longer what was planned on" in err
+    assert not any(node["spec"].get("unschedulable") for node in api.list("Node"))
+    wait_bound(control_plane, PODS + 1)
+
+
+def fullest(api):
+    """The node where most pods are."""
+    on = [pod["spec"].get("nodeName") for pod in api.list("Pod")]
+    return max((name for name in on if name), key=on.count)

@@ -1,0 +1,209 @@
+"""A plan is carried out move by move on a cluster that controllers and a scheduler keep, and stops where that has become another one."""
+
+import asyncio
+import copy
+from datetime import UTC, datetime
+
+import pytest
+from msgspec import structs
+
+from tests.unit.framework.kube import node, pod, state
+from tests.unit.what_if.test_rebalance import owned
+from wharfinger.framework.chain import assemble
+from wharfinger.framework.evaluation.cycle import decide
+from wharfinger.framework.ports import WriteFailed
+from wharfinger.model import objects
+from wharfinger.model.reading import decode
+from wharfinger.what_if.carry_out import Carrying, LiveCluster
+from wharfinger.what_if.drain import cordoned
+from wharfinger.what_if.rebalance import Goal, Wishes, rebalance
+
+CHAIN = assemble()
+
+
+class Clock:
+    """A clock that does not wait; `ticks` are called one by one, one for each sleep."""
+
+    def __init__(self):
+        self.time = 0.0
+
+    def now(self):
+        return self.time
+
+    def monotonic(self):
+        return self.time
+
+    async def sleep(self, seconds):
+        self.time += seconds
+        await asyncio.sleep(0)
+
+
+class World:
+    """A cluster in memory: evicted pods are created again under another name and uid, and placed by the chain.
+
+    `refuse` are failures for the next writes. `creates` False: no controller acts. `before_write` is called before each write.
+    """
+
+    def __init__(self, nodes, pods):
+        self.live = LiveCluster()
+        self.plain = {pod["metadata"]["uid"]: pod for pod in pods}
+        self.nodes = {each["metadata"]["name"]: decode.convert(each, objects.Node) for each in nodes}
+        self.live.replace("Node", list(self.nodes.values()))
+        self.live.replace("Pod", [decode.convert(pod, objects.Pod) for pod in pods])
+        self.refuse = []
+        self.creates = True
+        self.writes = []
+        self.before_write = lambda what, name: None
+
+    async def evict(self, pod):
+        self._writing("evict", pod.name)
+        self.live.delete("Pod", pod.object)
+        if self.creates:
+            self._create(copy.deepcopy(self.plain.pop(pod.uid)))
+
+    async def cordon(self, node, *, closed):
+        self._writing("cordon" if closed else "open", node)
+        self.live.upsert("Node", cordoned(self.nodes[node]) if closed else self.nodes[node])
+
+    def _writing(self, what, name):
+        self.before_write(what, name)
+        if self.refuse and (failure := self.refuse.pop(0)) is not None:
+            raise failure
+        self.writes.append((what, name))
+
+    def _create(self, plain):
+        plain["metadata"]["name"] += "-again"
+        plain["metadata"]["uid"] += "-again"
+        plain["spec"]["nodeName"] = ""
+        pending = decode.convert(plain, objects.Pod)
+        self.live.upsert("Pod", pending)
+        plain["spec"]["nodeName"] = decide(CHAIN, self.live.state.snapshot(), self.live.pods[pending.metadata.uid]).node or ""
+        self.plain[plain["metadata"]["uid"]] = plain
+        self.live.upsert("Pod", decode.convert(plain, objects.Pod))
+
+    def closed(self):
+        snapshot = self.live.state.snapshot()
+        return {name for name, closed in zip(snapshot.names, snapshot.unschedulable, strict=True) if closed}
+
+
+NODES = [node("a"), node("b"), node("c", offer={"cpu": "8"})]
+PODS = [owned("one", cpu="1"), owned("two", on="b", cpu="1"), pod("three", on="c", requests={"cpu": "1"})]
+WISHES = Wishes(goals=(Goal.FREE_NODES,))
+
+
+@pytest.fixture
+def world():
+    return World(NODES, PODS)
+
+
+@pytest.fixture
+def plan():
+    found = rebalance(CHAIN, state(NODES, PODS), WISHES)
+    assert [(move.pod, move.target) for move in found.moves] == [("default/one", "c"), ("default/two", "c")]
+    return found
+
+
+def carried_out(world, plan, **how):
+    return asyncio.run(Carrying(CHAIN, WISHES, world.live, world, Clock(), **how).run(plan.moves))
+
+
+def test_every_move_is_made_and_all_nodes_are_open_at_the_end(world, plan):
+    told = []
+    done = carried_out(world, plan, report=told.append)
+    assert (done.stopped, done.closed, done.left) == (None, (), ())
+    assert [(landing.pod, landing.node) for landing in done.landings] == [("default/one-again", "c"), ("default/two-again", "c")]
+    assert world.closed() == set()
+    assert [what for what, _ in world.writes].count("evict") == 2
+    assert told[0] == "default/one: a → c (default/one-again)"
+
+
+def test_a_budget_that_refuses_for_a_while_is_waited_for(world, plan):
+    world.refuse = [None, WriteFailed("budget"), WriteFailed("budget")]
+    done = carried_out(world, plan)
+    assert (len(done.landings), done.stopped, world.closed()) == (2, None, set())
+
+
+def test_an_eviction_whose_answer_was_lost_is_not_made_twice(world, plan):
+    evict = world.evict
+
+    async def lost(pod):
+        if pod.uid in world.live.pods:
+            await evict(pod)
+            raise WriteFailed("no answer")
+        raise WriteFailed("not found", retriable=False, gone=True)
+
+    world.evict = lost
+    done = carried_out(world, plan)
+    assert (len(done.landings), done.stopped) == (2, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda world: world.live.delete("Pod", decode.convert(PODS[1], objects.Pod)), "pod default/two is gone"),
+        (lambda world: world.live.delete("Node", world.nodes["c"]), "node c is gone"),
+        (lambda world: world.live.upsert("Pod", decode.convert(owned("big", on="c", cpu="6"), objects.Pod)), "no place|would go to"),
+        (lambda world: world.live.upsert("Pod", decode.convert(owned("new", on="a"), objects.Pod)), "would gain 1 now, not 2"),
+        (lambda world: world.live.upsert("Node", cordoned(world.nodes["c"])), "no place|would go to"),
+    ],
+)
+def test_nothing_is_written_for_a_plan_that_no_longer_holds(world, plan, change, why):
+    change(world)
+    already = world.closed()
+    done = carried_out(world, plan)
+    assert done.stopped is not None
+    assert any(part in done.stopped for part in why.split("|")), done.stopped
+    assert (world.writes, done.landings, done.changed, world.closed()) == ([], (), False, already)
+
+
+def test_a_change_half_way_stops_the_plan_and_opens_the_nodes(world, plan):
+    def before_write(what, name):
+        if (what, name) == ("evict", "one"):
+            world.live.delete("Pod", decode.convert(PODS[1], objects.Pod))
+
+    world.before_write = before_write
+    done = carried_out(world, plan)
+    assert [landing.node for landing in done.landings] == ["c"]
+    assert done.stopped == "pod default/two is gone, or being deleted"
+    assert world.closed() == set()
+
+
+def test_a_pod_that_ends_slowly_does_not_count_on_its_node_any_more():
+    pods = [*PODS, owned("four", cpu="1")]
+    world = World(NODES, pods)
+    evict = world.evict
+
+    async def slowly(pod):
+        await evict(pod)
+        leaving = structs.replace(pod.object.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
+        world.live.upsert("Pod", structs.replace(pod.object, metadata=leaving))
+
+    world.evict = slowly
+    plan = rebalance(CHAIN, state(NODES, pods), WISHES)
+    assert len(plan.moves) == 3
+    assert carried_out(world, plan).stopped is None
+
+
+def test_without_a_replacement_it_stops(world, plan):
+    world.creates = False
+    done = carried_out(world, plan)
+    assert done.stopped == "pod default/one was evicted, and no replacement has a node after 300 s"
+    assert (done.landings, world.closed()) == ((), set())
+
+
+def test_a_refused_cordon_stops_it_before_anything_is_evicted(world, plan):
+    world.refuse = [WriteFailed("forbidden", retriable=False)]
+    done = carried_out(world, plan)
+    assert done.stopped == "cordoning node a: forbidden"
+    assert all(what == "open" for what, _ in world.writes)
+
+
+def test_a_node_that_cannot_be_opened_again_is_told_of(world, plan):
+    def before_write(what, name):
+        if what == "open":
+            raise WriteFailed("forbidden", retriable=False)
+
+    world.before_write = before_write
+    done = carried_out(world, plan)
+    assert set(done.closed) == world.closed() != set()
+    assert len(done.landings) == 2
