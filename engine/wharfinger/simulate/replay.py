@@ -12,15 +12,16 @@ from pathlib import Path
 
 import msgspec
 
+from wharfinger.explain.conditions import PolicyCommentary
+from wharfinger.explain.difference import causes
 from wharfinger.framework.chain import Chain
 from wharfinger.framework.evaluation.cycle import Decider
 from wharfinger.framework.evaluation.decision import Decision
-from wharfinger.language.report.wording import count
 from wharfinger.scheduler.decision_log.lines import LoggedAnswer
 from wharfinger.scheduler.decision_log.reading import LogReader, Place, Recorded, decisions
 from wharfinger.scheduler.decision_log.recorder import logged_answer
 
-MOST_REASONS = 3
+NOT_AGAIN = "the recorded decision does not come out again"
 
 Others = Callable[[str, Chain], Chain]
 """Returns the chain to compare with that of a profile."""
@@ -74,10 +75,9 @@ class Replay:
 
     def __init__(self, path: str, others: Others | None = None, only: str | None = None) -> None:
         self._reader = LogReader(path=Path(path))
-        self._others = others
+        self._own = Side()
+        self._other = None if others is None else Side(others)
         self._only = only
-        self._deciders: dict[str, tuple[Chain, Decider]] = {}
-        self._other_deciders: dict[str, tuple[Chain, Decider]] = {}
 
     @property
     def notes(self) -> list[str]:
@@ -90,38 +90,55 @@ class Replay:
             yield self._decide(recorded)
 
     def _decide(self, recorded: Recorded) -> Replayed:
-        profile = recorded.question.profile
-        decision = decider(self._deciders, profile, recorded.chain).decide(recorded.snapshot, recorded.pod)
-        difference = _difference(recorded, logged_answer(decision))
-        change = None if self._others is None else self._changed(self._others, recorded)
-        return Replayed(pod=recorded.pod.key, profile=profile, difference=difference, change=change)
+        decision = self._own.decide(recorded)
+        return Replayed(
+            pod=recorded.pod.key,
+            profile=recorded.question.profile,
+            difference=_difference(recorded, logged_answer(decision)),
+            change=None if self._other is None else self._changed(self._other, recorded, decision),
+        )
 
-    def _changed(self, others: Others, recorded: Recorded) -> Change | None:
-        profile, answer = recorded.question.profile, recorded.answer
-        chain = others(profile, recorded.chain)
-        decision = decider(self._other_deciders, profile, chain).decide(recorded.snapshot, recorded.pod)
+    def _changed(self, side: Side, recorded: Recorded, former: Decision) -> Change | None:
+        decision, answer = side.decide(recorded), recorded.answer
         if (decision.node, decision.nominated) == (answer.node, answer.nominated):
             return None
+        found = causes(former, decision, recorded.snapshot, (self._own.commentary(former.chain), side.commentary(decision.chain)))
         return Change(
             pod=recorded.pod.key,
             at=recorded.question.now,
-            profile=profile,
+            profile=recorded.question.profile,
             node=answer.node,
             other=decision.node,
             nominated=answer.nominated,
             other_nominated=decision.nominated,
             feasible=answer.feasible,
             other_feasible=decision.feasible,
-            reasons=tuple(_why(decision, answer.node)),
+            reasons=tuple(map(str, found)) or (NOT_AGAIN,),
         )
 
 
-def decider(known: dict[str, tuple[Chain, Decider]], profile: str, chain: Chain) -> Decider:
-    """The decider of a profile, kept in `known`; a new one when its chain has changed."""
-    found = known.get(profile)
-    if found is None or found[0] is not chain:
-        found = known[profile] = (chain, Decider(chain))
-    return found[1]
+class Side:
+    """Makes recorded decisions again: by the chains of the log, or by others in their place."""
+
+    def __init__(self, others: Others | None = None) -> None:
+        self._others = others
+        self._deciders: dict[str, Decider] = {}
+        self._commentaries: dict[str, PolicyCommentary] = {}
+
+    def decide(self, recorded: Recorded) -> Decision:
+        """The decision on the recorded state; its details can be read until the next one."""
+        profile = recorded.question.profile
+        chain = recorded.chain if self._others is None else self._others(profile, recorded.chain)
+        found = self._deciders.get(profile)
+        if found is None or found.chain is not chain:
+            found = self._deciders[profile] = Decider(chain)
+        return found.decide(recorded.snapshot, recorded.pod)
+
+    def commentary(self, chain: Chain) -> PolicyCommentary:
+        """The commentary about the policies of a chain, which is kept."""
+        if chain.revision not in self._commentaries:
+            self._commentaries[chain.revision] = PolicyCommentary(chain)
+        return self._commentaries[chain.revision]
 
 
 def _difference(recorded: Recorded, found: LoggedAnswer) -> Difference | None:
@@ -130,23 +147,3 @@ def _difference(recorded: Recorded, found: LoggedAnswer) -> Difference | None:
     before, now = msgspec.structs.asdict(recorded.answer), msgspec.structs.asdict(found)
     part = next(name for name in before if before[name] != now[name])
     return Difference(place=recorded.place, pod=recorded.pod.key, part=part, recorded=before[part], found=now[part])
-
-
-def _why(decision: Decision, former: str | None) -> Iterator[str]:
-    """Why the present node is chosen, and not the former one."""
-    if decision.node is None:
-        yield decision.message
-        return
-    if former is None:
-        yield f"{decision.feasible} of {count(decision.n_nodes, 'node')} {'is' if decision.n_nodes == 1 else 'are'} feasible now"
-        return
-    rejections = decision.rejections_at(former)
-    if rejections:
-        yield from (f"{former} is rejected: {rejection}" for rejection in rejections[:MOST_REASONS])
-        return
-    pairs = list(zip(decision.scores_at(decision.node), decision.scores_at(former), strict=True))
-    pairs.sort(key=lambda pair: (-abs(pair[0].weighted - pair[1].weighted), pair[0].name))
-    gaps = [(ahead.name, ahead.weighted, own.weighted) for ahead, own in pairs[:MOST_REASONS] if ahead.weighted != own.weighted]
-    yield from (f"{name}: {now:g} at {decision.node}, {then:g} at {former}" for name, now, then in gaps)
-    if not gaps:
-        yield f"{former} is as good, and loses among equals"

@@ -10,13 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from wharfinger.explain.conditions import PolicyCommentary
 from wharfinger.explain.difference import Cause, causes
-from wharfinger.framework.chain import Chain
-from wharfinger.framework.evaluation.cycle import Decider
-from wharfinger.framework.evaluation.decision import Decision
-from wharfinger.scheduler.decision_log.reading import LogReader, Recorded, decisions
-from wharfinger.simulate.replay import Others, decider
+from wharfinger.scheduler.decision_log.reading import LogReader, decisions
+from wharfinger.simulate.replay import Others, Side
 from wharfinger.what_if.diff import Totals, totals
 
 
@@ -51,32 +47,13 @@ class LogDiff:
         return totals((change.before, change.after, False, change.causes) for change in self.changes)
 
 
-class _Side:
-    """The chains of one side: those of the log, or others in their place."""
-
-    def __init__(self, others: Others | None) -> None:
-        self._others = others
-        self._deciders: dict[str, tuple[Chain, Decider]] = {}
-        self._commentaries: dict[str, PolicyCommentary] = {}
-
-    def decide(self, recorded: Recorded) -> Decision:
-        profile = recorded.question.profile
-        chain = recorded.chain if self._others is None else self._others(profile, recorded.chain)
-        return decider(self._deciders, profile, chain).decide(recorded.snapshot, recorded.pod)
-
-    def commentary(self, chain: Chain) -> PolicyCommentary:
-        if chain.revision not in self._commentaries:
-            self._commentaries[chain.revision] = PolicyCommentary(chain)
-        return self._commentaries[chain.revision]
-
-
 def log_diff(path: str | Path, after: Others, before: Others | None = None, advance: Callable[[], None] = lambda: None) -> LogDiff:
     """What the chains of `after` decide otherwise than those of `before`, by default those of the log.
 
     Raises UsageError for a log that is not there, BrokenLog where it cannot be read on. `advance` is called for every decision.
     """
     reader = LogReader(path=Path(path))
-    sides = _Side(before), _Side(after)
+    sides = Side(before), Side(after)
     changes: list[DecisionChange] = []
     unplaced, n_decisions = [0, 0], 0
     pods: set[str] = set()
