@@ -5,7 +5,6 @@ No decision rests on an earlier one here: the state is always the recorded one. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -47,10 +46,10 @@ class LogDiff:
         return totals((change.before, change.after, False, change.causes) for change in self.changes)
 
 
-def log_diff(path: str | Path, after: Others, before: Others | None = None, advance: Callable[[], None] = lambda: None) -> LogDiff:
+def log_diff(path: str | Path, after: Others, before: Others | None = None) -> LogDiff:
     """What the chains of `after` decide otherwise than those of `before`, by default those of the log.
 
-    Raises UsageError for a log that is not there, BrokenLog where it cannot be read on. `advance` is called for every decision.
+    Raises UsageError for a log that is not there, BrokenLog where it cannot be read on.
     """
     reader = LogReader(path=Path(path))
     sides = Side(before), Side(after)
@@ -80,7 +79,6 @@ def log_diff(path: str | Path, after: Others, before: Others | None = None, adva
                     causes=tuple(found),
                 )
             )
-        advance()
     return LogDiff(
         changes=tuple(changes),
         decisions=n_decisions,
